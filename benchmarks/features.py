@@ -1,8 +1,9 @@
-"""Compares sentences per second: ours beside Hugging Face's feature-extraction pipeline, with one checkpoint and text.
+"""Compares extract_features with Hugging Face's feature-extraction pipeline, in sentences per second.
 
-Both give float32 vectors of the top layer for each token, on all cores; ours also writes them to a file. The pipeline
-runs with several batch sizes, and its best one counts. The checkpoint is all-MiniLM-L6-v2 (6 layers, 384 wide), or
-`--checkpoint`; the text is the demo's English, or `corpus/english.txt` of the real data.
+Both compute float32 vectors of the top layer for each token on all cores, from the same checkpoint and text.
+extract_features also writes the vectors to a file. The pipeline runs with several batch sizes, and the best result
+counts. The checkpoint is all-MiniLM-L6-v2 (L=6, H=384) or `--checkpoint`. The text is the demo's English or
+`corpus/english.txt` of the real data.
 """
 
 import argparse
@@ -21,12 +22,12 @@ sys.path.insert(0, str(ROOT / "examples"))
 sys.path.insert(0, str(ROOT))
 BATCH_SIZES = (1, 4, 8, 16, 32, 64)
 LENGTH = 128
-# Enough to find the pipeline's best batch size.
+# Number of texts for finding the pipeline's best batch size.
 TRIAL = 200
 
 
 def texts_of(data: str | None, lines: int) -> list[str]:
-    """Returns lines of the real corpus, or of the demo's text, that are not empty."""
+    """Returns lines, without empty lines, of the real corpus or of the demo's text."""
     if data:
         found = pathlib.Path(data, "corpus", "english.txt").read_text(errors="ignore").splitlines()
     else:
@@ -51,7 +52,7 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
     def rate(some: list[str], batch_size: int) -> float:
         started = time.perf_counter()
-        # As tensors; as lists of numbers, which is the default, it is slower.
+        # The pipeline returns tensors here; lists of numbers, its default, are slower.
         for _ in pipeline((text for text in some), batch_size=batch_size, truncation=True, return_tensors=True):
             pass
         return len(some) / (time.perf_counter() - started)
@@ -62,7 +63,7 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
 
 def ours(checkpoint: str, texts: list[str]) -> float:
-    """Returns sentences per second of the command without its start, which a run of a tenth of the texts measures."""
+    """Returns the command's sentences per second without its start, which a run on a tenth of the texts measures."""
     with tempfile.TemporaryDirectory() as folder:
         seconds = []
         for name, some in (("few", texts[: len(texts) // 10]), ("all", texts)):

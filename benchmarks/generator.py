@@ -2,8 +2,8 @@
 
 python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
 
-FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without it (and without BERT_TF_DATA) the text is the
-English documentation in CPython, with a vocabulary learned from it. Both generators get the same flags and run
+FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without --data and BERT_TF_DATA, the text is the English
+documentation in CPython, with a vocabulary learned from this text. Both generators get the same flags and run
 alternately, once per round. The best round counts.
 """
 
@@ -21,8 +21,8 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _INTERVAL = 0.2  # seconds between two measurements of memory
-# The process itself times the work after its imports and prints it as its last line: wall time and CPU time in
-# seconds. Other work on the machine disturbs CPU time less.
+# The process itself measures the work after its imports, and prints wall time and CPU time in seconds on its last line.
+# Other work on the machine affects CPU time less.
 OURS_INSIDE = """
 import sys, time
 from bert_tf.core import command_line
@@ -56,7 +56,7 @@ class Measured:
 def measure(command: list[str]) -> Measured:
     """Runs a command and measures it.
 
-    Memory is the sum of the proportional set sizes of all its processes, so that shared memory counts once.
+    Memory is the sum of the proportional set sizes of all processes of the command, so that shared memory counts once.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     started = time.perf_counter()
@@ -94,7 +94,7 @@ def _memory(session: int) -> int:
 
 
 def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
-    """Returns the paths of corpus and vocabulary; without a data folder both are made from CPython's documentation."""
+    """Returns the paths of corpus and vocabulary; without a data folder, makes both from CPython's documentation."""
     if data:
         return f"{data}/corpus/english.txt", f"{data}/vocab/uncased-30522.txt"
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]
@@ -143,7 +143,7 @@ def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> No
         for turn in range(rounds):
 
             def words(peer, turn=turn):
-                # Use a new name each time, because a finished set is not made again.
+                # Use a new name each time, because the generator does not make a finished set again.
                 return flags(corpus, vocabulary, folder / f"{peer}-{turn}", dupe_factor)
 
             commands = {

@@ -1,8 +1,8 @@
-"""Compares the input pipeline alone with tf-models-official's on the same records: examples per second at S=128.
+"""Compares the input pipeline with tf-models-official's on the same records: examples per second at S=128, no training.
 
 python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
-FOLDER is as in benchmarks/generator.py, whose text this benchmark reads. All pipelines shuffle and return batches of
+FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of
 256 rows. They run alternately, and the best round counts. A second table shows how long a run that resumes late in an
 epoch waits for its first batch.
 """

@@ -23,7 +23,7 @@ def describe(cpuinfo: str | None = None) -> str:
     facts = dict(re.findall(r"^([^\t:]+)\s*:[ \t]*(.*)$", cpuinfo, re.MULTILINE))
     flags = facts.get("flags", "").split()
     name = facts.get("model name") or _name_elsewhere() or "processor unknown"
-    # Only x86 has these flags, so nothing is stated about other processors.
+    # Only x86 has these flags, so bfloat16 instructions of other processors are not reported.
     bfloat16 = [what if flag in flags else f"no {what}" for flag, what in _BFLOAT16.items()] if flags else []
     return ", ".join([name, f"usable cores: {_cores()}", *bfloat16])
 

@@ -1,6 +1,6 @@
-"""Questions on single sentences: few of them teach a checkpoint without any training on questions.
+"""Questions about single sentences, from which a checkpoint without training on questions learns with few examples.
 
-Training and dev data of XQuAD have 786 and 227 questions, too few to learn to find an answer in a paragraph.
+The training and dev data of XQuAD have 786 and 227 questions, too few for learning to find an answer in a paragraph.
 """
 
 import json
@@ -8,7 +8,7 @@ import pathlib
 
 
 def of_sentences(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """Writes SQuAD's layout with each question asked of the sentence that holds its answer; returns the file's path."""
+    """Writes SQuAD's layout, where each question's context is the sentence with its answer; returns the file's path."""
     paragraphs = []
     for article in json.loads(source.read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:

@@ -1,7 +1,7 @@
 """Runs all comparisons with the installed peers: `make bench`.
 
-Each row is the best of several rounds. The rounds of all peers alternate, so that noise of the machine affects all of
-them. Compare ratios: absolute rates are valid only for this machine and run. Each benchmark first prints its
+Each row is the best of several rounds. The rounds of all peers alternate, so that noise of the machine affects all
+peers. Compare ratios: absolute rates are valid only for this machine and run. Each benchmark first prints the
 processor.
 """
 

@@ -1,9 +1,9 @@
 """Compares the local server with Hugging Face's pipeline and ONNX Runtime behind an equally thin aiohttp server.
 
-The model is a classifier of L=6, H=384 with the same weights everywhere; all servers take strings. With
-`--dtype=bfloat16` the peer is the pipeline in PyTorch's bfloat16; ONNX Runtime has no such products on a CPU.
-Clients send one sentence a request over connections that they keep, from another process on the same machine. Each
-row is the best of `--rounds` rounds, which alternate between the servers.
+The model is a classifier with L=6, H=384 and the same weights in all servers; all servers take strings. With
+`--dtype=bfloat16`, the only peer is the pipeline in PyTorch's bfloat16, since ONNX Runtime lacks bfloat16 products on
+CPUs. Clients in another process on the same machine send one sentence per request over persistent connections. Each row
+is the best of `--rounds` rounds, which alternate between the servers.
 """
 
 import argparse
@@ -35,7 +35,7 @@ max_enqueued_batches { value: 64 } num_batch_threads { value: 2 }"""
 
 
 def read_sentences(data: str | None) -> list[str]:
-    """Returns sentences of mixed length: SST-2's, or the demo's English text if there is no data."""
+    """Returns sentences of mixed length from SST-2, or from the demo's English text without real data."""
     if data:
         with open(pathlib.Path(data) / "glue/SST-2/dev.tsv", encoding="utf-8", newline="") as file:
             found = [row["sentence"] for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
@@ -51,7 +51,7 @@ def read_sentences(data: str | None) -> list[str]:
 
 
 def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str) -> None:
-    """Exports the same classifier as the peers': the encoder from the checkpoint, the head from the peer's."""
+    """Exports the peers' classifier, with the encoder from the checkpoint and the head from the peers' model."""
     import tensorflow as tf
     from safetensors import safe_open
 
@@ -84,7 +84,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
 
 
 def free_port() -> int:
-    """Returns a TCP port that nothing listens on."""
+    """Returns a free TCP port."""
     with socket.socket() as found:
         found.bind(("127.0.0.1", 0))
         return found.getsockname()[1]
@@ -92,7 +92,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def started(words: list[str], port: int) -> Iterator[None]:
-    """Starts a server, and waits until it listens."""
+    """Starts a server and waits until it listens."""
     environment = os.environ | {"PYTHONPATH": str(ROOT), "TOKENIZERS_PARALLELISM": "false"}
     process = subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
@@ -109,7 +109,7 @@ def started(words: list[str], port: int) -> Iterator[None]:
 
 
 async def ask(port: int, sentences: list[str], concurrency: int, seconds: float) -> tuple[float, float, float]:
-    """Returns requests a second, and the 50th and 99th percentile of their latency in milliseconds."""
+    """Returns requests per second, and the 50th and 99th percentile of the latency in milliseconds."""
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"
@@ -135,7 +135,7 @@ async def ask(port: int, sentences: list[str], concurrency: int, seconds: float)
 
 
 async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
-    """Returns what a server answers."""
+    """Returns a server's answers."""
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"
@@ -196,7 +196,7 @@ def main() -> None:
 
 
 def report(best: dict, answers: dict[str, list[list[float]]]) -> None:
-    """Prints the table, and how far the answers are apart."""
+    """Prints the table and the differences between the servers' answers."""
     ours = answers["export.serve"]
     for server, rows in answers.items():
         difference = max(abs(a - b) for row, own in zip(rows, ours, strict=True) for a, b in zip(row, own, strict=True))

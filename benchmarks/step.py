@@ -2,10 +2,10 @@
 
     python benchmarks/step.py --shapes=base,base_512,medium_384
 
-All do the same work: both tasks, dropout, bfloat16 with float32 weights, gradients clipped by their global norm, AdamW.
-Each peer has its own process, which waits while another one is timed. Rounds alternate, so that noise of the machine
-affects all peers. The table also shows the FLOP rate as a share of the machine's bfloat16 matrix product rate, which
-is measured in the same run.
+All steps do the same work: both tasks, dropout, bfloat16 with float32 weights, gradients clipped by their global norm,
+AdamW. Each peer has its own process, which waits while another process is timed. Rounds alternate, so that noise of the
+machine affects all peers. The table also shows the FLOP rate as a share of the machine's bfloat16 matrix product rate,
+which is measured in the same run.
 """
 
 import argparse
@@ -257,8 +257,8 @@ def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
 def main() -> None:
     """Prints one table per shape."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--shapes", default="base,base_512,medium_384", help=f"comma-separated, of {', '.join(SHAPES)}")
-    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated, of " + ", ".join(PEERS))
+    parser.add_argument("--shapes", default="base,base_512,medium_384", help=f"comma-separated: {', '.join(SHAPES)}")
+    parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated, from " + ", ".join(PEERS))
     parser.add_argument("--work", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     names = arguments.shapes.split(",")
@@ -277,7 +277,7 @@ def main() -> None:
         counted = flops.training_flops(config, length, predictions, 2) * batch_size
         spared = flops.unread_position_flops(config, length, predictions + 1) * batch_size
         print(f"\nPre-training step, L={num_layers} H={hidden} A={heads} B={batch_size} S={length} P={predictions}")
-        print(f"  {counted / 1e12:.2f} TFLOP, of which ours skips {spared / 1e12:.2f}")
+        print(f"  {counted / 1e12:.2f} TFLOP, of which our step skips {spared / 1e12:.2f}")
         print(
             f"  a large bfloat16 product runs at {peak / 1e12:.2f} TFLOP/s; shares count only FLOPs actually computed"
         )

@@ -1,7 +1,7 @@
-"""Compares tokens per second on one core: ours, the original's Python and Hugging Face's tokenizers.
+"""Compares our tokenizer, the original's in Python and Hugging Face's tokenizers, in tokens per second on one core.
 
-By default it reads the demo's English text with a vocabulary learned from it; `--corpus` and `--vocabulary` name other
-files. The process binds itself to one core, so `make bench` runs it as a separate process.
+By default, the benchmark reads the demo's English text with a vocabulary learned from this text; `--corpus` and
+`--vocabulary` name other files. The process binds itself to one core, so `make bench` runs it as a separate process.
 """
 
 import argparse
@@ -39,7 +39,7 @@ SLOW = 10
 
 
 def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
-    """Writes the demo's English text and a vocabulary of 8,000 tokens learned from it; returns their paths."""
+    """Writes the demo's English text and a vocabulary of 8,000 tokens learned from this text; returns both paths."""
     corpus, vocabulary = folder / "text.txt", folder / "vocab.txt"
     demo_text.write_corpus(demo_text.read_modules(), corpus, dev=False)
     learn_vocabulary(
@@ -49,7 +49,7 @@ def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], tf.Tensor], int]]]:
-    """Returns, for each tokenizer, the stride of the batches that it reads, and a function that counts tokens."""
+    """Returns for each tokenizer the stride of the batches that it reads, and a function that counts tokens."""
     tokenizer, original = BertTokenizer(vocabulary), original_tokenization.FullTokenizer(vocabulary)
     original.wordpiece_tokenizer.max_input_chars_per_word = 200
     signature = [tf.TensorSpec([None], tf.string)]
@@ -81,7 +81,7 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
 
 
 def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
-    """Returns the best rate of each in tokens per second; rounds alternate, and the first round is a warm-up."""
+    """Returns each tokenizer's best rate in tokens per second; rounds alternate, and the first round is a warm-up."""
     chunks = [lines[i : i + BATCH] for i in range(0, len(lines), BATCH)]
     batches = [(chunk, tf.constant(chunk)) for chunk in chunks]
     found = candidates(vocabulary)

@@ -1,9 +1,9 @@
-"""The complete workflow on real text, in a few minutes on two cores: text in, served model out.
+"""The complete workflow from real text to a served model, in a few minutes on two cores.
 
   make demo
 
-The text is part of every CPython (see demo_text.py). Each stage prints and runs a command of this project, so that it
-can be tried on other text.
+The text is part of every CPython (see demo_text.py). Each stage prints and runs a command of this project, which also
+works on other text.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ MODEL = {
     "intermediate_size": 512,
     "max_position_embeddings": 64,
     "type_vocab_size": 2,
-    # a model this narrow learns sooner from larger initial weights than the paper's 0.02
+    # A model this narrow learns sooner with larger initial weights than the paper's 0.02.
     "initializer_range": 0.08,
 }
 SENTENCES = (
@@ -55,7 +55,7 @@ class Stage:
 def main() -> None:
     """Runs every stage, then prints the table and writes the report."""
     started = time.monotonic()
-    if (OUT / "demo.json").exists():  # our own, of an earlier demo
+    if (OUT / "demo.json").exists():  # from an earlier demo
         shutil.rmtree(OUT)
     OUT.mkdir(exist_ok=False)
     (OUT / "demo.json").write_text("{}\n")
@@ -68,13 +68,13 @@ def main() -> None:
     run_stage(stages, "export", export)
     answers = run_stage(stages, "serving", serve)
 
-    print("\nThe exported model, asked over HTTP:\n")
+    print("\nAnswers of the exported model over HTTP:\n")
     for sentence, label, probabilities in zip(SENTENCES, answers["label"], answers["probabilities"], strict=True):
         print(f"  {label:<10} {max(probabilities):.2f}  {sentence}")
     stages.append(Stage("all", time.monotonic() - started, "report: demo_output/report.html"))
     print("\n" + table(stages))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import demo_report  # with it comes TensorFlow, which nothing before needs in this process
+    import demo_report  # imports TensorFlow, which this process does not need before
 
     served = list(zip(SENTENCES, answers["label"], map(max, answers["probabilities"]), strict=True))
     report = demo_report.render(stages, evaluations, scores, served)
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def run_stage(stages: list[Stage], name: str, work):
-    """Runs one stage, which returns its result for the table and a value for later stages."""
+    """Runs one stage, which returns a result for the table and a value for later stages."""
     print(f"\n== {name}", flush=True)
     started = time.monotonic()
     result, value = work()
@@ -92,12 +92,13 @@ def run_stage(stages: list[Stage], name: str, work):
 
 
 def command(*words: str, show: bool = True, side_by_side: bool = False) -> subprocess.Popen:
-    """Starts one of the project's commands, showing it first.
+    """Prints and starts one of the project's commands.
 
     Args:
       *words: the command and its flags.
-      show: print the command.
-      side_by_side: it shares the machine with another; one thread, and no progress of its own.
+      show: whether to print the command.
+      side_by_side: whether another command runs at the same time; the command then uses one thread and shows no
+        progress.
     """
     if show:
         print("$ " + " ".join(words), flush=True)
@@ -108,27 +109,27 @@ def command(*words: str, show: bool = True, side_by_side: bool = False) -> subpr
 
 
 def finish(process: subprocess.Popen) -> None:
-    """Waits for a command; ends the demo with the command's own words where it failed."""
+    """Waits for a command; if the command fails, ends the demo with its error."""
     _, errors = process.communicate()
     if process.returncode:
         sys.exit(f"{errors or ''}the demo stops: {' '.join(process.args)} ended with {process.returncode}")
 
 
 def collect_text():
-    """Documents and a labeled task from the text that CPython carries."""
+    """Collects documents and a labeled task from CPython's text."""
     modules = demo_text.read_modules()
     train = demo_text.write_corpus(modules, OUT / "train.txt", dev=False)
     dev = demo_text.write_corpus(modules, OUT / "dev.txt", dev=True)
     rows = demo_text.write_task(modules, OUT / "task")
     result = (
-        f"{train} sentences to train on, {dev} held out; task: which of {len(demo_text.labeled_packages(modules))} "
+        f"{train} sentences for training, {dev} held out; task: which of {len(demo_text.labeled_packages(modules))} "
         f"packages, {len(rows['train'])} train and {len(rows['dev'])} dev paragraphs"
     )
     return result, rows
 
 
 def learn_vocabulary():
-    """A vocabulary from the training documents alone, and configurations that fit it."""
+    """Learns a vocabulary from the training documents only, and writes configurations for this vocabulary."""
     flags = [f"--input_file={OUT}/train.txt", f"--output_file={OUT}/vocab.txt", f"--vocab_size={MODEL['vocab_size']}"]
     finish(command("learn_vocab", *flags))
     for name, dropout in (("bert_config", 0.0), ("finetuning_config", 0.1)):
@@ -141,7 +142,7 @@ ROW_FLAGS = ("--max_seq_length=32", "--max_predictions_per_seq=6")
 
 
 def create_examples():
-    """Masked rows, ten times over the training documents, once over the held-out ones."""
+    """Creates masked rows in ten passes over the training documents and one pass over the held-out documents."""
     for split, dupes in (("train", 10), ("dev", 1)):
         process = command(
             "create_pretraining_data",
@@ -154,16 +155,16 @@ def create_examples():
         )
         finish(process)
     train, dev = (sum(shard["examples"] for shard in read_manifest(split)["shards"]) for split in ("train", "dev"))
-    return f"{train} to train on, {dev} held out", None
+    return f"{train} for training, {dev} held out", None
 
 
 def read_manifest(split: str) -> dict:
-    """What create_pretraining_data says of the examples it wrote."""
+    """Returns the manifest that create_pretraining_data wrote."""
     return json.loads((OUT / f"{split}.tfrecord.manifest.json").read_text())
 
 
 def pretrain():
-    """Pre-trains, evaluating held-out documents at every checkpoint."""
+    """Pre-trains, and evaluates every checkpoint on held-out documents."""
     process = command(
         "run_pretraining",
         f"--bert_config_file={OUT}/bert_config.json",
@@ -201,7 +202,7 @@ def read_metrics(folder: pathlib.Path) -> list[dict]:
 
 
 def finetune(rows):
-    """Fine-tunes with and without pre-training, side by side, once a seed."""
+    """Fine-tunes with and without pre-training at the same time, once per seed."""
     accuracies: dict[str, list[float]] = {"pretrained": [], "scratch": []}
     for seed in SEEDS:
         processes = [
@@ -242,7 +243,7 @@ def finetune(rows):
 
 
 def spread(values: list[float]) -> str:
-    """Mean and range."""
+    """Returns mean and range."""
     return f"{sum(values) / len(values):.3f} ({min(values):.3f}-{max(values):.3f})"
 
 
@@ -255,7 +256,7 @@ def export():
 
 
 def serve():
-    """Serves the exported model as TF Serving would, and asks it over HTTP."""
+    """Serves the exported model like TF Serving, and sends a request over HTTP."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -274,7 +275,7 @@ def serve():
 
 
 def wait_for(url: str, server: subprocess.Popen) -> None:
-    """Waits until a server answers; ends the demo if it ends first."""
+    """Waits until a server answers; ends the demo if the server ends first."""
     while True:
         try:
             urllib.request.urlopen(url, timeout=5).close()
@@ -286,7 +287,7 @@ def wait_for(url: str, server: subprocess.Popen) -> None:
 
 
 def table(stages: list[Stage]) -> str:
-    """The final table."""
+    """Returns the final table."""
     lines = [f"{'stage':<13} {'seconds':>7}  result", "-" * 100]
     return "\n".join(lines + [f"{s.name:<13} {s.seconds:>7.1f}  {s.result}" for s in stages])
 

@@ -1,4 +1,4 @@
-"""The demo's report: one HTML file with everything inside, the curves as SVG."""
+"""The demo's report: one self-contained HTML file with curves as SVG."""
 
 from collections.abc import Sequence
 
@@ -6,21 +6,21 @@ from bert_tf.report import charts, page, run_report
 from bert_tf.report.page import elements
 from bert_tf.report.run_kinds import PRETRAINING
 
-_NOTE = """The English that CPython carries: the language reference and the standard library's docstrings. Modules held
-out for evaluation are seen by no stage of training."""
+_NOTE = """The text is the English in CPython: the language reference and the standard library's docstrings. No stage of
+training reads the modules that are held out for evaluation."""
 
 
 def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[float]], answers: Sequence) -> str:
-    """Writes the page.
+    """Returns the page.
 
     Args:
       stages: rows of the final table, with `name`, `seconds`, `result`.
-      recorded: lines of the pre-training's `metrics.jsonl`.
-      scores: dev accuracies a seed for "pretrained" and "scratch", and the majority class's.
+      recorded: lines of pre-training's `metrics.jsonl`.
+      scores: dev accuracies of all seeds for "pretrained" and "scratch", and the accuracy of the majority class.
       answers: (sentence, label, probability) for each query of the served model.
 
     Returns:
-      HTML that refers to no other file.
+      Self-contained HTML.
     """
     stage_rows = [[stage.name, f"{stage.seconds:.1f}", stage.result] for stage in stages]
     served_rows = [[text, label, f"{probability:.2f}"] for text, label, probability in answers]
@@ -33,7 +33,7 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
 
 
 def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
-    """Masked-LM loss and accuracy, and next-sentence accuracy, over the steps, train and held out."""
+    """Draws masked-LM loss and accuracy and next-sentence accuracy over the steps, for training and held-out data."""
     splits = run_report.by_split(recorded)
     panels = (
         ("masked_lm_loss", "masked-LM loss, nats", False),
@@ -47,7 +47,7 @@ def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
 
 
 def accuracy_dots(scores: dict[str, list[float]]) -> str:
-    """Dev accuracy of every seed, with and without pre-training, beside the majority class."""
+    """Draws the dev accuracy of every seed, with and without pre-training, and of the majority class."""
     named = (("pre-trained", "pretrained"), ("without pre-training", "scratch"), ("majority class", "majority"))
     rows = [(label, scores[name]) for label, name in named]
     return charts.dots("dev accuracy of every seed, and the mean", rows, percent=True)

@@ -1,8 +1,8 @@
-"""Real English text of every CPython, as a corpus and as a labeled task.
+"""Real English text from CPython, as a corpus and as a labeled task.
 
 The text is the language reference in `pydoc_data.topics` and the docstrings of the standard library.
-The task is to predict the package of a docstring's paragraph; the label is the real package. Train and dev share no
-module, and pre-training never sees a dev module.
+The task is to predict the package of a paragraph in a docstring. The train and dev sets have no common module, and
+pre-training never reads a dev module.
 """
 
 import ast
@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator
 
 NUM_LABELS = 6
-# Labels are expensive and text is cheap, which is why pre-training helps.
+# Few labels and much text show the benefit of pre-training, since labels are expensive and text is cheap.
 LABELLED_PER_PACKAGE = 50
 MIN_MODULES = 8
 _DEV_SHARE = 0.2
@@ -28,8 +28,8 @@ class Module:
 
     Attributes:
       name: dotted name.
-      package: its top-level package; "" for topics and single-file modules.
-      paragraphs: English paragraphs on one line each.
+      package: top-level package of the module; "" for topics and single-file modules.
+      paragraphs: English paragraphs, each on one line.
       is_dev: whether the module is held out.
     """
 
@@ -40,7 +40,7 @@ class Module:
 
 
 def read_modules() -> list[Module]:
-    """Topics and modules in a fixed order, every paragraph once in all of them."""
+    """Returns topics and modules in a fixed order, without repeated paragraphs."""
     seen: set[str] = set()
     modules = []
     for module in (*_topics(), *_library()):
@@ -56,7 +56,7 @@ def read_modules() -> list[Module]:
 
 
 def _hold_out(modules: list[Module]) -> list[Module]:
-    """Holds out modules of every package, in an order that only names decide, up to a share of its paragraphs."""
+    """Holds out modules of each package up to a share of its paragraphs; the choice depends only on names."""
     held_out: set[str] = set()
     for package in {module.package for module in modules}:
         members = [module for module in modules if module.package == package]
@@ -92,7 +92,7 @@ def _library() -> Iterator[Module]:
 
 
 def english_paragraphs(text: str) -> Iterator[str]:
-    """The paragraphs of a text that are prose: no code, tables or lists of names."""
+    """Yields the prose paragraphs of a text, without code, tables and lists of names."""
     for block in re.split(r"\n\s*\n", text):
         if re.search(r">>>|\.\. |::=|\|\s|={4}|-{4}|__\w+__ =", block):
             continue
@@ -104,12 +104,12 @@ def english_paragraphs(text: str) -> Iterator[str]:
 
 
 def sentences(paragraph: str) -> list[str]:
-    """A paragraph cut after full stops, question and exclamation marks."""
+    """Splits a paragraph after full stops, question marks and exclamation marks."""
     return _SENTENCE_END.split(paragraph)
 
 
 def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
-    """Writes one document a module, one sentence a line; returns the number of sentences."""
+    """Writes one document per module and one sentence per line; returns the number of sentences."""
     lines: list[str] = []
     for module in modules:
         if module.is_dev == dev:
@@ -120,7 +120,7 @@ def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
 
 
 def labeled_packages(modules: list[Module]) -> list[str]:
-    """The packages with most paragraphs among those spread over several modules."""
+    """Returns the packages with the most paragraphs among packages with several modules."""
     paragraphs: collections.Counter = collections.Counter()
     spread: collections.Counter = collections.Counter()
     for module in modules:
@@ -132,7 +132,7 @@ def labeled_packages(modules: list[Module]) -> list[str]:
 
 
 def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
-    """Writes train.tsv, a few paragraphs a package, and dev.tsv: columns text, label.
+    """Writes train.tsv with a few paragraphs per package, and dev.tsv; the columns are text and label.
 
     Returns:
       The (text, label) rows of "train" and "dev".
@@ -152,6 +152,6 @@ def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tu
 
 
 def _sample(rows: list[tuple[str, str]], package: str) -> list[tuple[str, str]]:
-    """A few of a package's rows, from all over its modules: those whose texts have the lowest hashes."""
+    """Samples a few of a package's rows from all of its modules: the texts with the lowest hashes."""
     own = [row for row in rows if row[1] == package]
     return sorted(own, key=lambda row: hashlib.sha256(row[0].encode()).digest())[:LABELLED_PER_PACKAGE]

@@ -1,1 +1,1 @@
-"""Times the pre-training step on a GPU that TensorFlow cannot reach, beside Hugging Face's on PyTorch."""
+"""Times the pre-training step and Hugging Face's step in PyTorch on a GPU that TensorFlow cannot reach."""

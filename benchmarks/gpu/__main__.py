@@ -1,10 +1,10 @@
 r"""Times the pre-training step on a GPU that TensorFlow cannot reach, in two halves.
 
-    python -m benchmarks.gpu lower gpu_bundles          # where TensorFlow is; a few minutes, no GPU
-    python -m benchmarks.gpu run gpu_bundles            # where the GPU is; needs jax, numpy, torch and transformers
+    python -m benchmarks.gpu lower gpu_bundles          # on a machine with TensorFlow; a few minutes, no GPU
+    python -m benchmarks.gpu run gpu_bundles            # on a machine with the GPU, jax, numpy, torch and transformers
 
-The first half writes the step as StableHLO, a few hundred kilobytes for each model and sequence length. The second
-one compares the losses of small steps with TensorFlow's, then times our step and Hugging Face's BertForPreTraining.
+The first half writes the step as StableHLO, a few hundred kilobytes for each model and sequence length. The second half
+compares the losses of small steps with TensorFlow's, then times our step and Hugging Face's BertForPreTraining.
 """
 
 import argparse
@@ -23,17 +23,17 @@ def main() -> None:
     run = halves.add_parser("run", help="check and time bundles; needs jax, torch and transformers, no TensorFlow")
     for half in (lower, run):
         half.add_argument("folder", type=pathlib.Path, help="folder of the bundles")
-        half.add_argument("--cases", default=",".join(CASES), help="comma-separated, of " + ", ".join(CASES))
-    run.add_argument("--peers", default="bert_tf,compiled,eager", help="comma-separated, of bert_tf, compiled, eager")
-    run.add_argument("--batch_size", type=int, default=0, help="rows of a step; 0: each case's own")
-    run.add_argument("--steps", type=int, default=20, help="steps of a round")
-    run.add_argument("--rounds", type=int, default=4, help="rounds, of which the best counts")
+        half.add_argument("--cases", default=",".join(CASES), help="comma-separated, from " + ", ".join(CASES))
+    run.add_argument("--peers", default="bert_tf,compiled,eager", help="comma-separated, from bert_tf, compiled, eager")
+    run.add_argument("--batch_size", type=int, default=0, help="rows per step; 0: the case's default")
+    run.add_argument("--steps", type=int, default=20, help="steps per round")
+    run.add_argument("--rounds", type=int, default=4, help="number of rounds; the best counts")
     run.add_argument("--largest_batch", action="store_true", help="also find the largest batch of each peer")
-    run.add_argument("--output", type=pathlib.Path, help="also append the results to this file, a JSON object a line")
+    run.add_argument("--output", type=pathlib.Path, help="also append the results to this file as JSON Lines")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.cases.split(",") if name not in CASES]
     if unknown:
-        sys.exit(f"error: --cases: no case {unknown[0]}; it must be of {', '.join(CASES)}")
+        sys.exit(f"error: --cases: no case {unknown[0]}; choose from {', '.join(CASES)}")
     if arguments.half == "lower":
         from bert_tf.compile_check import xla_flags
 

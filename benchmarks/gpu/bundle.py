@@ -1,7 +1,7 @@
-"""A training step on disk: its program for any batch size, and what its arguments are.
+"""A training step on disk: its program for any batch size, and its arguments.
 
-A bundle is one compressed JSON file. Lowered for two batch sizes, the text of a program differs only in numbers that
-are multiples of the batch size. So the file holds the text with these multiples marked.
+A bundle is one compressed JSON file. The texts of a program for two batch sizes differ only in numbers that are
+multiples of the batch size, so the file contains the text with these multiples marked.
 """
 
 import dataclasses
@@ -20,12 +20,12 @@ _ENDING = ".json.xz"
 
 @dataclasses.dataclass(frozen=True)
 class Argument:
-    """What a program takes.
+    """An argument of a program.
 
     Attributes:
       role: "batch", "weight", "m" and "v" (moments), "total" and "weight_of_mean" (metrics), or "other".
-      name: of the column, variable or metric.
-      result: index of the result that is its new value; None for an argument that the step does not change.
+      name: name of the column, variable or metric.
+      result: index of the result with the argument's new value; None if the step does not change the argument.
     """
 
     role: str
@@ -38,10 +38,10 @@ class Bundle:
     """A step for any batch size.
 
     Attributes:
-      case: its shapes.
-      arguments: in order.
-      flops: of the matrix products that the step computes for a row; two a multiplication and addition.
-      full_flops: those of the formula for a row, which includes what our step leaves out.
+      case: the step's shapes.
+      arguments: the arguments in order.
+      flops: FLOPs per row of the matrix products that the step computes; a multiply-add counts as two.
+      full_flops: FLOPs per row by the formula, which includes products that our step leaves out.
       template: StableHLO text with "§n" for n times the batch size.
     """
 
@@ -68,17 +68,17 @@ def template(programs: dict[int, str]) -> str:
     (first, one), (second, other), *rest = programs.items()
     parts, others = _NUMBERS.split(one), _NUMBERS.split(other)
     if len(parts) != len(others):
-        raise ValueError(f"programs for batches of {first} and {second} rows have different operations")
+        raise ValueError(f"the programs for {first} and {second} rows have different operations")
     for index, (mine, yours) in enumerate(zip(parts, others, strict=True)):
         if mine == yours:
             continue
         if not index % 2 or int(mine) % first or int(mine) // first * second != int(yours):
-            raise ValueError(f"{mine!r} and {yours!r} in programs for {first} and {second} rows: no multiples of them")
+            raise ValueError(f"{mine!r} and {yours!r} in programs for {first} and {second} rows: not their multiples")
         parts[index] = f"§{int(mine) // first}"
     made = "".join(parts)
     for batch_size, text in rest:
         if _MARKED.sub(lambda found, rows=batch_size: str(int(found[1]) * rows), made) != text:
-            raise ValueError(f"the program for {batch_size} rows does not follow from those for {first} and {second}")
+            raise ValueError(f"the program for {batch_size} rows contradicts the programs for {first} and {second}")
     return made
 
 
@@ -91,10 +91,10 @@ def write(folder: pathlib.Path, name: str, bundle: Bundle) -> pathlib.Path:
 
 
 def read(folder: pathlib.Path, name: str) -> Bundle:
-    """Reads a bundle; ends the process with one line if there is none."""
+    """Reads a bundle; ends the process with one line if the file is missing."""
     path = folder / f"{name}{_ENDING}"
     if not path.exists():
-        sys.exit(f"error: {path}: no such file; make it with python -m benchmarks.gpu lower, where TensorFlow is")
+        sys.exit(f"error: {path}: no such file; make it with python -m benchmarks.gpu lower, which needs TensorFlow")
     with lzma.open(path, "rt") as file:
         fields = json.load(file)
     arguments = tuple(Argument(**one) for one in fields.pop("arguments"))

@@ -19,10 +19,10 @@ class Case:
       vocabulary: V.
       length: S.
       predictions: P.
-      batch_size: B, if the user asks for no other.
-      packed: whether a row holds two examples of half the length.
-      dtype: of the computation.
-      checked_steps: steps that TensorFlow runs and keeps for a comparison.
+      batch_size: B, unless the user gives another batch size.
+      packed: whether a row contains two examples of half the length.
+      dtype: compute dtype.
+      checked_steps: number of steps that TensorFlow runs and keeps for comparison.
     """
 
     layers: int
@@ -38,7 +38,7 @@ class Case:
 
     @property
     def examples(self) -> int:
-        """Examples of a row."""
+        """Number of examples in a row."""
         return 2 if self.packed else 1
 
 
@@ -56,12 +56,12 @@ CASES = {
 
 
 def batch(case: Case, batch_size: int, seed: int) -> dict[str, np.ndarray]:
-    """Returns full rows of random tokens with random masked positions, as `run_pretraining` reads them.
+    """Returns full rows of random tokens with random masked positions, in the form that `run_pretraining` reads.
 
     Args:
-      case: gives V, S and P.
+      case: the case with V, S and P.
       batch_size: B.
-      seed: of the random numbers.
+      seed: seed of the random numbers.
 
     Returns:
       int32 columns, and `masked_lm_weights` float32 [B, P].

@@ -1,4 +1,4 @@
-"""Compares the steps that JAX runs with those that TensorFlow kept."""
+"""Compares steps in JAX with steps that TensorFlow ran and kept."""
 
 import pathlib
 
@@ -10,16 +10,16 @@ from benchmarks.gpu.program import Steps
 
 
 def differences(folder: pathlib.Path, name: str) -> dict[str, float]:
-    """Runs the kept steps, and returns the largest differences to TensorFlow's.
+    """Runs the kept steps; returns the largest differences from TensorFlow's results.
 
     Args:
-      folder: of the bundles.
-      name: of a bundle with kept steps.
+      folder: folder of the bundles.
+      name: name of a bundle with kept steps.
 
     Returns:
-      "metrics": the largest relative difference of a loss or gradient norm after any step; accuracies, which jump, are
-      left out. "weights": the largest difference of a weight after the last step. "moved": the largest distance that
-      a weight moved.
+      "metrics": the largest relative difference of a loss or gradient norm after any step, without accuracies, which
+      change in jumps. "weights": the largest difference of a weight after the last step. "moved": the largest change of
+      a weight.
     """
     found = bundle.read(folder, name)
     steps = Steps(found, found.case.batch_size, exact=True)

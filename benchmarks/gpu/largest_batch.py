@@ -5,13 +5,13 @@ from collections.abc import Callable
 
 from bert_tf.compile_check.programs import Compiled, DoesNotFit
 
-# The search ends when the smallest refused batch is at most this share above the largest one that fits.
+# The search ends when the smallest refused batch is at most this share above the largest batch that fits.
 _RESOLUTION = 1 / 16
 
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Number of rows of the largest batch found to fit (0: none), and of a slightly larger one that does not fit."""
+    """Rows of the largest batch that fits (0: no batch fits), and of a slightly larger batch that does not fit."""
 
     fits: int
     refused: int
@@ -42,7 +42,7 @@ def search(compiled: Callable[[int], Compiled], start: int) -> Found:
 
 
 def _between(fits: int, refused: int, used: dict[int, int], limit: int) -> int:
-    """Returns a batch size between one that fits and one that does not, by linear interpolation to the limit."""
+    """Returns a batch size between a size that fits and a refused size, by linear interpolation to the limit."""
     if not fits:
         return max(1, refused // 2)
     share = (limit - used[fits]) / (used[refused] - used[fits])

@@ -1,4 +1,4 @@
-"""Runs a bundle's step with JAX: many steps in one program, the state kept on the device."""
+"""Runs a bundle's step with JAX: many steps in one program, with the state on the device."""
 
 import dataclasses
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import jax
 
-jax.config.update("jax_enable_x64", True)  # the counters of steps are int64
+jax.config.update("jax_enable_x64", True)  # step counters are int64
 
 import jax.numpy as jnp
 import numpy as np
@@ -29,7 +29,7 @@ class Steps:
     Args:
       bundle: the step.
       batch_size: B.
-      exact: compute float32 products in float32, where a GPU would round their factors to fewer bits.
+      exact: whether to compute float32 products in float32; by default, a GPU rounds the factors to fewer bits.
 
     Attributes:
       state: indices of the arguments that are not batch columns, in the order of a `State`.
@@ -52,7 +52,7 @@ class Steps:
 
     def _exported(self, text: str) -> Callable:
         """Wraps the program into a function that JAX can trace."""
-        # jax.export takes the aliasing of arguments and results from `jax.jit`
+        # jax.export takes the aliasing of arguments and results from `jax.jit`, so remove it here.
         text = re.sub(r"^(module @\S+) attributes \{.*\} \{", r"\1 {", text, flags=re.MULTILINE)
         with mlir.make_ir_context():
             module = ir.Module.parse(text)
@@ -73,12 +73,12 @@ class Steps:
         return {name: jnp.asarray(np.stack([one[name] for one in drawn])) for name in drawn[0]}
 
     def run(self, count: int | jax.Array, state: State, columns: Mapping[str, jax.Array]) -> State:
-        """Runs steps in a loop on the device; the function to compile.
+        """Runs steps in a loop on the device; `compiled` compiles this method.
 
         Args:
           count: number of steps.
           state: arguments that are not batch columns.
-          columns: stacked batches, which the steps take in turns.
+          columns: stacked batches, which the steps use in turn.
         """
         batches = len(next(iter(columns.values())))
 
@@ -93,13 +93,13 @@ class Steps:
         return jax.lax.fori_loop(0, count, step, list(state))
 
     def compiled(self, columns: Mapping[str, jax.Array]):
-        """Compiles `run`, which takes over the memory of the state that it gets."""
+        """Compiles `run`, which reuses the memory of its `state`."""
         shapes = [self._arguments[index] for index in self.state]
         count = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.jit(self.run, donate_argnums=1).lower(count, shapes, dict(columns)).compile()
 
     def initial_state(self) -> State:
-        """Draws weights on the device; normal but for biases and layer norms. All else is 0."""
+        """Draws weights on the device from a normal distribution, except biases and layer norms. All else is 0."""
 
         def draw(key):
             return [self._initial(index, jax.random.fold_in(key, index)) for index in self.state]
@@ -116,7 +116,7 @@ class Steps:
         return jnp.zeros(shape.shape, shape.dtype)
 
     def named(self, state: State) -> dict[str, jax.Array]:
-        """Returns the state by role and name, as `lower` keeps it."""
+        """Returns the state by role and name, in the form that `lower` keeps."""
         arguments = [self._bundle.arguments[index] for index in self.state]
         return {f"{one.role} {one.name}": value for one, value in zip(arguments, state, strict=True)}
 

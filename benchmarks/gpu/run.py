@@ -1,7 +1,7 @@
-"""Checks and times bundles; the half that needs no TensorFlow.
+"""Checks and times bundles; this half does not need TensorFlow.
 
-Each peer has its own process, which waits while another one is timed. Rounds alternate, so that noise of the machine
-affects all peers.
+Each peer has its own process, which waits while another process is timed. Rounds alternate, so that noise of the
+machine affects all peers.
 """
 
 import argparse
@@ -23,7 +23,7 @@ PEERS = {
     COMPILED: "Hugging Face BertForPreTraining, torch.compile",
     EAGER: "the same without torch.compile",
 }
-# Largest differences of a loss or gradient norm to TensorFlow's on a CPU: rounding, and the order of sums.
+# Largest allowed differences of a loss or gradient norm from TensorFlow's on a CPU, for rounding and the order of sums.
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
@@ -31,12 +31,12 @@ class Worker:
     """The process of a peer; see `worker`.
 
     Attributes:
-      setup: its first answer, or None if its step does not fit; `needed` then says how many bytes it takes.
+      setup: the first answer of the process; None if its step does not fit, and `needed` is then the bytes it needs.
     """
 
     def __init__(self, folder: pathlib.Path, case: str, peer: str, batch_size: int):
         command = [sys.executable, "-m", "benchmarks.gpu.worker", str(folder.resolve()), case, peer, str(batch_size)]
-        # memory is taken as it is needed, since several processes share the device
+        # Processes allocate memory only as needed, since several of them share the device.
         environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".95"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._command = command
@@ -66,17 +66,17 @@ class Worker:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Checks all bundles with kept steps, then times all that the arguments name."""
+    """Checks all bundles with kept steps, then times the bundles that the arguments name."""
     wanted = [name for name in arguments.cases.split(",") if name in bundle.names(arguments.folder)]
     if not wanted:
-        sys.exit(f"error: {arguments.folder}: no bundle of --cases; make them with python -m benchmarks.gpu lower")
+        sys.exit(f"error: {arguments.folder}: no bundle of --cases; make bundles with python -m benchmarks.gpu lower")
     for name in wanted:
         found = bundle.read(arguments.folder, name)
         if found.case.checked_steps:
             _check(arguments.folder, name, found)
     for name in wanted:
         found = bundle.read(arguments.folder, name)
-        # a step that is checked is too small for its time to say anything, unless it alone is asked for
+        # Checked steps are too small for a meaningful time, so they are timed only if no other step is requested.
         if not found.case.checked_steps or len(wanted) == 1:
             _time(arguments, name, found)
 
@@ -87,17 +87,17 @@ def _check(folder: pathlib.Path, name: str, found: Bundle) -> None:
     differences = {key: f"{value:.1e}" for key, value in worker.setup.items()}
     print(f"{name}, {found.case.checked_steps} steps, largest differences to TensorFlow's on a CPU: {differences}")
     if not worker.setup["metrics"] <= _TOLERANCE[found.case.dtype]:
-        sys.exit(f"error: {name}: a loss differs by more than {_TOLERANCE[found.case.dtype]:.0e}; nothing is timed")
+        sys.exit(f"error: {name}: a loss differs by more than {_TOLERANCE[found.case.dtype]:.0e}, so no step is timed")
 
 
 def _time(arguments: argparse.Namespace, name: str, found: Bundle) -> None:
     """Times the peers on one case, and prints a table."""
     case, batch_size = found.case, arguments.batch_size or found.case.batch_size
-    # Hugging Face's model has no packed rows
+    # Hugging Face's model does not support packed rows.
     peers = [peer for peer in arguments.peers.split(",") if peer == OURS or not case.packed]
     print(
         f"\n{name}: L={case.layers} H={case.hidden} A={case.heads} B={batch_size} S={case.length} P={case.predictions}"
-        f" {case.dtype}{', two examples a row' if case.packed else ''}",
+        f" {case.dtype}{', two examples per row' if case.packed else ''}",
         flush=True,
     )
     workers, rounds = {}, {peer: [] for peer in peers}
@@ -154,13 +154,13 @@ def _largest(folder: pathlib.Path, name: str, peer: str, start: int) -> largest_
         worker = Worker(folder, name, peer, batch_size)
         worker.stop()
         if worker.setup is None:
-            # PyTorch does not say what it would need, so assume the last step's memory in proportion
+            # PyTorch does not report the required memory, so scale the last step's memory in proportion.
             rows = max((rows for rows in fitted if rows < batch_size), default=0)
             needed, limit = worker.needed, max((limit for _, limit in fitted.values()), default=1)
             needed = needed or (int(fitted[rows][0] * batch_size / rows) if rows else 2 * limit)
             raise DoesNotFit("", max(needed, limit + 1), limit)
         if not worker.setup["limit"]:
-            sys.exit("error: --largest_batch: this device does not report its memory; leave the flag out")
+            sys.exit("error: --largest_batch: this device does not report its memory; remove the flag")
         fitted[batch_size] = worker.setup["memory"], worker.setup["limit"]
         return Compiled(0, 0, worker.setup["memory"], 0.0, 0.0, {})
 

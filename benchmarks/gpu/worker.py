@@ -1,7 +1,7 @@
-"""One peer's process: sets up one step, then runs and times rounds of it as its input asks.
+"""The process of one peer: sets up one step, then runs and times rounds of this step on request.
 
-Each line of the input is a request and each line of the output its answer, in JSON. A process for each peer keeps the
-memory of one out of the measurements of another.
+Each line of the input is a request, and each line of the output is the answer, in JSON. Each peer has its own process,
+so that the memory of one peer does not affect the measurements of another.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import time
 from benchmarks.gpu import bundle
 
 OURS, EAGER, COMPILED = "bert_tf", "eager", "compiled"
-# Side of the square matrices whose product measures the device, and how often they are multiplied.
+# A product of square matrices measures the device: the size of the matrices, and the number of products.
 _PRODUCT_SIZE, _PRODUCTS = {"cuda": 8192, "cpu": 1024}, {"cuda": 50, "cpu": 2}
 
 
@@ -21,7 +21,7 @@ class OutOfMemory(Exception):
     """The step does not fit.
 
     Attributes:
-      needed: bytes that it would take; 0 where that is unknown.
+      needed: bytes that the step needs; 0 if unknown.
     """
 
     def __init__(self, needed: int = 0):
@@ -68,7 +68,7 @@ class Ours:
         return self._steps.metrics(self._state)["masked_lm_loss"]
 
     def peak_memory(self) -> int:
-        """Returns the most bytes of the device in use; the compiler's count where JAX has none."""
+        """Returns the device's peak memory in bytes, from JAX or else from the compiler."""
         return (self.device.memory_stats() or {}).get("peak_bytes_in_use", self.compiler_total)
 
     def product_rate(self) -> float:
@@ -89,13 +89,13 @@ class PyTorch:
     """The same step of Hugging Face's BertForPreTraining with PyTorch's fused AdamW, under bfloat16 autocast.
 
     Args:
-      found: gives the shapes.
+      found: the bundle with the shapes.
       batch_size: B.
       peer: EAGER or COMPILED.
 
     Attributes:
-      name: of the framework and the device.
-      limit: bytes of the device's memory; 0 where it is unknown.
+      name: names of the framework and the device.
+      limit: bytes of the device's memory; 0 if unknown.
     """
 
     def __init__(self, found: bundle.Bundle, batch_size: int, peer: str):
@@ -160,7 +160,7 @@ class PyTorch:
         return float(self._loss.detach())
 
     def peak_memory(self) -> int:
-        """Returns the most bytes of the device that were reserved; 0 where it is unknown."""
+        """Returns the peak of the device's reserved memory in bytes; 0 if unknown."""
         return self.torch.cuda.max_memory_reserved() if self.kind == "cuda" else 0
 
     def product_rate(self) -> float:

@@ -1,7 +1,7 @@
 """Fine-tunes and predicts with Hugging Face's Trainer: the peer of ../finetuning.py.
 
-The recipe is that of its run_glue example: dynamic padding, batches of like length, AdamW with
-linear warm-up and decay.
+The recipe follows Hugging Face's run_glue example: dynamic padding, batches of similar length, AdamW with linear
+warm-up and decay.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import pathlib
 
 
 def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]], list[float]]:
-    """Returns the texts of each line of a GLUE file, and its label; 0 without a label."""
+    """Returns the texts and the label of each line of a GLUE file; the label is 0 if the file has none."""
     columns, number = args.columns.split(",") if args.columns else None, float if args.metric == "pearson" else int
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -51,7 +51,7 @@ def main() -> None:
 
     set_seed(args.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model)
-    outputs = 1 if args.metric == "pearson" else 2  # one output is a regression
+    outputs = 1 if args.metric == "pearson" else 2  # one output means regression
     model = AutoModelForSequenceClassification.from_pretrained(args.model, num_labels=outputs, dtype=torch.float32)
 
     def dataset(split):

@@ -1,7 +1,7 @@
 """Fine-tunes a tagger with Hugging Face's Trainer: the peer of ../finetuning.py for run_ner.
 
-The recipe is that of its run_ner example: the first token of each word is labeled, dynamic padding, AdamW with linear
-decay; warm-up and batches of like length as in finetuning.py beside this file.
+The recipe follows Hugging Face's run_ner example: the first token of each word is labeled, dynamic padding, AdamW with
+linear decay. Warm-up and batches of similar length are as in finetuning.py.
 """
 
 import argparse

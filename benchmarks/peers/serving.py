@@ -1,7 +1,7 @@
 """Serves a Hugging Face classifier behind a thin aiohttp server: a peer of ../serving.py.
 
 `--prepare` first writes the checkpoint with a random head, and its ONNX file, into a folder. `--kind=pipeline` serves
-it with Hugging Face's pipeline, `--kind=onnxruntime` with ONNX Runtime and Hugging Face's fast tokenizer.
+this folder with Hugging Face's pipeline, `--kind=onnxruntime` with ONNX Runtime and Hugging Face's fast tokenizer.
 """
 
 import argparse
@@ -21,7 +21,7 @@ def prepare(checkpoint: str, folder: pathlib.Path) -> None:
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(0)
-    options = {"num_labels": 2, "dtype": torch.float32, "attn_implementation": "eager"}  # as the exporter takes it
+    options = {"num_labels": 2, "dtype": torch.float32, "attn_implementation": "eager"}  # the exporter requires these
     model = AutoModelForSequenceClassification.from_pretrained(checkpoint, **options).eval()
     model.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
@@ -41,7 +41,7 @@ def prepare(checkpoint: str, folder: pathlib.Path) -> None:
 
 
 def pipeline_answers(folder: pathlib.Path, dtype: str) -> Callable[[list[str]], list[list[float]]]:
-    """Returns a function from texts to probabilities: Hugging Face's pipeline."""
+    """Returns a function from texts to probabilities that uses Hugging Face's pipeline."""
     from transformers import pipeline
 
     options = {"tokenizer": str(folder), "top_k": None, "device": "cpu", "dtype": dtype}
@@ -55,7 +55,7 @@ def pipeline_answers(folder: pathlib.Path, dtype: str) -> Callable[[list[str]], 
 
 
 def onnx_answers(folder: pathlib.Path) -> Callable[[list[str]], list[list[float]]]:
-    """Returns a function from texts to probabilities: ONNX Runtime."""
+    """Returns a function from texts to probabilities that uses ONNX Runtime."""
     import numpy as np
     import onnxruntime
     from transformers import AutoTokenizer

@@ -1,8 +1,8 @@
 """Fine-tunes a question answerer with Hugging Face's Trainer: the peer of ../finetuning.py for SQuAD.
 
-The recipe is that of its run_qa example: windows from the fast tokenizer's overflowing tokens, rows padded to the full
-length (or, by flag, to the longest of a batch), AdamW with linear warm-up and decay, and the best pair of the 20
-highest starts and ends.
+The recipe follows Hugging Face's run_qa example: windows from the fast tokenizer's overflowing tokens, rows padded to
+the full length (or, by flag, to the longest row of a batch), AdamW with linear warm-up and decay, and the best pair of
+the 20 highest starts and ends.
 """
 
 import argparse
@@ -23,7 +23,7 @@ def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
     rows = []
     for number, question in enumerate(questions):
         asked = tokenizer(question["question"], truncation=True, max_length=64, add_special_tokens=False)["input_ids"]
-        # The same windows as ours: there a stride is the distance of two starts, here the overlap.
+        # The windows are the same as ours. Our stride is the distance between two starts; here it is the overlap.
         room = args.max_seq_length - len(asked) - 3
         encoded = tokenizer(
             tokenizer.decode(asked) if len(asked) == 64 else question["question"], question["context"],
@@ -41,7 +41,7 @@ def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
 
 
 def positions(answer: dict, offsets: list, of_context: list[bool]) -> dict[str, int]:
-    """Returns the first and the last token of an answer; [CLS] where the window does not hold it."""
+    """Returns the first and the last token of an answer; [CLS] if the window does not contain the answer."""
     first, last = answer["answer_start"], answer["answer_start"] + len(answer["text"])
     starts = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin <= first < end]
     ends = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin < last <= end]
@@ -64,7 +64,7 @@ def answers(questions: list[dict], rows: list[dict], logits) -> dict[str, str]:
 
 
 def main() -> None:
-    """Trains, and writes the answers to the dev data into a folder."""
+    """Trains, and writes the answers for the dev data into a folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--train_file", required=True, type=pathlib.Path)

@@ -7,7 +7,7 @@ from transformers import TrainingArguments
 
 
 def training_options(args: argparse.Namespace, **more: Any) -> TrainingArguments:
-    """Returns the Trainer's options for a peer's arguments; `more` are those of the peer alone."""
+    """Returns the Trainer's options for a peer's arguments; `more` are additional options of this peer."""
     return TrainingArguments(
         output_dir=str(args.output_dir),
         use_cpu=True,

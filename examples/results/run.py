@@ -2,9 +2,9 @@
 
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
-Needs `corpus/english.txt` (one sentence a line, a blank line between documents) and `glue/` below the data folder;
-takes about two hours on two cores. A stopped run resumes. All output goes to `results_output/`:
-table.md and curves.png are what docs/background/results.md shows.
+The data folder must contain `corpus/english.txt` (one sentence per line, a blank line between documents) and `glue/`.
+The experiment takes about two hours on two cores, and resumes if it was stopped. All output goes to `results_output/`;
+docs/background/results.md shows table.md and curves.png.
 
 Paper: section 5.1, table 5.
 """
@@ -24,13 +24,13 @@ import matplotlib
 
 OUT = pathlib.Path("results_output")
 RECIPES = pathlib.Path("examples/results")
-# recipe and folder, and how the table calls it
+# Name of recipe and folder, and title in the table.
 PRETRAINED = (
     ("bert", "masked LM + next sentence"),
     ("no_nsp", "masked LM (No NSP)"),
     ("ltr", "left to right (LTR & No NSP)"),
 )
-# task, its metric in the table, passes over its training examples
+# Task, metric in the table, number of epochs.
 TASKS = (("MRPC", "f1", 3.0), ("SST-2", "accuracy", 0.15))
 SEEDS = (1, 2, 3)
 HELD_OUT_CHARACTERS = 400_000
@@ -38,13 +38,13 @@ SIDE_BY_SIDE = 2
 
 
 def main() -> None:
-    """Makes data, pre-trains, fine-tunes, and writes table and curves."""
+    """Makes data, pre-trains, fine-tunes, and writes the table and the curves."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with corpus/english.txt and glue/")
     data = parser.parse_args().data
     for needed in (data / "corpus/english.txt", *(data / "glue" / task / "dev.tsv" for task, _, _ in TASKS)):
         if not needed.exists():
-            sys.exit(f"error: {needed}: no such file; give the folder that holds it with --data")
+            sys.exit(f"error: {needed}: no such file; give its folder with --data")
     OUT.mkdir(exist_ok=True)
     make_data(data / "corpus/english.txt")
     run_all([(f"pretrain {name}", pretraining(name)) for name, _ in PRETRAINED])
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def make_data(corpus: pathlib.Path) -> None:
-    """A vocabulary of the training documents; masked pairs and unmasked ones; some documents held out."""
+    """Makes a vocabulary from the training documents, masked pairs and unmasked pairs; holds out some documents."""
     documents = [text.strip() for text in corpus.read_text(encoding="utf-8").split("\n\n") if text.strip()]
     random.Random(0).shuffle(documents)
     held_out, size = [], 0
@@ -78,12 +78,12 @@ def make_data(corpus: pathlib.Path) -> None:
 
 
 def pretraining(name: str) -> list[str]:
-    """The command of one pre-training."""
+    """Returns the command of one pre-training run."""
     return ["run_pretraining", f"--flagfile={RECIPES}/{name}.flags"]
 
 
 def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
-    """The commands of all fine-tunings that are not done yet, by their folders."""
+    """Returns the commands of all fine-tuning runs that are not finished, by folder."""
     commands = {}
     for task, _, epochs in TASKS:
         for seed in SEEDS:
@@ -102,7 +102,7 @@ def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
 
 
 def run_all(jobs: list[tuple[str, list[str]]]) -> None:
-    """Runs commands side by side, one core each; what they say goes to a log; ends with the first that fails."""
+    """Runs commands at the same time on one core each; output goes to logs; ends with the first failed command."""
     waiting, running = collections.deque(jobs), {}
     environment = os.environ | {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // SIDE_BY_SIDE))}
     while waiting or running:
@@ -129,7 +129,7 @@ def metrics(folder: str, split: str) -> list[dict]:
 
 
 def table() -> str:
-    """Dev scores as Markdown: mean and range over the seeds."""
+    """Returns dev scores as Markdown: mean and range over the seeds."""
     heads = [f"{task} ({metric})" for task, metric, _ in TASKS]
     lines = [f"| pre-training | {' | '.join(heads)} | mean |", "|---" * (len(heads) + 2) + "|"]
     for name, title in PRETRAINED:
@@ -143,7 +143,7 @@ def table() -> str:
 
 
 def draw_curves() -> None:
-    """Loss and accuracy of what is predicted, train and held out, by the share of the compute."""
+    """Draws loss and accuracy of predicted tokens by the share of the compute, for training and held-out data."""
     matplotlib.use("agg")
     from matplotlib import pyplot
 

@@ -28,9 +28,9 @@ def test_one_text_holds_the_program_for_every_batch_size(tmp_path):
     ("programs", "message"),
     [
         ({24: program(24), 40: program(40) + " %1 = 7"}, "have different operations"),
-        ({24: program(24), 40: program(40).replace("main", "other")}, "no multiples"),
-        ({24: program(24), 40: program(40, 16385)}, "no multiples"),
-        ({24: program(24), 40: program(40), 56: program(56, 3)}, "the program for 56 rows does not follow"),
+        ({24: program(24), 40: program(40).replace("main", "other")}, "not their multiples"),
+        ({24: program(24), 40: program(40, 16385)}, "not their multiples"),
+        ({24: program(24), 40: program(40), 56: program(56, 3)}, "the program for 56 rows contradicts"),
     ],
 )
 def test_programs_that_differ_in_more_than_the_batch_size_are_refused(programs, message):

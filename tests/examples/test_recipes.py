@@ -1,4 +1,4 @@
-"""Every recipe in `examples/` is read by the script that its first line names, and says what it should."""
+"""Every recipe in `examples/` can be read by the script in its first line, and states its source and result."""
 
 import dataclasses
 import pathlib
@@ -40,7 +40,7 @@ def _from_the_root(monkeypatch):
 
 
 def read(recipe):
-    """Settings of the command in a recipe's first line."""
+    """Returns the settings of the command in a recipe's first line."""
     first, *_ = (EXAMPLES / f"{recipe}.flags").read_text().splitlines()
     script, *flags = first.removeprefix("# ").split()
     assert f"--flagfile=examples/{recipe}.flags" in flags
@@ -54,7 +54,7 @@ def test_a_recipe_is_read_by_its_own_command(recipe):
     assert "paper: " in text or "google-research/bert" in text
     if not isinstance(settings, GeneratorSettings):
         assert "Result: " in text
-        if settings.bert_config_file:  # else that of --init_checkpoint or of the run
+        if settings.bert_config_file:  # else the configuration of --init_checkpoint or of the run
             config = BertConfig.from_json_file(settings.bert_config_file)
             assert settings.max_seq_length <= config.max_position_embeddings
     if isinstance(settings, ClassifierSettings):
@@ -118,13 +118,13 @@ def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
 
 
 def alone(recipe):
-    """Settings of a recipe of one phase, as they are trained with."""
+    """Returns the settings with which a recipe of one phase trains."""
     (phase,) = phases.of(read(recipe))
     return phase.settings
 
 
 def both(size):
-    """Settings of both phases of a size in one command."""
+    """Returns the settings of both phases of a model size in one command."""
     flags = [f"--flagfile=examples/{size}_phase1.flags", "--next_phase=examples/phase2.flags"]
     return [phase.settings for phase in phases.of(parse(PretrainingSettings, flags))]
 
@@ -138,7 +138,7 @@ def test_both_phases_of_the_paper_are_one_command():
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
 def test_the_learning_rate_falls_from_1e_4_to_0_over_both_phases(size):
-    """Appendix A.2; in one command and in two."""
+    """Appendix A.2, in one command and in two commands."""
     for first, second in (both(size), (alone(f"{size}_phase1"), alone(f"{size}_phase2"))):
         rates = {}
         for settings, steps in ((first, (5_000, 450_000, 899_999)), (second, (900_000, 1_000_000))):
