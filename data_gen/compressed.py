@@ -90,7 +90,7 @@ class _Decompressed(io.RawIOBase):
                 data = self._decoder.decompress(block, size)
             except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
                 raise InputError(
-                    f"{self._path}: is damaged, or not of the format of its suffix ({error}); "
+                    f"{self._path}: is damaged, or its format does not match its suffix ({error}); "
                     "make or fetch the file again, or rename it if it is not compressed"
                 ) from error
             if data:

@@ -1,4 +1,4 @@
-"""Looks at the beginning of each file of a corpus before long work: is it text, and of the given format?"""
+"""Checks from the beginning of each file of a corpus, before long work, that it is text in the given format."""
 
 import collections
 import re
@@ -10,7 +10,7 @@ from bert_tf.core.errors import InputError
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15
-# The first bytes of files that are not text, or not UTF-8. Those of UTF-32 begin like those of UTF-16.
+# The first bytes of files that are not text, or not UTF-8. UTF-32 comes before UTF-16, which begins alike.
 _NOT_TEXT = {
     b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
@@ -26,7 +26,7 @@ _JSON_LINE = re.compile(r'\{\s*"')
 # Sentences of this many characters on average would not fit into a row.
 _LONG_LINE = 1000
 _NOT_UTF8 = (
-    "is not all UTF-8, and what is not is dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"
+    "has bytes that are not UTF-8 and are dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"
 )
 
 
@@ -39,7 +39,7 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
       sentences: whether the ends of sentences and documents matter.
 
     Raises:
-      InputError: a file is binary, UTF-16, or compressed and damaged; the message names it.
+      InputError: a file is binary, UTF-16, or compressed and damaged; the message names the file.
     """
     doubtful: dict[str, list[str]] = {}
     for path in files:
@@ -58,7 +58,7 @@ def _refuse_binary(path: str, start: bytes) -> None:
     for magic, reason in _NOT_TEXT.items():
         if start.startswith(magic):
             raise InputError(f"{path}: {reason}")
-    # Some stray control characters are found in any web text.
+    # Any web text contains a few stray control characters.
     if len(_CONTROL.findall(start)) > max(10, len(start) // 100):
         if start.count(0) > len(start) // 5:
             raise InputError(f"{path}: is binary data, or UTF-16, which iconv -f UTF-16LE -t UTF-8 converts")
@@ -78,7 +78,7 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
     if input_format not in ("lines", "documents"):
         return
     if "\n" not in text and text.count("\r") > 5:
-        yield r"has line ends that are carriage returns alone; convert them: tr '\r' '\n'"
+        yield r"has carriage returns alone as line ends; convert them: tr '\r' '\n'"
         return
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)

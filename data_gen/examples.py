@@ -30,7 +30,7 @@ _ROWS_PER_STEP = 2048
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
-    """The ids of [CLS] and [SEP], and the masking rule, which holds the id of [MASK]."""
+    """The ids of [CLS] and [SEP], and the masking rule, which contains the id of [MASK]."""
 
     cls_id: int
     sep_id: int
@@ -56,7 +56,7 @@ class UnitTask:
 
     @property
     def result_path(self) -> str:
-        """The file that marks the unit as finished and holds its `Facts`."""
+        """The file that marks the unit as finished and contains its `Facts`."""
         return f"{self.folder}/{self.unit.name}.json"
 
 
@@ -66,7 +66,7 @@ class Facts(Counts):
 
     Attributes:
       examples: number of rows.
-      bytes: total size of their records.
+      bytes: total size of the records.
       pieces: number of tokens, without padding.
       predictions: number of masked positions.
       random_next: number of rows whose segment B is random.
@@ -133,7 +133,7 @@ def example_columns(
     """Makes the examples of one pass over documents.
 
     Args:
-      window: contains the documents and those from which random next sentences are drawn.
+      window: contains the documents to process, and documents for random next sentences.
       documents: range of the window's documents to process.
       settings: lengths, objective and masking.
       special_tokens: see `SpecialTokens`.
@@ -198,7 +198,7 @@ def fill_rows(
 def _facts_of(columns: dict[str, np.ndarray]) -> Facts:
     lengths, lengths_b = columns["input_mask"].sum(1, np.int64), columns["segment_ids"].sum(1, np.int64)
     is_random = columns["next_sentence_labels"][:, 0] > 0 if "next_sentence_labels" in columns else 0 * lengths > 0
-    # Segment A stands between [CLS] and [SEP], segment B before another [SEP].
+    # Segment A is between [CLS] and [SEP], and segment B before another [SEP].
     own = lengths - lengths_b - 2 + np.where(is_random, 0, np.maximum(lengths_b - 1, 0))
     return Facts(
         examples=len(lengths),

@@ -1,6 +1,6 @@
 """Generates the records of a corpus: plan, tokenize, make work units, shuffle them into shards, write the manifest.
 
-Every step writes its results atomically, so that an interrupted run resumes from the files that exist.
+Every step writes its results atomically, so that an interrupted run resumes from existing files.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ _RECIPE = 2
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
     """Writes the shards that `settings` describes, then their manifest.
 
-    A finished set is left unchanged; an unfinished one is resumed.
+    A finished set is left unchanged, and an unfinished set is resumed.
 
     Returns:
       The shards.
@@ -162,7 +162,7 @@ def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> No
     if not documents:
         raise InputError(f"{where} no text; check the file and --input_format={settings.input_format}")
     if documents < 2 and settings.objective == "mlm_nsp":
-        mend = "separate documents by a blank line, " if settings.input_format == "lines" else ""
-        if mend and sum(block.sentences for block in blocks) > 1:
-            mend += "give --input_format=documents if each line is one, "
-        raise InputError(f"{where} 1 document, but a random next sentence needs two; {mend}or give --objective=mlm")
+        remedy = "separate documents by a blank line, " if settings.input_format == "lines" else ""
+        if remedy and sum(block.sentences for block in blocks) > 1:
+            remedy += "give --input_format=documents if each line is one, "
+        raise InputError(f"{where} 1 document, but a random next sentence needs two; {remedy}or give --objective=mlm")

@@ -32,7 +32,7 @@ def document(line: bytes, text_field: str) -> list[str]:
         record = json.loads(content)
     except json.JSONDecodeError as error:
         raise LineError(
-            f"not JSON: {error.msg} at character {error.pos + 1}; mend the line, or check --input_format"
+            f"not JSON: {error.msg} at character {error.pos + 1}; fix the line, or check --input_format"
         ) from error
     except (RecursionError, ValueError) as error:  # nesting is too deep, or an integer has too many digits
         raise LineError(f"JSON that cannot be read: {error}") from error

@@ -46,7 +46,7 @@ class Merges:
                 return count
             if 0 < count < -negative_count:
                 heapq.heapreplace(self._heap, (-count, pair))
-            else:  # the pair no longer exists, or another entry holds its higher count
+            else:  # the pair no longer exists, or another entry has its higher count
                 heapq.heappop(self._heap)
         return 0
 

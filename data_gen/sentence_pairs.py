@@ -18,7 +18,7 @@ class Window:
 
     Attributes:
       tokens: int [T], token ids.
-      sentence_starts: int64 [Q + 1], the start of each sentence in `tokens`, then the end of the last one.
+      sentence_starts: int64 [Q + 1], the start of each sentence in `tokens`, then the end of the last sentence.
       document_starts: int64 [D + 1], the index of each document's first sentence, then Q.
     """
 
@@ -142,7 +142,7 @@ def _random_segments(
 def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
     """Truncates the longer segment until both fit, removing each token from its front or back with equal probability.
 
-    This is the closed form of removing one token at a time, from B where both are equally long.
+    This is the closed form of removing one token at a time, from B if both are equally long.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))

@@ -17,7 +17,7 @@ def _segment() -> Callable[[str, str], list[str]]:
 def split_sentences(text: str) -> list[str]:
     """Splits a text into sentences.
 
-    No text is lost except white space: each run of it, including line ends, becomes one space. A blank line
+    No text is lost except white space: each run of white space, including line ends, becomes one space. A blank line
     ends a sentence.
 
     Args:

@@ -10,7 +10,7 @@ _MAX_LENGTH = 16384
 
 
 def _input_format():
-    """Makes the flag that all scripts which read text share; each class needs a field of its own."""
+    """Returns the field of the flag that all scripts for reading text share; each class needs its own field."""
     return setting(
         "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
         "per line; jsonl: one JSON object with a text per line; wikipedia: a MediaWiki XML dump",
@@ -129,7 +129,7 @@ class GeneratorSettings(RunnerSettings):
         )
         require(
             self.masking == "static" or self.objective != "ltr",
-            "--masking=dynamic contradicts --objective=ltr, which masks nothing; omit one of them",
+            "--masking=dynamic contradicts --objective=ltr, which does not mask; omit one of the two flags",
         )
         fractions = (self.mask_fraction, self.random_fraction, self.keep_fraction)
         require(
@@ -161,7 +161,7 @@ class VocabularySettings:
         "number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary", at_least=0
     )
     max_words: int = setting(
-        "maximum number of different words in memory, about 150 bytes each; the rarest above it are dropped",
+        "maximum number of different words in memory, about 150 bytes each; beyond it, the rarest words are dropped",
         4_000_000,
         group="Vocabulary",
         at_least=1000,

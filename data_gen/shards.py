@@ -38,7 +38,7 @@ class ShardTask:
 
     Attributes:
       path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and holds its manifest entry.
+      result_path: the file that marks the shard as finished and contains its manifest entry.
       units_path: the file that lists all work units.
       shard, shards: index of the shard and number of shards.
       buckets: number of buckets in which the shard is shuffled.
@@ -99,7 +99,7 @@ def make_shards(
       facts: the facts of each unit.
       job: the set to make.
       runner: runs the tasks.
-      finished: one entry per output: its shard, or None if it is missing.
+      finished: one entry per output: its shard, or None if the shard is missing.
 
     Returns:
       All shards.

@@ -1,9 +1,9 @@
 """Draws a uniformly random permutation of all records of a set without holding them all in memory.
 
-The file of each work unit holds its records in random order. It remains to draw how many records of each unit go
+The file of each work unit contains its records in random order. It remains to draw how many records of each unit go
 to each part. These numbers follow the multivariate hypergeometric distribution, and each part takes the next
-records of the unit. Each part is then shuffled by itself. Every order of all records is therefore equally likely,
-and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this way to shuffle.
+records of the unit. Each part is then shuffled separately. Every order of all records is therefore equally likely,
+and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this method.
 
 Letters: U units.
 """

@@ -1,4 +1,4 @@
-"""Statistics of a finished set, for its manifest and the log, and warnings about what the flags lose of the text."""
+"""Statistics of a finished set for its manifest and the log, and warnings about text that the flags leave out."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,11 +10,11 @@ from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
 
-# Ordinary text stays far from these shares, whatever its language.
+# Ordinary text in any language stays far from these shares.
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN, _ALL_UNKNOWN = 0.05, 0.95
-# Of --masked_lm_prob. Rounding, and at least one prediction in a short row, change the share a little.
+# A fraction of --masked_lm_prob. Rounding and the minimum of one prediction per row change the share a little.
 _LEAST_MASKED = 0.8
 
 

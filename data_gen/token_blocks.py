@@ -1,6 +1,6 @@
-"""Stores the corpus as token ids on disk: each chunk is tokenized once and read by several work units.
+"""Stores the corpus as token ids on disk: each chunk is tokenized once, and several work units read it.
 
-Random next sentences come from a window of many chunks, so many work units need the ids of a chunk.
+Random next sentences come from a window of many chunks, so the ids of a chunk are needed by many work units.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class TokenizeTask:
 
     @property
     def result_path(self) -> str:
-        """The file that marks the task as finished and holds its result."""
+        """The file that marks the task as finished and contains its result."""
         return f"{self.prefix}.json"
 
     @property

@@ -47,7 +47,7 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
       count: number of records, at least 1.
 
     Returns:
-      The bytes of the range, and int64 [count + 1], the offset of each record in them and the end of the last one.
+      The bytes of the range, and int64 [count + 1], the offset of each record in them, and the end of the last record.
 
     Raises:
       OSError: the file or its index is shorter than when it was written.

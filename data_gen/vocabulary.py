@@ -4,7 +4,7 @@ Paper: section 3 ("Input/Output Representations").
 
 The algorithm is byte-pair encoding over words: it merges the most frequent pair of adjacent tokens until the
 vocabulary has the requested size. Tokens that continue a word start with "##". The vocabulary contains the
-alphabet, so greedy longest-match tokenization leaves no word of these characters unknown.
+alphabet, so greedy longest-match tokenization never gives [UNK] for a word of these characters.
 """
 
 import collections
@@ -40,14 +40,14 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     """Learns a vocabulary, or extends one, and writes it.
 
     A new vocabulary starts with the special tokens ([PAD] 0, [UNK], [CLS], [SEP], [MASK]), then [unusedN].
-    The settings and a summary are written to `NAME.settings.json` beside it.
+    The settings and a summary are written to `NAME.settings.json` in the same folder.
 
     Returns:
       The tokens in the order of their ids.
 
     Raises:
-      InputError: a file is missing, damaged, of another format, or both read and written; the output exists; the corpus
-        contains no word; or the vocabulary to extend has no room or needs no new token.
+      InputError: a file is missing, damaged, in another format, or both read and written; the output exists; the corpus
+        does not contain a word; or the vocabulary to extend is full or does not need new tokens.
     """
     files = reader.expand_files(settings.input_file)
     storage.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
@@ -95,7 +95,7 @@ def _extended(existing: ExistingVocabulary, counted: WordCounts, settings: Vocab
         )
     if len(added) < existing.wanted:
         logging.warning(
-            "%d tokens added, fewer than the %d requested: no other token would be used on this corpus",
+            "%d tokens added, fewer than the %d requested: the corpus would not use other tokens",
             len(added), existing.wanted,
         )  # fmt: skip
     return existing.text_with(added)
@@ -119,11 +119,11 @@ def _summary(tokens: list[str], counted: WordCounts, existing: ExistingVocabular
 
 
 def _log_counts(counted: WordCounts, max_words: int) -> None:
-    logging.info("counted %d different words, %d in all", len(counted.counts), sum(counted.counts.values()))
+    logging.info("counted %d different words, %d in total", len(counted.counts), sum(counted.counts.values()))
     if counted.dropped_words:
         logging.warning(
             "more different words than --max_words=%d: dropped the rarest, %d words that occurred %d times; "
-            "no count is too low by more than %d", max_words, counted.dropped_words, counted.dropped_occurrences,
+            "counts are too low by at most %d", max_words, counted.dropped_words, counted.dropped_occurrences,
             counted.largest_error,
         )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Extracts the articles of a MediaWiki XML export, or of a part of one.
+"""Extracts the articles of a MediaWiki XML export or of a part of an export.
 
 Paper: section 3.1, pre-training data: only the text passages of Wikipedia.
 """
@@ -40,7 +40,7 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
 
     Args:
         stream: BinaryIO, a whole export, or a part that starts at a `<page>` and ends after a `</page>` or after the
-            export's `</mediawiki>`. The first bytes tell which it is. An empty stream has no pages.
+            export's `</mediawiki>`. The first bytes show which. An empty stream has no pages.
         source: str, the file's name, for messages.
         start: int, the byte offset of the stream in the file, for messages.
 
@@ -93,7 +93,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 def _page(element: ElementTree.Element, source: str) -> Page:
-    fields = {_name(child): child for child in element}  # of the revisions the last one, which is the newest
+    fields = {_name(child): child for child in element}  # the last revision, which is the newest, replaces others
     texts = [child.text for child in fields.get("revision", ()) if _name(child) == "text"]
     title, wikitext = element.findtext("{*}title") or "", (texts and texts[0]) or ""
     namespace = element.findtext("{*}ns", "missing")  # exports of schemas before 0.6, of 2012, have none

@@ -2,8 +2,8 @@
 
 Paper: section 3.1, pre-training data: "we extract only the text passages and ignore lists, tables, and headers."
 
-There are two steps. The first removes, in linear time, what can nest or contains no prose: templates, tables,
-references, files. The second parses links, tags and marks of each remaining paragraph with mwparserfromhell. That
+There are two steps. The first step removes, in linear time, elements that can nest or are not prose: templates, tables,
+references, files. The second step parses links, tags and marks of each remaining paragraph with mwparserfromhell. This
 parser is not applied to whole pages, because its time grows with the square of the number of unclosed marks
 (10,000 "{{a|" take 40 s) and most of its result would be dropped.
 """
@@ -84,10 +84,10 @@ _FEWEST_WORDS = 3
 def passages(wikitext: str) -> list[str]:
     """Returns the paragraphs of running text of a page.
 
-    Removed are lists, tables, headings, templates, references, comments, formulas, files, galleries, categories,
-    paragraphs of fewer than three words, and the sections after the article proper (See also, References, ...).
-    Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that are
-    used within sentences.
+    The function removes lists, tables, headings, templates, references, comments, formulas, files, galleries,
+    categories, paragraphs of fewer than three words, and the sections after the article proper (See also, References,
+    ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that
+    are used within sentences.
 
     Args:
         wikitext: str, any text; malformed parts may be lost but never raise an error.
@@ -105,8 +105,8 @@ def passages(wikitext: str) -> list[str]:
 def _without_nesting(wikitext: str) -> str:
     """Removes comments, templates, tables, dropped elements and file links in linear time.
 
-    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind and discards those
-    opened since. Unmatched marks are removed, and the text around them is kept.
+    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind and discards marks
+    that were opened later. Unmatched marks are removed, and the text around them is kept.
     """
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` at that point
@@ -190,7 +190,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _visible_text(paragraph: str) -> str:
-    """Returns the text that a reader sees of a paragraph; empty for one with too much markup to be prose."""
+    """Returns the text of a paragraph that a reader sees; empty if there is too much markup for prose."""
     text = _SWITCH.sub("", paragraph)
     if _HAS_MARKUP.search(text):
         if len(text) > _LONGEST or len(_MARK.findall(text)) > _MOST_MARKS:

@@ -1,7 +1,7 @@
 """Counts the words of a corpus in bounded memory, split as by the tokenizer.
 
-The counts are exact while the corpus has no more different words than the limit. Beyond it the rarest words are
-dropped, and counted from zero if they occur again (lossy counting). A count can then be too low, by at most
+The counts are exact while the corpus has no more different words than the limit. Beyond the limit, the rarest words
+are dropped, and counted from zero if they occur again (lossy counting). A count can then be too low, by at most
 `WordCounts.largest_error`, but never too high.
 """
 
@@ -19,7 +19,7 @@ from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
 
-# Bytes of text that are split into words at once.
+# Bytes of text that are split into words in one call.
 _BLOCK = 1 << 18
 # The words of noisy web text are long, so their total size is bounded too: this many bytes per word of the limit.
 _BYTES_PER_WORD = 24
@@ -136,7 +136,7 @@ class _BoundedCounter:
                 self._drop_rarest()
 
     def result(self) -> WordCounts:
-        self._counts.pop(chr(TOO_LONG).encode(), None)  # stands for words that are too long for the tokenizer
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # replaces words that are too long for the tokenizer
         # Move words one by one, so that they are not all in memory twice.
         words = list(self._counts)
         counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}
@@ -155,7 +155,7 @@ class _BoundedCounter:
             bytes_left -= bytes_of[count]
         rarest, last = count, set()
         for word in reversed(self._counts):
-            # Prefer words added last: an older word of the same count has not recurred for longer.
+            # Prefer words added last: an older word with the same count has not occurred again for longer.
             if self._counts[word] == rarest:
                 words_left -= 1
                 bytes_left -= len(word)

@@ -1,4 +1,4 @@
-"""What the tests of the generator share: a run in this process, and records as lists."""
+"""Shared parts of the generator's tests: a run in this process, and records as lists."""
 
 import dataclasses
 import pathlib
@@ -23,17 +23,17 @@ class Generator:
     corpus_file: str
 
     def settings(self, output="out", **changes) -> GeneratorSettings:
-        """Settings with short rows; outputs are names in the folder."""
+        """Returns settings with short rows; outputs are names in the folder."""
         output = ",".join(str(self.folder / name) for name in output.split(","))
         given = {"input_file": self.corpus_file, "vocab_file": self.vocab_file, "output_file": output, **LENGTHS}
         return GeneratorSettings(**{**given, **{name: _plain(value) for name, value in changes.items()}})
 
     def run(self, output="out", *, runner=None, **changes):
-        """The shards of a run; in this process unless a runner is given."""
+        """Returns the shards of a run, which by default is in this process."""
         return create_pretraining_data(self.settings(output, **changes), runner or LocalRunner(1))
 
     def files(self) -> dict[str, bytes]:
-        """Name and bytes of every file in the folder and below."""
+        """Returns the name and bytes of every file in the folder and its subfolders."""
         return {
             str(path.relative_to(self.folder)): path.read_bytes() for path in self.folder.rglob("*") if path.is_file()
         }
@@ -45,7 +45,7 @@ def _plain(value):
 
 @pytest.fixture
 def generator(tmp_path, vocab_file, corpus_file) -> Generator:
-    """The generator in a folder of its own."""
+    """The generator with its own folder."""
     folder = tmp_path / "set"
     folder.mkdir()
     return Generator(folder, vocab_file, corpus_file)
@@ -53,7 +53,7 @@ def generator(tmp_path, vocab_file, corpus_file) -> Generator:
 
 @pytest.fixture
 def cut_text(monkeypatch):
-    """A function: text is cut into blocks of about so many bytes, so that a small corpus has many."""
+    """A function that sets the approximate bytes per block, so that a small corpus has many blocks."""
     plan = generator_module.plan_sources
 
     def cut(size):
@@ -65,7 +65,7 @@ def cut_text(monkeypatch):
 
 @pytest.fixture(scope="session")
 def read_rows():
-    """A function: every record of TFRecord files, read by TensorFlow and protobuf, as a dict of lists."""
+    """A function that reads TFRecord files with TensorFlow and protobuf; each record is a dict of lists."""
 
     def read(*paths, gzip=False):
         rows = []
@@ -82,7 +82,7 @@ def read_rows():
 
 @pytest.fixture(scope="session")
 def unmask():
-    """A function: a row's ids before masking, padding cut off."""
+    """A function that returns a row's ids before masking, without padding."""
 
     def before_masking(row):
         ids = row["input_ids"][: sum(row["input_mask"])]

@@ -1,9 +1,9 @@
-"""Runs the generator in forked processes and kills them at chosen steps; a process of its own.
+"""Runs the generator in forked processes and kills them at chosen steps; runs as a separate process.
 
-Reads a JSON request a line: {"settings": {...}, "kill_at": step or null, "trace": file for the steps taken}; answers
-with the exit status. TensorFlow is imported once, and words are looked up in a table, so that a run takes a few
-hundredths of a second. Steps are the moments before and after each thing done to the file system, and in the middle
-of each file's writing; a folder is removed file by file, each a step.
+Reads one JSON request per line: {"settings": {...}, "kill_at": step or null, "trace": file for the steps}; answers with
+the exit status. TensorFlow is imported once, and a table replaces the tokenizer, so that a run takes a few hundredths
+of a second. Steps are the moments before and after each change of the file system, and the middle of writing each file.
+The removal of a folder has a step for each file.
 """
 
 import json
@@ -25,7 +25,7 @@ steps, kill_at, traced = 0, None, []
 
 
 def step(what: str) -> None:
-    """One moment at which the process may be killed."""
+    """Marks a moment at which the process may be killed."""
     global steps
     steps += 1
     traced.append(what)
@@ -34,7 +34,7 @@ def step(what: str) -> None:
 
 
 def with_steps(name, function):
-    """The function with a step before and after it."""
+    """Returns the function with a step before and after it."""
 
     def stepped(*arguments, **named):
         step(f"before {name} {arguments[0]}")
@@ -46,7 +46,7 @@ def with_steps(name, function):
 
 
 def rmtree(folder):
-    """Removes a folder as TensorFlow does: from the top down, the folders at last."""
+    """Removes a folder like TensorFlow: first the files from the top down, then the folders."""
     for path in sorted(pathlib.Path(folder).rglob("*"), key=lambda path: (path.is_dir(), len(path.parts), path)):
         step(f"before removal of {path}")
         path.rmdir() if path.is_dir() else path.unlink()
@@ -55,7 +55,7 @@ def rmtree(folder):
 
 
 class HalfwayFile(tf.io.gfile.GFile):
-    """A file that has a step in its first write."""
+    """A file with a step inside its first write."""
 
     def write(self, content):
         half = len(content) // 2
@@ -66,7 +66,7 @@ class HalfwayFile(tf.io.gfile.GFile):
 
 
 class HalfwayRecords(tf.io.TFRecordWriter):
-    """A record file that has a step after its first record."""
+    """A record file with a step after its first record."""
 
     def write(self, record):
         super().write(record)
@@ -77,7 +77,7 @@ class HalfwayRecords(tf.io.TFRecordWriter):
 
 
 def instrument() -> None:
-    """Makes every change to the file system a step."""
+    """Makes every change of the file system a step."""
     os.fsync = with_steps("fsync", os.fsync)
     for name in ("rename", "remove", "makedirs"):
         setattr(tf.io.gfile, name, with_steps(name, getattr(tf.io.gfile, name)))
@@ -87,12 +87,12 @@ def instrument() -> None:
 
 
 def tokenizer(vocab_file, *_):
-    """Stands for the tokenizer."""
+    """A fast replacement for the tokenizer."""
     return types.SimpleNamespace(vocabulary=load_vocabulary(vocab_file), unk_id=1)
 
 
 def encode(sentences, table):
-    """Ids of the words of sentences, and how many each has."""
+    """Returns the ids of the words in sentences, and the number of words in each sentence."""
     words = [sentence.split() for sentence in sentences]
     ids = [table.vocabulary.index(word) for sentence in words for word in sentence]
     return np.array(ids, np.uint16), np.array([len(sentence) for sentence in words])
@@ -106,7 +106,7 @@ class Here:
 
 
 def run(request) -> None:
-    """One run in this process, up to its step."""
+    """Runs the generator in this process up to a step."""
     global kill_at
     kill_at = request["kill_at"]
     instrument()
@@ -116,7 +116,7 @@ def run(request) -> None:
 
 
 def main() -> None:
-    """Answers requests until there are no more."""
+    """Answers requests until the input ends."""
     for line in sys.stdin:
         pid = os.fork()
         if not pid:

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster on loopback: a master and two workers, real processes; and what is killed of it."""
+"""A standalone Spark cluster on loopback: a master and two workers as real processes, which tests can kill."""
 
 import contextlib
 import os
@@ -19,12 +19,12 @@ ENVIRONMENT = {
     "SPARK_HOME": str(HOME),
     "SPARK_LOCAL_IP": "127.0.0.1",
     "SPARK_DAEMON_MEMORY": "256m",
-    "PYTHONPATH": "",  # executors find the package because the driver tells them where it is
+    "PYTHONPATH": "",  # the driver tells executors the path of the package
 }
 
 
 class Cluster:
-    """What runs, and where it logs.
+    """A running cluster and its log.
 
     Attributes:
       url: the master's.
@@ -38,7 +38,7 @@ class Cluster:
         self._daemons: list[subprocess.Popen] = []
 
     def start(self) -> None:
-        """Starts the master and two workers of one core, and waits until they know each other."""
+        """Starts the master and two workers with one core each, and waits until the workers are registered."""
         self._launch("master", "master.Master", "--port", "0")
         (self.url,) = wait_for(lambda: re.findall(r"Starting Spark master at (spark://\S+)", self.log.read_text()))
         for name in ("worker1", "worker2"):
@@ -47,8 +47,8 @@ class Cluster:
         wait_for(lambda: self.log.read_text().count("Registering worker") == 2)
 
     def stop(self) -> None:
-        """Kills all that it started, and what that started."""
-        for run in _runs:  # of a test that failed
+        """Kills all started processes and their descendants."""
+        for run in _runs:  # processes of a failed test
             run.kill()
         for daemon in self._daemons:
             for pid in [*descendants(daemon.pid), daemon.pid]:
@@ -57,12 +57,12 @@ class Cluster:
             daemon.wait()
 
     def executors(self) -> list[int]:
-        """Process ids of the executors."""
+        """Returns the process ids of the executors."""
         found = [pid for daemon in self._daemons for pid in descendants(daemon.pid)]
         return [pid for pid in found if "CoarseGrainedExecutorBackend" in command_of(pid)]
 
     def python_workers(self) -> list[int]:
-        """Process ids of the Python processes that do executors' tasks; each was forked from a daemon."""
+        """Returns the ids of the Python processes that run executors' tasks; each was forked from a daemon."""
         found = [pid for executor in self.executors() for daemon in children(executor) for pid in children(daemon)]
         return [pid for pid in found if "pyspark.daemon" in command_of(pid)]
 
@@ -78,7 +78,7 @@ _runs: list[subprocess.Popen] = []
 
 
 class Run:
-    """create_pretraining_data in a process of its own.
+    """create_pretraining_data in a separate process.
 
     Args:
       folder: its working directory.
@@ -94,7 +94,7 @@ class Run:
         _runs.append(self.process)
 
     def finish(self, seconds: float = 3000) -> tuple[int, str]:
-        """Exit code and all output; kills the process after so long."""
+        """Returns the exit code and all output; kills the process after a time limit."""
         try:
             output, _ = self.process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
@@ -103,7 +103,7 @@ class Run:
         return self.process.returncode, output
 
     def wait_for(self, condition: Callable):
-        """What the condition gives once that is true; fails if the process ends before."""
+        """Waits until a condition is true and returns its value; fails if the process ends before."""
 
         def holds():
             assert self.process.poll() is None, self.process.stdout.read()
@@ -113,7 +113,7 @@ class Run:
 
 
 def wait_for(condition: Callable, seconds: float = 2000):
-    """What the condition gives once that is true; looked at every few hundredths of a second."""
+    """Waits until a condition is true and returns its value; checks every few hundredths of a second."""
     end = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < end, f"waited in vain for {seconds:g} seconds"
@@ -122,14 +122,14 @@ def wait_for(condition: Callable, seconds: float = 2000):
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Process ids of children, their children and so on."""
+    """Returns the process ids of all descendants."""
     for child in children(pid):
         yield child
         yield from descendants(child)
 
 
 def children(pid: int) -> list[int]:
-    """Process ids of children, of whichever thread."""
+    """Returns the process ids of the children of all threads."""
     found = []
     with contextlib.suppress(OSError):
         for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
@@ -138,7 +138,7 @@ def children(pid: int) -> list[int]:
 
 
 def command_of(pid: int) -> str:
-    """The command line of a process; empty if it has ended."""
+    """Returns the command line of a process; empty if it has ended."""
     with contextlib.suppress(OSError):
         return pathlib.Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
     return ""

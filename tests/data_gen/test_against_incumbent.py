@@ -1,22 +1,22 @@
-"""Our generator and tf-models-official's, with the same flags on the same real text: the same distributions.
+"""Our generator and tf-models-official's produce the same distributions from the same real text and flags.
 
-Both generators' records are read and compared by what is in them. Rows of one document are not independent (they
-share its length, its sentences and, in one pass, whether it is cut short), and both generators went through the same
-documents, so chi-square on pooled counts would be wrong. Documents are independent: for each category of a statistic
-and each document the difference of both generators' counts has mean 0 if their laws are the same. So a statistic is
-compared by Hotelling's T-squared test on these differences, one vector a document, which lets rows within a document
-depend on each other in any way. A vector is divided by the root of both counts' sum, lest few long documents decide.
+The tests read and compare the contents of both generators' records. Rows of one document are not independent: they
+share the document's length, its sentences and, in one pass, whether it is cut short. Both generators also read the same
+documents, so chi-square on pooled counts would be wrong. Documents are independent. For each category of a statistic
+and each document, the difference between the two generators' counts has mean 0 if their distributions are equal. The
+tests therefore compare a statistic by Hotelling's T-squared test on these differences, one vector per document, which
+allows any dependence of rows within a document. Each vector is divided by the root of the sum of both counts, so that a
+few long documents do not dominate.
 
-A row belongs to the first document that holds its A. For a short A that may be another than the one it was cut
-from; the rule looks at nothing but the row, so it is the same for both.
+A row belongs to the first document that contains its A. For a short A, the true source may be another document, but the
+rule depends only on the row, so it is the same for both generators.
 
-Seeds of the incumbent against each other gave p-values as uniform as they should be (432 of them: 4% below 0.05, 13%
-below 0.1, 54% below 0.5, least 0.01), see `main`, which prints them:
-python tests/data_gen/test_against_incumbent.py DATA. FAMILY_LEVEL is the chance that any of the comparisons of equal
-generators fails, by Bonferroni's inequality; seeds are fixed, so a pass stays a pass. Altered settings of ours show
-that the comparison can fail.
+Different seeds of the incumbent gave uniform p-values, as they should (432 p-values: 4% below 0.05, 13% below 0.1, 54%
+below 0.5, minimum 0.01). `main` prints them: python tests/data_gen/test_against_incumbent.py DATA. FAMILY_LEVEL is the
+chance that any comparison of equal generators fails, by Bonferroni's inequality. Seeds are fixed, so results do not
+change. A test with altered settings of our generator shows that the comparison can fail.
 
-Letters: R rows, S tokens of a row, D documents, N items (rows, predictions or words), K categories.
+Letters: R rows, S tokens per row, D documents, N items (rows, predictions or words), K categories.
 """
 
 import dataclasses
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.real
 FAMILY_LEVEL = 1e-3
 S, P = 128, 20
 EVERY = 6  # every sixth document: all sources in their proportions, 2.6 MB
-# more passes where cutting is looked at too
+# The first mode also compares truncation, which needs more passes.
 MODES = {
     "tokens": {"dupe_factor": 4},
     "words": {"dupe_factor": 2, "do_whole_word_mask": True},
@@ -55,7 +55,7 @@ CUTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 
 
 class Corpus:
-    """The text as the incumbent tokenizes it, to find segments in: one character a token."""
+    """The incumbent's tokens of the text, one character per token, so that segments can be found."""
 
     def __init__(self, path: pathlib.Path, tokenizer: FullTokenizer):
         documents = [[]]
@@ -74,7 +74,7 @@ class Corpus:
                 position += len(sentence)
                 ends.append(position)
                 parts.append(characters(np.array(sentence)))
-            parts.append("\uffff")  # no segment reaches over it
+            parts.append("\uffff")  # segments never contain this
             position += 1
         self.text, self.starts, self.ends = "".join(parts), np.array(starts), np.array(ends)
         self.first: dict[str, int] = {}
@@ -82,7 +82,7 @@ class Corpus:
             self.first.setdefault(self.text[index : index + GRAM], index)
 
     def find(self, segment: str, start: int = 0) -> int:
-        """Where a segment stands first; every one has to stand somewhere."""
+        """Returns the first position of a segment, which must exist."""
         if not start and len(segment) >= GRAM:
             start = self.first[segment[:GRAM]]
         return self.text.index(segment, start)
@@ -91,22 +91,22 @@ class Corpus:
         return np.searchsorted(self.document_starts, positions, side="right") - 1
 
     def stands_elsewhere(self, segment: str, document: int) -> bool:
-        """Whether a segment stands in another document too."""
+        """Whether a segment also occurs in another document."""
         end = self.document_starts[document + 1] if document + 1 < len(self.document_starts) else len(self.text)
         return segment in self.text[: self.document_starts[document]] or segment in self.text[end:]
 
 
 def characters(ids: np.ndarray) -> str:
-    # ids of this vocabulary lie below the surrogates
+    # ids of this vocabulary are below the surrogates
     return ids.astype("<u2").tobytes().decode("utf-16-le")
 
 
 @dataclasses.dataclass(frozen=True)
 class Output:
-    """A generator's records, and where their segments stand in the corpus.
+    """A generator's records, and the positions of their segments in the corpus.
 
-    `input_ids`, `text` (before masking), `is_piece` (of A or B) are [R, S]; `row`, `column`, `label` are [N] of the
-    predictions; all others are [R], places counted in the corpus' tokens.
+    `input_ids`, `text` (before masking) and `is_piece` (a token of A or B) are [R, S]; `row`, `column` and `label` are
+    [N] for predictions; all others are [R]. Positions in the corpus are counted in tokens.
     """
 
     input_ids: np.ndarray
@@ -158,14 +158,14 @@ class Bench:
         self.path = folder / "part.txt"
         self.path.write_text("\n\n".join(filter(str.strip, documents[::EVERY])), encoding="utf-8")
         self.tokenizer = FullTokenizer(self.vocab_file)
-        # what tokenizing gives is the same each time, and most of the incumbent's work
+        # Tokenization is most of the incumbent's work, and its results are the same each time, so they are cached.
         self.tokenizer.tokenize = functools.cache(self.tokenizer.tokenize)
         self.corpus = Corpus(self.path, self.tokenizer)
         self.made: dict[tuple, Output] = {}
         self.continues = np.array([token.startswith("##") for token in self.tokenizer.vocab])
 
     def output(self, whose: str, mode: str, seed: int = 1, **changes) -> Output:
-        """The output of "ours" or "theirs"."""
+        """Returns the output of "ours" or "theirs"."""
         key = (whose, mode, seed, *changes.items())
         if key not in self.made:
             path = f"{self.folder}/{len(self.made)}"
@@ -182,7 +182,7 @@ class Bench:
             create_pretraining_data(settings, runner)
 
     def _theirs(self, path: str, mode: str, seed: int, short_seq_prob: float = 0.1) -> None:
-        random.seed(seed)  # n-gram sizes come from the global state
+        random.seed(seed)  # n-gram sizes come from the global generator
         instances = incumbent.create_training_instances(
             [str(self.path)], self.tokenizer, incumbent.get_processor_text_fn(False, True), max_seq_length=S,
             short_seq_prob=short_seq_prob, masked_lm_prob=0.15, max_predictions_per_seq=P, rng=random.Random(seed),
@@ -192,11 +192,11 @@ class Bench:
 
 
 def row_statistics(output: Output, corpus: Corpus) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of rows: name -> document and category of each item."""
+    """Returns statistics of rows: name -> document and category of each item."""
     lengths = {"A": output.length_a, "B": output.length_b}
     every, is_random = np.ones(len(output.document), bool), output.is_random
     predictions = np.bincount(output.row, minlength=len(output.document))
-    # a row that neither its document's end nor another document's has ended is full, unless it was to be short
+    # A row that does not end at the end of a document is full, unless it was chosen to be short.
     ended = np.isin(output.place_b + output.length_b + 1, [*corpus.document_starts, len(corpus.text)])
     rows = {
         "full rows": (~is_random & ~ended, (output.length_a + output.length_b + 3 == S).astype(int)),
@@ -218,7 +218,7 @@ def row_statistics(output: Output, corpus: Corpus) -> dict[str, tuple[np.ndarray
 
 
 def masking_statistics(output: Output, continues: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Of predictions, and of the words that are masked, in whole or in part."""
+    """Returns statistics of predictions, and of words that are masked entirely or in part."""
     found = output.input_ids[output.row, output.column]
     kept, masked = found == output.label, found == MASK_ID
     document = output.document[output.row]
@@ -230,7 +230,7 @@ def masking_statistics(output: Output, continues: np.ndarray) -> dict[str, tuple
         "random tokens": (document[is_random], found[is_random] // 3000),
         "continuing tokens": (document, continues[output.label].astype(int)),
     }
-    # words, counted through all rows; [CLS], [SEP] and padding count as words that are never masked
+    # Words are numbered over all rows; [CLS], [SEP] and padding count as words that are never masked.
     before = np.pad(output.is_piece[:, :-1], ((0, 0), (1, 0)))
     starts = ~(output.is_piece & continues[output.text] & before)
     word = np.cumsum(starts.reshape(-1)) - 1
@@ -239,7 +239,7 @@ def masking_statistics(output: Output, continues: np.ndarray) -> dict[str, tuple
     size = np.minimum(np.bincount(word, minlength=words), 4)
     chosen = np.bincount(word_of, minlength=words)
     actions = [np.bincount(word_of[action], minlength=words) == chosen for action in (masked, kept, is_random)]
-    action = np.select(actions, [0, 1, 2], 3)  # 3: not all tokens alike
+    action = np.select(actions, [0, 1, 2], 3)  # 3: different actions within a word
     touched = np.flatnonzero(chosen)
     document = np.repeat(output.document, S)[np.flatnonzero(starts)]
     items["words: size, tokens chosen"] = (document[touched], (5 * size + np.minimum(chosen, 4))[touched])
@@ -255,7 +255,7 @@ def statistics(output: Output, bench: Bench) -> dict[str, tuple[np.ndarray, np.n
 
 
 def p_values(ours: Output, theirs: Output, bench: Bench) -> dict[str, float]:
-    """The chance of differences as large or larger, were both generators of one law, for every statistic."""
+    """Returns for every statistic the chance of at least this difference if both distributions are equal."""
     both = statistics(ours, bench), statistics(theirs, bench)
     documents = len(bench.corpus.document_starts)
     result = {}
@@ -270,7 +270,7 @@ def p_values(ours: Output, theirs: Output, bench: Bench) -> dict[str, float]:
 
 
 def _without_rare(ours: np.ndarray, theirs: np.ndarray, least: int = 100) -> tuple[np.ndarray, np.ndarray]:
-    """Joins neighbouring categories [D, K] until each has `least` items, so that sums are near to normal."""
+    """Joins adjacent categories [D, K] until each has `least` items, so that sums are nearly normal."""
     sums, groups, size = (ours + theirs).sum(axis=0), [0], 0
     for index, count in enumerate(sums):
         if size >= least and sums[index:].sum() >= least:
@@ -281,11 +281,11 @@ def _without_rare(ours: np.ndarray, theirs: np.ndarray, least: int = 100) -> tup
 
 
 def hotelling(ours: np.ndarray, theirs: np.ndarray) -> float:
-    """p-value of Hotelling's test that the differences of counts [D, K] have mean 0."""
+    """Returns the p-value of Hotelling's test that the differences of counts [D, K] have mean 0."""
     items = (ours + theirs).sum(axis=1, keepdims=True)
     used = ((ours - theirs) / np.sqrt(np.maximum(items, 1)))[items[:, 0] > 0]
     mean, covariance = used.mean(axis=0), np.atleast_2d(np.cov(used.T))
-    # some sums are the same by construction, and carry no variance
+    # some sums are equal by construction and have no variance
     rank = np.linalg.matrix_rank(covariance, hermitian=True)
     t_squared = len(used) * mean @ np.linalg.pinv(covariance, hermitian=True) @ mean
     return float(stats.f.sf(t_squared * (len(used) - rank) / (rank * (len(used) - 1)), rank, len(used) - rank))
@@ -297,8 +297,8 @@ def bench(data_dir, tmp_path_factory):
 
 
 def test_the_numbers_of_examples_pieces_and_predictions_are_within_a_hundredth(bench):
-    # a long document that is cut very short makes hundreds of rows, so with short rows the incumbent's own number
-    # varies by more than a hundredth on this little text; the test below compares it by what it varies
+    # A long document that is cut very short makes hundreds of rows. With short rows, the incumbent's own number varies
+    # by more than a hundredth on this small text; the test below takes this variance into account.
     ours, theirs = (bench.output(whose, "tokens", short_seq_prob=0.0) for whose in ("ours", "theirs"))
     assert len(ours.document) == pytest.approx(len(theirs.document), rel=0.01)
     assert ours.is_piece.sum() == pytest.approx(theirs.is_piece.sum(), rel=0.01)
@@ -331,11 +331,11 @@ def test_a_random_next_never_comes_from_the_own_document_and_an_actual_one_does(
     output, corpus = bench.output(whose, "tokens"), bench.corpus
     long = (output.length_a >= 12) & (output.length_b >= 12)
     own = corpus.documents_of(output.place_b) == output.document
-    assert own[long & ~output.is_random].mean() > 0.99  # a few texts stand twice in the corpus
+    assert own[long & ~output.is_random].mean() > 0.99  # a few texts occur twice in the corpus
     suspects = np.flatnonzero(long & output.is_random & own)
     start = output.length_a + 2
     segments = [characters(output.text[i, start[i] : start[i] + output.length_b[i]]) for i in suspects]
-    # it may have been drawn from a copy
+    # the segment may have been drawn from a copy
     assert all(corpus.stands_elsewhere(s, output.document[i]) for s, i in zip(segments, suspects, strict=True))
 
 
@@ -345,7 +345,7 @@ def test_words_are_masked_whole_and_their_pieces_replaced_alike(bench, whose, mo
     items = masking_statistics(bench.output(whose, mode), bench.continues)
     size, chosen = np.divmod(items["words: size, tokens chosen"][1], 5)
     assert (size == chosen).all() and (size > 1).sum() > 1000
-    # a random token may by chance be [MASK] or what stood there
+    # a random token may by chance be [MASK] or the original token
     assert (items["words: size, action"][1] % 4 == 3).mean() < 1e-3
 
 

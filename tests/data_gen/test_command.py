@@ -1,4 +1,4 @@
-"""The generator as a command: what stops it from outside, and what it leaves then."""
+"""The generator as a command: how it stops, and which files it leaves."""
 
 import contextlib
 import os
@@ -33,7 +33,7 @@ def start(*arguments, **named):
 
 
 def children(pid):
-    """All processes below one, by /proc."""
+    """Returns all descendants of a process, from /proc."""
     parents = {}
     for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -47,7 +47,7 @@ def children(pid):
 
 
 def workers_of(pid):
-    """The workers: children of the server that they are forked from, which is a child of main."""
+    """Returns the workers, which are children of the fork server, a child of main."""
     return [worker for child in children(pid) for worker in children(child)]
 
 
@@ -65,7 +65,7 @@ def whole_shards(folder):
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Some seconds of work."""
+    """Returns a command with a few seconds of work."""
     path = tmp_path_factory.mktemp("corpus") / "corpus"
     numbers = random.Random(1)
     words = "the of and to in a is that for it as was with be by on not he his but at are this have from".split()
@@ -84,20 +84,20 @@ def expected(tmp_path_factory, vocab_file, corpus):
 
 
 def test_killed_stopped_and_robbed_of_a_worker_it_goes_on_and_ends_with_the_same_bytes(generator, corpus, expected):
-    """SIGKILL, SIGTERM and Ctrl-C to main, SIGKILL to a worker, then to the end."""
+    """Sends SIGKILL, SIGTERM and Ctrl-C to main and SIGKILL to a worker, then lets the command finish."""
     folder, numbers = generator.folder, random.Random()
     for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None):
         process = start(generator, corpus, "--num_workers=2")
         while len(workers := workers_of(process.pid)) < 2 and process.poll() is None:
             time.sleep(0.05)
-        time.sleep(numbers.uniform(0, 2))  # at any moment, be it after the end
+        time.sleep(numbers.uniform(0, 2))  # at any moment, also after the end
         below = children(process.pid)
         if process.poll() is not None:
-            break  # it was done already
+            break  # the command had already finished
         if how is None:
             os.kill(workers[0], signal.SIGKILL)
         elif how is signal.SIGINT:
-            os.killpg(process.pid, how)  # as the terminal does
+            os.killpg(process.pid, how)  # like a terminal
         else:
             process.send_signal(how)
         _, said = process.communicate(timeout=600)
@@ -149,7 +149,7 @@ def small_disk(tmp_path):
 
 def test_a_full_disk_is_told_in_one_line_and_nothing_looks_finished(generator, corpus, small_disk):
     if small_disk is None:
-        return  # the test above stands for it
+        return  # the test above covers this case
     full = start(generator, corpus, f"--output_file={small_disk}/out@3", "--num_workers=2")
     _, said = full.communicate(timeout=1200)
     assert full.returncode == 1

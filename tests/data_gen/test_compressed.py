@@ -44,7 +44,7 @@ def test_a_file_gives_its_text_back(tmp_path, name, size):
     st.sampled_from([1, 2, 7, 1 << 18]),
 )
 def test_members_one_after_another_are_one_text_whatever_sizes_are_read(suffix, members, step, block):
-    path = f"ram://members.{suffix}"  # a file system of TensorFlow's own, not a local file
+    path = f"ram://members.{suffix}"  # a file system of TensorFlow, not a local file
     if tf.io.gfile.exists(path):
         tf.io.gfile.remove(path)
     with tf.io.gfile.GFile(path, "wb") as file:
@@ -73,10 +73,10 @@ def test_a_file_cut_off_anywhere_is_refused_by_name(tmp_path, suffix, members):
     whole, borders = b"".join(data), set(itertools.accumulate(map(len, data)))
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        if length in borders:  # a whole file of fewer members
+        if length in borders:  # a complete file with fewer members
             read(path)
             continue
-        # a cut within xz's magic bytes of a second member is no stream at all
+        # after a cut inside the magic bytes of a second xz member, the rest is not a stream
         with pytest.raises(InputError, match=rf"t\.{suffix}: (ends in the middle|is damaged)"):
             read(path)
 
@@ -94,7 +94,7 @@ def test_a_changed_byte_is_noticed(tmp_path, suffix):
         except InputError as error:
             assert str(path) in str(error)
         else:
-            # gzip's header holds a time stamp and the like, which no checksum covers
+            # gzip's header contains a time stamp and other data without a checksum
             assert suffix == "gz" and found == text(2000) + text(2000, 1)
 
 
@@ -130,7 +130,7 @@ def test_another_compression_is_refused(tmp_path, name):
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_memory_does_not_grow_with_the_text(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"
-    path.write_bytes(COMPRESS[suffix](bytes(100_000_000)))  # a thousandth of that on the disk
+    path.write_bytes(COMPRESS[suffix](bytes(100_000_000)))  # a thousandth of this size on disk
     tracemalloc.start()
     try:
         with compressed.open_binary(str(path)) as file:

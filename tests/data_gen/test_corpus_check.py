@@ -36,14 +36,14 @@ LINE = json.dumps({"text": "Il est rentré."}) + "\n"
 @pytest.mark.parametrize(
     "content, input_format, message",
     [
-        (TEXT.encode("latin-1"), "lines", "is not all UTF-8, and what is not is dropped; convert it, for example from"),
-        (TEXT.encode("latin-1"), "jsonl", "is not all UTF-8"),
+        (TEXT.encode("latin-1"), "lines", "has bytes that are not UTF-8 and are dropped; convert it, for example from"),
+        (TEXT.encode("latin-1"), "jsonl", "has bytes that are not UTF-8"),
         (DUMP.encode(), "lines", "looks like a MediaWiki XML dump; give --input_format=wikipedia"),
         (PAGE.encode(), "documents", "looks like XML or HTML"),
         (b"<a>\n<b>\n</b>\n</a>\n", "lines", "looks like XML or HTML"),
         (LINE.encode() * 3, "lines", "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"),
         (f"[\n{LINE}]".encode(), "lines", "looks like"),
-        (b"a\rb\r\r" * 9, "lines", "has line ends that are carriage returns alone; convert them: tr"),
+        (b"a\rb\r\r" * 9, "lines", "has carriage returns alone as line ends; convert them: tr"),
         (b"\n \n", "lines", "contains no text"),
         (b"", "lines", "contains no text"),
         (b"a word " * 300 + b"\n", "lines", "has lines of more than 1000 characters"),
@@ -60,7 +60,7 @@ def test_what_looks_like_another_format_is_warned_of(tmp_path, caplog, content, 
 @pytest.mark.parametrize(
     "content, input_format",
     [
-        (TEXT.encode() * 200, "lines"),  # longer than what is looked at, which ends within a character
+        (TEXT.encode() * 200, "lines"),  # longer than the sample, which ends inside a character
         (b"\xef\xbb\xbf" + TEXT.encode(), "lines"),
         (b"a word " * 300 + b"\n", "documents"),
         (LINE.encode(), "jsonl"),

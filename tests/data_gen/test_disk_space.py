@@ -1,4 +1,4 @@
-"""A set that its disk has no room for is refused before the long work, by an estimate that is close."""
+"""A set that does not fit on its disk is refused before the long work, by a close estimate."""
 
 import collections
 import os
@@ -15,13 +15,13 @@ Usage = collections.namedtuple("Usage", "total used free")
 
 @pytest.fixture
 def free(monkeypatch):
-    """A function that sets how many bytes are free on every disk."""
+    """A function that sets the free bytes of every disk."""
     return lambda size: monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 60, 0, size))
 
 
 @pytest.fixture
 def needs(monkeypatch, cut_text):
-    """What each check estimated."""
+    """The estimate of each check."""
     found = []
     estimate = disk_space.estimate
     monkeypatch.setattr(disk_space, "estimate", lambda *args: found.append(estimate(*args)) or found[-1])
@@ -33,7 +33,7 @@ def needs(monkeypatch, cut_text):
 def test_the_estimate_is_close_from_the_first_text_on(generator, needs, changes):
     written = sum(shard.bytes for shard in generator.run("a@2", **changes))
     assert len(needs) == 2
-    # what gzip saves shows in a longer sample only
+    # only a longer sample shows how much gzip saves
     assert [need.shards for need in needs] == pytest.approx([written] * 2, rel=0.4 if changes else 0.15)
     assert needs[0] != needs[1]
     if "gzip_compress" not in changes:
@@ -69,7 +69,7 @@ def test_finished_units_are_kept_for_when_there_is_room_and_count_as_room(genera
         generator.run("whole@2")
     units = [name for name in generator.files() if name.endswith(".tfrecord")]
     assert units
-    free(int(1.2 * size))  # not enough for everything, but for what is missing
+    free(int(1.2 * size))  # enough for the missing files only
     assert generator.run("whole@2") == expected
 
 

@@ -21,18 +21,18 @@ PACK = {"": bytes, ".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compr
     "text, expected",
     [
         ("The of\nand.\n\nto in\n", [["The of", "and."], ["to in"]]),
-        ("a", [["a"]]),  # a line does without a line end
+        ("a", [["a"]]),  # a line without a line end
         ("\n\n\na\n\n\n\nb\n\n\n", [["a"], ["b"]]),
-        ("a\n  \t\nb\n", [["a"], ["b"]]),  # white space alone is a blank line
+        ("a\n  \t\nb\n", [["a"], ["b"]]),  # a line of white space is blank
         ("a\r\nb\r\n\r\nc\r\n", [["a", "b"], ["c"]]),
         ("  a  \n\tb\n", [["a", "b"]]),
         ("a\n\u00a0\nb\n\u3000\nc\n", [["a"], ["b"], ["c"]]),
-        ("a\n\x00\nb\x00c\n", [["a", "\x00", "b\x00c"]]),  # which the tokenizer drops, as the original's does
+        ("a\n\x00\nb\x00c\n", [["a", "\x00", "b\x00c"]]),  # the tokenizer drops it, like the original's
         ("\ufeffa\nb\n", [["\ufeffa", "b"]]),  # the tokenizer drops the mark
         ("a\u2028b\nc\x85d\n", [["a\u2028b", "c\x85d"]]),  # only a line feed ends a line
         ("", []),
         ("\n \n\r\n", []),
-        # invalid bytes are dropped before a line is looked at, so a line of them is blank
+        # invalid bytes are dropped first, so a line of invalid bytes is blank
         (b"a\n\xff\nb\xff\xfec\n\xe3\x80", [["a"], ["bc"]]),
     ],
 )
@@ -42,7 +42,7 @@ def test_documents_are_what_the_originals_format_says(text, expected):
 
 
 def read(path, input_format, chunk_bytes):
-    """The documents of a file, whatever its cuts, empty ones left out; and how many chunks they came in."""
+    """Returns the documents of a file, without empty ones, for any cuts of the file; and their number of chunks."""
     sources = documents.plan_sources(str(path), input_format, chunk_bytes)
     chunks = [c for s in sources for c in documents.read_documents(s, input_format, "text", chunk_bytes)]
     return [document for chunk in chunks for document in chunk if document], len(chunks)
@@ -69,7 +69,7 @@ def test_the_end_of_a_file_ends_a_document_and_the_help_says_so(tmp_path):
 
 
 def naive(text):
-    """Lines: the original's loop."""
+    """Reads documents with the original's loop over lines."""
     found = [[]]
     for line in text.decode("utf-8", errors="ignore").split("\n"):
         if line.strip():
@@ -181,7 +181,7 @@ def test_a_document_that_cannot_be_held_is_refused_with_the_mend(tmp_path, suffi
 
 
 def test_a_blank_line_across_two_reads_is_found(tmp_path):
-    # a cut is looked for in steps of 64 KiB
+    # the search for a cut has steps of 64 KiB
     for shift in range(-3, 3):
         text = b"a" * ((1 << 16) + shift) + b"\n \t\n" + b"b\n"
         path = tmp_path / "a"

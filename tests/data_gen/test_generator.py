@@ -1,4 +1,4 @@
-"""Whole runs: what is in the records, that the same bytes come of every way of making them, and what is refused."""
+"""Whole runs: contents of the records, equal bytes for every way of making them, and refusals."""
 
 import bz2
 import gzip
@@ -20,18 +20,18 @@ from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator as generator_module
 from data_gen import shards, token_blocks
 
-S, P = 32, 5  # the fixture's
+S, P = 32, 5  # the fixture's vocabulary
 
 
 @pytest.fixture
 def small_units(monkeypatch, cut_text):
-    """Many blocks, units and buckets of a small corpus."""
+    """Settings for many blocks, units and buckets of a small corpus."""
     cut_text(2000)
     monkeypatch.setattr(shards, "BUCKET_BYTES", 5000)
 
 
 class Disorderly(LocalRunner):
-    """Answers in a random order, every task done twice."""
+    """A runner that executes every task twice and returns results in a random order."""
 
     def __init__(self, seed):
         super().__init__(1)
@@ -179,7 +179,7 @@ def test_tf_models_officials_reader_reads_the_same_values(generator, read_rows, 
     path = generator.folder / "out"
     rows = read_rows(path, gzip=packed)
     assert (path.read_bytes()[:2] == b"\x1f\x8b") == packed
-    if packed:  # which their reader cannot read
+    if packed:  # their reader cannot read these
         path.with_name("plain").mkdir()
         generator.run("plain/out")
         assert rows == read_rows(generator.folder / "plain" / "out")

@@ -127,9 +127,9 @@ def test_a_file_given_twice_is_there_twice(tmp_path):
         (
             {"texts": ["abc"]},
             {"texts": ["abd"]},
-            "the corpus has changed: it had 0.txt of 3 bytes, has now 0.txt of 3 bytes",
+            "the corpus has changed: it had 0.txt of 3 bytes, and now has 0.txt of 3 bytes",
         ),
-        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "the corpus had 1 file(s), has now 2"),
+        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "the corpus had 1 file(s), and now has 2"),
     ],
 )
 def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tmp_path, first, second, difference):

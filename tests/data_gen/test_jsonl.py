@@ -15,7 +15,7 @@ def line(**record):
     "content, expected",
     [
         (line(text="One goes. Two goes.\nThree goes", id=7), ["One goes.", "Two goes.", "Three goes"]),
-        (line(text="no end here\nnor here"), ["no end here", "nor here"]),  # a paragraph ends its sentence
+        (line(text="no end here\nnor here"), ["no end here", "nor here"]),  # the end of a paragraph ends a sentence
         (line(text=["One goes. Two goes.", "", "and\nthree"]), ["One goes.", "Two goes.", "and three"]),
         (line(text=""), []),
         (line(text=[]), []),

@@ -1,4 +1,4 @@
-"""SIGKILL at every step that a run takes on the file system; `kill_driver.py` says what a step is."""
+"""SIGKILL at every step of a run on the file system; see `kill_driver.py` for steps."""
 
 import json
 import os
@@ -17,7 +17,7 @@ WORDS = "the of and to in a is that for it as was with be by on".split()
 
 
 def corpus(documents, start=0):
-    """Documents of four sentences of the vocabulary's words."""
+    """Writes documents of four sentences with words of the vocabulary."""
     sentences = ((start + 3 * d + 5 * s for s in range(4)) for d in range(documents))
     return "\n\n".join("\n".join(" ".join(WORDS[(i + k) % 16] for k in range(6)) for i in d) for d in sentences)
 
@@ -34,7 +34,7 @@ class Driver:
         )  # fmt: skip
 
     def run(self, folder, kill_at=None, trace=None):
-        """Whether a run came to its end; False where it was killed at its step, None where it raised."""
+        """Returns whether a run finished: False if it was killed at its step, None if it raised an error."""
         settings = {
             "input_file": str(folder / "corpus"), "vocab_file": self.vocab_file, "output_file": str(folder / "out@2"),
             "max_seq_length": 16, "max_predictions_per_seq": 3, "dupe_factor": 2,
@@ -68,7 +68,7 @@ def shards(folder):
 
 @pytest.fixture(scope="module")
 def whole(driver, tmp_path_factory):
-    """The shards of a run that nothing disturbs, and how many steps it takes."""
+    """The shards of an undisturbed run, and its number of steps."""
     folder = folder_with(tmp_path_factory.mktemp("whole") / "a", corpus(8))
     assert driver.run(folder, trace=folder / "trace")
     return shards(folder), len((folder / "trace").read_text().splitlines())
@@ -121,7 +121,7 @@ def test_what_a_killed_run_leaves_never_gets_into_another_corpus_records(driver,
     for kill_at in range(1, steps + 1):
         folder = folder_with(tmp_path / str(kill_at), corpus(8))
         assert driver.run(folder, kill_at) is False
-        # someone starts anew: the finished files are deleted, what belongs to no one by its name is overlooked
+        # A user starts again: finished files are deleted, but files with unknown names are kept.
         for path in folder.glob("out[-.][0m]*"):
             path.unlink()
         (folder / "corpus").write_text(corpus(8, start=7))

@@ -1,4 +1,4 @@
-"""The order that training reads: every record equally likely in every place of every shard."""
+"""The order of records for training: every record is equally likely at every position of every shard."""
 
 import pathlib
 
@@ -12,12 +12,12 @@ from data_gen import shards
 
 DOCUMENTS = 2000
 LENGTHS = {"objective": "mlm", "masking": "dynamic", "max_seq_length": 16, "short_seq_prob": 0.0}
-ABOVE = 50_000  # bytes in memory, far below every shard's
+ABOVE = 50_000  # bytes in memory, far below the size of every shard
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-    """Documents that each have a word of their own and fill one to three rows; and their vocabulary."""
+    """Writes documents of one to three rows, each with its own word, and their vocabulary."""
     folder = tmp_path_factory.mktemp("order")
     lengths = 10 + np.arange(DOCUMENTS) % 3 * 15
     lines = (f"{f'd{d} ' * 5}\n" * (length // 5) for d, length in enumerate(lengths))
@@ -29,7 +29,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture
 def made(generator, corpus, monkeypatch, cut_text):
-    """A function: the document of each row, by shard, of a set made in some thirty blocks."""
+    """A function that makes a set from about thirty blocks; returns the document of each row by shard."""
     cut_text(10_000)
 
     def run(count, dupe_factor, bound=shards.BUCKET_BYTES):
@@ -47,7 +47,7 @@ def documents_of(path: pathlib.Path) -> np.ndarray:
 
 
 def expected_documents(rows: np.ndarray, seen: int) -> float:
-    """How many documents `seen` rows show on average, of all `rows` in a uniformly random order."""
+    """Returns the expected number of documents in the first `seen` of `rows` rows in a uniformly random order."""
     total, log = len(rows), scipy.special.gammaln
     others = total - np.bincount(rows)
     with np.errstate(invalid="ignore"):
@@ -67,7 +67,7 @@ def test_the_first_tenth_of_each_shard_shows_as_many_documents_as_a_uniform_shuf
     sizes = [len(shard) for shard in found]
     assert max(sizes) - min(sizes) <= 1
     shares = [len(np.unique(shard[: len(shard) // 10])) / expected_documents(rows, len(shard) // 10) for shard in found]
-    # a share varies from shard to shard, the less the more rows a tenth has
+    # the shares of shards vary less if a tenth has more rows
     assert np.mean(shares) > 0.97 and min(shares) > (0.97 if count == 1 else 0.9)
 
 
@@ -76,15 +76,15 @@ def test_the_places_of_a_documents_rows_are_uniform(made, bound):
     rows = np.concatenate(made(4, 20, bound))
     places = (np.arange(len(rows)) + 0.5) / len(rows)
     chances = [scipy.stats.kstest(places[rows == d], "uniform").pvalue for d in range(2, DOCUMENTS, 30)]
-    # of uniform places the chances are uniform themselves
+    # for uniform positions, p-values are uniform
     assert min(chances) > 1e-4 and scipy.stats.kstest(chances, "uniform").pvalue > 1e-3
 
 
 def test_copies_of_a_text_from_different_passes_stand_independently(made):
     rows = np.concatenate(made(1, 2, ABOVE))
-    ones = np.arange(0, DOCUMENTS, 3)  # documents of one row a pass
+    ones = np.arange(0, DOCUMENTS, 3)  # documents with one row per pass
     gaps = [np.ptp(np.flatnonzero(rows == document)) / len(rows) for document in ones]
-    # two uniform places are x apart with density 2 (1 - x)
+    # the distance x of two uniform positions has density 2 (1 - x)
     assert scipy.stats.kstest(gaps, lambda x: 1 - (1 - x) ** 2).pvalue > 1e-3
 
 

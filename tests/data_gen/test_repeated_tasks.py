@@ -1,4 +1,4 @@
-"""What a cluster does that loses a worker: tasks that were done are done once more."""
+"""A cluster that loses a worker runs finished tasks again."""
 
 from bert_tf.jobs.run_local import LocalRunner
 from data_gen.generator import create_pretraining_data
@@ -6,7 +6,7 @@ from data_gen.settings import GeneratorSettings
 
 
 class RepeatingRunner:
-    """Does every task twice."""
+    """A runner that executes every task twice."""
 
     num_workers = 1
 

@@ -13,13 +13,13 @@ from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
 from tests.waiting import wait_until
 
-# Tasks are Python expressions, as workers can import no test: `runner.map(eval, ...)`.
+# Tasks are Python expressions, since workers cannot import tests: `runner.map(eval, ...)`.
 PID = "__import__('os').getpid()"
 FAIL = "(_ for _ in ()).throw(__import__('bert_tf.core.errors', fromlist=['InputError']).InputError('as asked'))"
 
 
 class Gate:
-    """A pipe with a name, at which tasks wait until the test, or another task, opens it."""
+    """A named pipe at which tasks wait until the test or another task opens it."""
 
     def __init__(self, path):
         os.mkfifo(path)
@@ -27,11 +27,11 @@ class Gate:
         self.opened = f"open({self._path!r}, 'w').close()"
 
     def passed(self, then: str = "None") -> str:
-        """A task that waits, and then has the value of an expression."""
+        """Returns a task that waits, and then returns the value of an expression."""
         return f"(open({self._path!r}).close(), {then})[1]"
 
     def is_waited_at(self) -> bool:
-        """Tells whether a task waits, and lets it pass."""
+        """Returns whether a task waits, and releases it."""
         try:
             os.close(os.open(self._path, os.O_WRONLY | os.O_NONBLOCK))
         except OSError as error:
@@ -60,7 +60,7 @@ def runner():
 
 
 def pids_of(runner, workers=2):
-    """Process ids of the workers: each gets the first of as many tasks."""
+    """Returns the process ids of the workers, from one task per worker."""
     pids = {*runner.map(eval, [PID] * workers)}
     assert len(pids) == workers
     return pids
@@ -104,7 +104,7 @@ def test_what_a_task_raises_comes_home(runner):
         list(runner.map(eval, ["1", FAIL, "2"]))
     with pytest.raises(ZeroDivisionError):
         list(runner.map(eval, ["1/0"]))
-    # an answer that cannot be sent is told, not waited for
+    # an answer that cannot be sent is reported at once
     with pytest.raises(RuntimeError, match="lambda"):
         list(runner.map(eval, ["lambda: 1"]))
 

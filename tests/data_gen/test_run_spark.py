@@ -37,7 +37,7 @@ def cluster(spark, tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory):
-    """A folder with 9 MB of random words, which is five units, and a vocabulary."""
+    """A folder with 9 MB of random words, which make five units, and a vocabulary."""
     folder, draw = tmp_path_factory.mktemp("corpus"), random.Random(1)
     letters = "abcdefghijklmnopqrstuvwxyz"
     words = ["".join(draw.choices(letters, k=draw.randint(2, 9))) for _ in range(3000)]
@@ -52,7 +52,7 @@ def corpus(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def local(spark, corpus):
-    """The set as two processes on this machine make it: name and bytes of each shard, and the manifest's entries."""
+    """The set made by two local processes: name and bytes of each shard, and the manifest's entries."""
     run = spark.Run(
         corpus, input_file="corpus.txt", vocab_file="vocab.txt", output_file="local/set@4", num_workers=2, **FLAGS
     )
@@ -67,7 +67,7 @@ def made_in(folder):
 
 
 def start(spark, cluster, corpus, output, **changes):
-    # relative paths, though executors work in other directories
+    # relative paths, although executors have other working directories
     files = {"input_file": "corpus.txt", "vocab_file": "vocab.txt", "output_file": f"{output}/set@4"}
     runner = {"runner": "spark", "spark_master": cluster.url}
     return spark.Run(corpus, **{**runner, **files, **FLAGS, **changes})
@@ -103,11 +103,11 @@ def test_a_python_process_and_an_executor_killed_in_mid_run_change_no_byte(spark
         run.process.kill()
     assert code == 0, output
     check_whole(spark, corpus, "killed", local)
-    # the master saw the executor end, and gave the run a third one
+    # the master noticed the end of the executor, and started a third one
     log = cluster.log.read_text()
     assert log.count("Launching executor") - launched_before == 3
     assert re.search(r"Removing executor \S+ because it is EXITED", log)
-    # both losses were told, and Spark's own log was kept out
+    # both losses were reported, without Spark's own log
     assert (
         len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark retries them", output)) == 2
     )
@@ -130,7 +130,7 @@ def test_sigterm_ends_the_run_on_the_cluster_too_and_a_local_one_goes_on(spark, 
 
 
 def test_bad_input_found_by_an_executor_is_one_line_that_names_file_and_line(spark, cluster, corpus):
-    # so long that the fault is in the second of three tasks
+    # long enough that the error is in the second of three tasks
     lines = [json.dumps({"text": "the words of a document " * 40})] * 6000
     lines[4000] = "no JSON"
     (corpus / "bad.jsonl").write_text("\n".join(lines))
@@ -144,7 +144,7 @@ def test_bad_input_found_by_an_executor_is_one_line_that_names_file_and_line(spa
 def test_a_master_that_is_not_there_or_is_none_is_one_line(spark, corpus):
     flags = {"input_file": "corpus.txt", "vocab_file": "vocab.txt", "output_file": "none/set", "runner": "spark"}
     for master, message in {
-        "spark://127.0.0.1:9": "nobody answers at 127.0.0.1:9",
+        "spark://127.0.0.1:9": "there is no answer at 127.0.0.1:9",
         "spark://127.0.0.1": "is not spark://HOST:PORT",
         "sparkle://127.0.0.1:9": "Spark does not start: Could not parse Master URL",
     }.items():

@@ -11,19 +11,19 @@ from scipy import stats
 from data_gen import sentence_pairs
 from data_gen.sentence_pairs import Rows, Window
 
-LEVEL = 1e-3  # of every statistical test here; seeds are fixed, so a pass stays a pass
+LEVEL = 1e-3  # Significance of every statistical test here; seeds are fixed, so results do not change.
 GIVEN = settings(max_examples=150, deadline=None, derandomize=True)
 
 
 def make_window(lengths):
-    """Documents of sentences of so many tokens; token k of the window is k, so each says where it stood."""
+    """Returns documents of sentences with these numbers of tokens; token k of the window is k, its own position."""
     sentences = [size for document in lengths for size in document]
     starts = np.cumsum([0, *sentences])
     return Window(np.arange(starts[-1]), starts, np.cumsum([0, *map(len, lengths)]))
 
 
 def bounds(window):
-    """First token of each document, and the end."""
+    """Returns the first token of each document, and the end."""
     return window.sentence_starts[window.document_starts].tolist()
 
 
@@ -32,7 +32,7 @@ def document_of(window, token):
 
 
 def cut(sample, window, documents, max_seq_length, short_seq_prob=0.1, seed=0, whole=False):
-    """Rows as tuples (A, B, is random), A and B as ranges of tokens; `whole` leaves out the truncation."""
+    """Returns rows as tuples (A, B, is random) with ranges of tokens; `whole` turns off truncation."""
     truncate = sentence_pairs._truncate
     if whole:
         sentence_pairs._truncate = lambda rows, *_: rows
@@ -88,12 +88,12 @@ def test_before_truncation_no_text_is_lost_and_a_true_b_follows_a_without_a_gap(
             assert b[0] == a[-1] + 1
             used += b
             continue
-        # B goes on until it reaches what A left of the target (2 to all that fits), or its document ends
+        # B continues up to the rest of the target length (2 to all that fits) after A, or to the end of its document
         last_sentence = window.sentence_starts[np.searchsorted(window.sentence_starts, b[-1], side="right") - 1]
         assert last_sentence - b[0] < max(1, max_seq_length - 3 - len(a))
         if short_seq_prob == 0 and b[-1] + 1 not in ends:
             assert len(a) + len(b) >= max_seq_length - 3
-    # As, and the Bs that go on from them, are the documents: each token once, in order
+    # the A segments and the B segments that follow them are the documents: each token once, in order
     assert used == list(range(ends[documents.start], ends[documents.stop]))
 
 
@@ -119,7 +119,7 @@ def test_single_segments_are_the_text_once_cut_only_where_a_sentence_is_longer(c
 
 
 def pop_one_at_a_time(length_a, length_b, budget):
-    # truncate_seq_pair of the original: the longer gives, B where both are as long
+    # truncate_seq_pair of the original: the longer segment loses a token, B if both are equally long
     while length_a + length_b > budget:
         if length_a > length_b:
             length_a -= 1
@@ -172,7 +172,7 @@ def test_the_shortest_rows_hold_a_piece_each():
 
 def test_b_is_random_half_of_the_time_and_the_cut_falls_anywhere_alike():
     window = make_window([[1] * 60_000, [1] * 100])
-    found = pairs(window, range(1), 13, short_seq_prob=0.0)[:-1]  # the last may be one sentence, always random
+    found = pairs(window, range(1), 13, short_seq_prob=0.0)[:-1]  # the last A may be one sentence with a random B
     assert len(found) > 3000
     assert stats.binomtest(sum(r for *_, r in found), len(found), 0.5).pvalue > LEVEL
     lengths = np.bincount([len(a) for a, _, _ in found], minlength=10)
@@ -217,7 +217,7 @@ def test_rows_are_distributed_as_the_originals(short_seq_prob):
         return stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue > LEVEL
 
     assert same([len(rows) for rows in theirs], [len(rows) for rows in ours])
-    # one row a pass, as the rows of a pass hang together
+    # one row per pass, since rows of one pass are dependent
     middle = [(rows[len(rows) // 2], theirs_[len(theirs_) // 2]) for rows, theirs_ in zip(ours, theirs, strict=True)]
     assert same([len(i.tokens) for _, i in middle], [len(a) + len(b) + 3 for (a, b, _), _ in middle])
     assert same([i.tokens.index("[SEP]") for _, i in middle], [len(a) + 1 for (a, _, _), _ in middle])

@@ -38,7 +38,7 @@ def test_a_full_stop_is_no_end_by_itself(expected):
         (" \n\t\u3000", []),
         ("  One goes\nhere.\r\n Two\u00a0goes  there. ", ["One goes here.", "Two goes there."]),
         ("A heading\n \nThen a sentence.", ["A heading", "Then a sentence."]),
-        # the library's own limit, which single spaces keep away
+        # the library's limit, which single spaces avoid
         ("B\u2028. goes on", ["B . goes on"]),
         ("J.\u3000R. Tolkien wrote.", ["J. R. Tolkien wrote."]),
     ],

@@ -31,7 +31,7 @@ class StopsAt(LocalRunner):
 
 
 class Twice(LocalRunner):
-    """A runner that does every task twice, the second time after all were done once, as a cluster may."""
+    """A runner that executes all tasks a second time after the first time, as a cluster may."""
 
     def map(self, function, tasks):
         tasks = list(tasks)

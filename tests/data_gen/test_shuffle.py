@@ -1,4 +1,4 @@
-"""The permutation itself: every record once, equal parts, every order alike."""
+"""The permutation: every record once, equal parts, every order equally likely."""
 
 import collections
 import itertools
@@ -44,14 +44,14 @@ def test_a_part_is_the_same_whoever_asks(counts, parts, data):
 
 @pytest.mark.parametrize("most", [999_999_999, 4])
 def test_strata_take_their_share(monkeypatch, most):
-    """Beyond what NumPy draws at once, too, each unit's records go everywhere in proportion."""
+    """Each unit's records are distributed in proportion, also beyond the largest number that NumPy draws at once."""
     monkeypatch.setattr(shuffle, "_MOST_RECORDS", most)
     total = sum(dealt([3, 1, 2, 2], 4, (seed,), range(1, 2))[0][1] for seed in range(2000))
     assert total / 2000 == pytest.approx([0.75, 0.25, 0.5, 0.5], abs=0.05)
 
 
 def test_every_order_of_all_records_comes_up_alike(tmp_path):
-    """Units in random order, dealt to parts, parts in random order: all 5! orders, by chi-squared."""
+    """Units in random order are distributed to parts, which are in random order: tests all 5! orders by chi-squared."""
     counts, orders = [2, 3], collections.Counter()
     for seed in range(6000):
         rng = np.random.default_rng((9, seed))
@@ -62,7 +62,7 @@ def test_every_order_of_all_records_comes_up_alike(tmp_path):
             order += rng.permutation(np.concatenate(part)).tolist()
         orders[tuple(order)] += 1
     assert len(orders) == 120
-    # 119 degrees of freedom: above 181 once in 5,000; the seeds are fixed
+    # 119 degrees of freedom: the chance of more than 181 is 1 in 5,000; the seeds are fixed
     assert sum((count - 50) ** 2 / 50 for count in orders.values()) < 181
 
 

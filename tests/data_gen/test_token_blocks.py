@@ -21,7 +21,7 @@ def tokenizer(vocabulary):
     return BertTokenizer(vocabulary)
 
 
-# among them what Python takes for white space and the tokenizer drops within a word
+# includes characters that are white space in Python but that the tokenizer drops inside a word
 TEXT = st.text(st.sampled_from("aabc. \t\u3000\x85\x1c\xa0Á日"), max_size=40)
 
 

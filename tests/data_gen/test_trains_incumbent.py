@@ -50,13 +50,13 @@ def test_tf_models_officials_reader_and_model_train_on_our_records(tmp_path, voc
             loss = words + order
         variables = model.trainable_variables
         gradients = zip(tape.gradient(loss, variables), variables, strict=True)
-        optimizer.apply_gradients((g, v) for g, v in gradients if g is not None)  # the pooler is in no loss
+        optimizer.apply_gradients((g, v) for g, v in gradients if g is not None)  # no loss depends on the pooler
         return words, order
 
     data = batches(str(tmp_path / "train"))
     losses = np.array([step(batch) for _ in range(4) for batch in data])
     assert np.isfinite(losses).all()
-    # words at first as likely as any other, next sentences as either
+    # at first, all words and both next-sentence classes are equally likely
     np.testing.assert_allclose(losses[0, 0], np.log(vocab_size), rtol=0.1)
     np.testing.assert_allclose(losses[0, 1], np.log(2), atol=0.3)
     assert losses[-len(data) :, 0].mean() < losses[: len(data), 0].mean() - 0.3

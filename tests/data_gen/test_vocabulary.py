@@ -19,11 +19,11 @@ from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings, VocabularySettings
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # of the paper that brought byte-pair encoding to words
+SENNRICH = {"low": 5, "lower": 2, "newest": 6, "widest": 3}  # from the paper on byte-pair encoding for words
 
 
 def test_merges_of_the_textbook_corpus_by_hand():
-    # equal pairs go in the order of their characters, "##" before letters
+    # equal pairs are in the order of their characters, "##" before letters
     alphabet = ["##d", "##e", "##i", "##o", "##r", "##s", "##t", "##w", "l", "n", "w"]
     merges = [
         "##es",  # e-s 9 (newest 6, widest 3), s-t 9
@@ -44,7 +44,7 @@ def test_merges_of_the_textbook_corpus_by_hand():
 
 
 def learn_by_counting_anew(word_counts, size):
-    """Byte-pair encoding as its definition reads: count all pairs, merge the most frequent, again."""
+    """Byte-pair encoding by definition: count all pairs, merge the most frequent, repeat."""
     words = {word: [word[0], *(f"##{c}" for c in word[1:])] for word in word_counts}
     frequency = collections.Counter()
     for word, symbols in words.items():
@@ -65,7 +65,7 @@ def learn_by_counting_anew(word_counts, size):
         for word, symbols in words.items():
             result = []
             for symbol in symbols:
-                # the symbol before it may just have been merged, and then is no longer best[0]
+                # a merge may have changed the symbol before it, which then is no longer best[0]
                 if result and (result[-1], symbol) == best:
                     result[-1] = merged
                 else:
@@ -226,7 +226,7 @@ def test_dropped_words_are_told(tmp_path, caplog):
     summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
     assert summary["dropped_words"] == 2501 and summary["different_words"] == 500
     assert "more different words than --max_words=1000: dropped the rarest, 2501 words" in caplog.text
-    assert "no count is too low by more than 1" in caplog.text
+    assert "counts are too low by at most 1" in caplog.text
 
 
 def test_only_the_most_frequent_words_teach_merges_where_there_are_too_many(monkeypatch):

@@ -17,7 +17,7 @@ SPELLING = [*SPECIAL_TOKENS, *LETTERS, *(f"##{letter}" for letter in LETTERS)]
 
 
 def cut(word, vocabulary):
-    """The original's greedy longest match, as its definition reads."""
+    """The original's greedy longest match by definition."""
     tokens, start = [], 0
     while start < len(word):
         for end in range(len(word), start, -1):
@@ -38,10 +38,10 @@ def cost(word_counts, vocabulary):
 @pytest.mark.parametrize(
     "word_counts, wanted, expected",
     [
-        # as whole words "abcd" saves 3 a time, "abxy" too; the "ab" that both share only 1
+        # the whole words "abcd" and "abxy" save 3 tokens each time; their common "ab" saves only 1
         ({"abcd": 10, "abxy": 5}, 2, {"abcd", "abxy"}),
         ({"abcd": 10, "abxy": 5}, 1, {"abcd"}),
-        # 30 times "##cd" against 10 times each whole word's 2 to 3
+        # 30 times "##cd" against 10 times 2 to 3 for each whole word
         ({"acd": 10, "bcd": 10, "xcd": 10, "ycd": 10}, 1, {"##cd"}),
     ],
 )
@@ -63,7 +63,7 @@ def test_every_added_piece_is_new_and_used_and_the_text_takes_no_more_pieces(wor
     known = {word: count for word, count in word_counts.items() if "é" not in word}
     if added and len(known) == len(word_counts):
         assert cost(known, extended) < cost(known, set(SPELLING))
-    if len(added) < wanted:  # then nothing is left to save
+    if len(added) < wanted:  # then no candidate saves tokens
         assert all(len(cut(word, extended)) == 1 for word in known)
     assert extend_tokens(SPELLING, dict(reversed(word_counts.items())), wanted) == added
 
@@ -73,7 +73,7 @@ def test_a_character_that_is_missing_is_added_where_it_is_frequent_enough():
     added = extend_tokens(SPELLING, common, 4)
     assert {"abcd", "n"} <= set(added)
     assert "[UNK]" not in cut("né", {*SPELLING, *added})
-    # in one word of many it does not displace what saves more
+    # in one word of many, it does not replace a candidate that saves more
     assert extend_tokens(SPELLING, {"abcd": 50, "é": 1}, 1) == ["abcd"]
 
 
@@ -130,7 +130,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         tokens, _ = extend(tmp_path, "abcd\n", SPELLING, vocab_size=1000)
     assert tokens == [*SPELLING, "abcd"]
-    assert "1 tokens added, fewer than the 983 requested: no other token" in caplog.text
+    assert "1 tokens added, fewer than the 983 requested: the corpus" in caplog.text
 
 
 @pytest.mark.parametrize(

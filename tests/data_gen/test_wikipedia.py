@@ -73,7 +73,7 @@ def test_every_page_is_told():
 
 
 def test_parts_together_are_the_whole():
-    """Every way to divide the export at its pages, the end mark with the last part."""
+    """Divides the export at its pages in every way, with the end mark in the last part."""
     whole = pages(dump(*PAGES))
     for first in range(len(PAGES)):
         for last in range(first + 1, len(PAGES) + 1):
@@ -85,7 +85,7 @@ def test_parts_together_are_the_whole():
 
 
 def test_pages_without_a_namespace_are_refused():
-    """Exports older than schema 0.6 have talk pages that nothing but their title tells from articles."""
+    """In exports older than schema 0.6, only the title distinguishes talk pages from articles."""
     with pytest.raises(InputError, match="page 'Talk:Tom': its namespace <ns> is 'missing', expected a number"):
         pages(dump(page("Talk:Tom", "I think so too.", ns="")))
 
@@ -106,7 +106,7 @@ def test_redirects_by_their_text_and_renamed_schemas():
 def test_where_a_read_ends_does_not_matter(size):
     class Slow(io.BytesIO):
         def read(self, count=-1):
-            return super().read(min(size + 20, count))  # the first read must tell what it is
+            return super().read(min(size + 20, count))  # the first read must detect the format
 
     for content in (dump(*PAGES), "".join(PAGES).encode()):
         assert list(wikipedia.articles(Slow(content))) == EXPECTED

@@ -82,10 +82,10 @@ def test_an_article_becomes_its_passages():
 
 
 def test_passages_are_what_the_library_by_itself_sees_in_that_order():
-    """An independent reference for what survives: mwparserfromhell on the whole article, tables and lists and all."""
+    """An independent reference for the remaining text: mwparserfromhell on the whole article with tables and lists."""
     seen = mwparserfromhell.parse(ARTICLE).strip_code().replace("\u00a0", " ")
     position = 0
-    # but for the templates that we show
+    # except for the templates that we show
     for word in " ".join(PASSAGES).replace(" 120 km", "").replace(" (Brindelle)", "").split():
         assert word in seen[position:]
         position = seen.index(word, position) + len(word)
@@ -96,7 +96,7 @@ def test_passages_are_what_the_library_by_itself_sees_in_that_order():
     [
         ("", []),
         ("#REDIRECT [[Some other page here]]", []),
-        # marks without their other half vanish; what they would have held stays
+        # unpaired marks are removed; the text between them stays
         ("One {{two three four", ["One two three four"]),
         ("One two }} three ]] four", ["One two three four"]),
         ("One [[two three four.\n\nFive [[six]] seven.", ["One two three four.", "Five six seven."]),
@@ -105,10 +105,10 @@ def test_passages_are_what_the_library_by_itself_sees_in_that_order():
         ("One two three <!-- four\n\nfive six seven", ["One two three"]),
         ("{|\n| cell one two\n\nOne two three.", ["One two three."]),
         ("{{Infobox\n| a = {{x\n| b = c d e\n}}\nOne two three.", ["One two three."]),
-        # templates and tables in each other
+        # nested templates and tables
         ("{{x|\n{|\n| a b c\n|}}}\nOne two three.", ["One two three."]),
         ("{|\n| {{x|a=\n|}} a b c\n|}\nOne two three.", ["One two three."]),
-        # marks that look like one another
+        # similar marks
         ("The ''Brindle'''s mouth is wide.", ["The Brindle's mouth is wide."]),
         ("It cost {{{1|}}} 5 < 6 > 4 pounds in all.", ["It cost 5 < 6 > 4 pounds in all."]),
         ("Two [[mill]]s and [[Main#Part|part]] of [[it]].", ["Two mills and part of it."]),
@@ -180,7 +180,7 @@ def test_broken_wikitext_never_raises(wikitext):
     ],
 )
 def test_the_library_never_reads_what_takes_it_long(token, monkeypatch):
-    """10,000 of these nested or left open take it 10 s to minutes; links that do not nest and few open marks do not."""
+    """With 10,000 of these, nested or open, it takes 10 s to minutes, but not with flat links or few open marks."""
     parse, read = mwparserfromhell.parse, []
     monkeypatch.setattr(mwparserfromhell, "parse", lambda text: read.append(text) or parse(text))
     for wikitext in (

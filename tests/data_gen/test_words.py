@@ -125,7 +125,7 @@ def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
     counter = words._BoundedCounter(6)
     counter.add([b"a", b"b", b"c", b"d", b"e", b"f"], [1, 2, 1, 9, 1, 1])
     counter.add([b"c", b"g"], [1, 1])
-    # b and c have 2, d 9: three fit; then nothing of those with 1
+    # b and c have 2, d has 9, so three fit; words with 1 do not
     assert counter.result() == words.WordCounts({"b": 2, "c": 2, "d": 9}, 4, 4, 1)
     counter = words._BoundedCounter(4)
     counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])

@@ -42,7 +42,7 @@ def test_a_window_is_the_nearest_text_with_two_documents_if_there_are(sizes, dat
     assert index in window and 0 <= window.start < window.stop <= len(blocks)
     enough = sum(b.text_bytes for b in inside) >= work_units.WINDOW_BYTES and sum(b.documents for b in inside) >= 2
     assert enough or len(window) == len(blocks)
-    # and no block more than that takes, evenly on both sides
+    # and no more than one block above this number, evenly on both sides
     before, after = index - window.start, window.stop - 1 - index
     assert abs(before - after) <= 1 or window.start == 0 or window.stop == len(blocks)
     smaller = [i for i in window if i not in (window.start, window.stop - 1)]
