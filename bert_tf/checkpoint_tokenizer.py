@@ -1,4 +1,4 @@
-"""Finds the tokenizer that a checkpoint was trained with, and refuses any other.
+"""Finds the tokenizer that a checkpoint was trained with, and refuses other tokenizers.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -22,7 +22,7 @@ from bert_tf.runs import run_folder, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
 from bert_tf.tokenization import TOKENIZER_JSON, load_vocabulary
 
-# The settings of a conversion, in its output folder, and what the output format has no place for.
+# A conversion writes this file into its output folder: its settings, and what the output format cannot store.
 CONVERSION_NAME = "conversion.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
 _OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
@@ -33,10 +33,10 @@ class CheckpointTokenizer:
     """The tokenizer of a checkpoint.
 
     Attributes:
-      source: the checkpoint, as messages name it.
-      vocab_file: the vocabulary in its folder; "" for none.
-      casing: the tokenizer's known rules.
-      vocab_sha256: the vocabulary's SHA-256 when the folder was written; "" if unknown.
+      source: name of the checkpoint in messages.
+      vocab_file: the vocabulary in the checkpoint's folder; "" if there is none.
+      casing: the known rules of the tokenizer.
+      vocab_sha256: SHA-256 that the vocabulary had when the folder was written; "" if unknown.
     """
 
     source: str
@@ -50,7 +50,7 @@ class CheckpointTokenizer:
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary that was changed.
+        """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary file that was changed.
 
         Args:
           do_lower_case: the flag's value; None if it is not given.
@@ -74,12 +74,12 @@ class CheckpointTokenizer:
         if rule := self.casing.other_rule(do_lower_case):
             file = os.path.join(self.folder, tokenizer_config.NAME)
             raise InputError(
-                f"{file}: {rule} with --do_lower_case={flag_value(do_lower_case)} is a rule that bert_tf's tokenizer "
-                f"lacks; give another checkpoint, {_OVERRIDE}"
+                f"{file}: bert_tf's tokenizer does not support {rule} with --do_lower_case="
+                f"{flag_value(do_lower_case)}; give another checkpoint, {_OVERRIDE}"
             )
 
     def _check_unchanged(self) -> None:
-        """Refuses a vocabulary that is not the one with which the folder was written."""
+        """Refuses a vocabulary file that has changed since the folder was written."""
         if self.vocab_file and self.vocab_sha256 and self.vocab_sha256 != _sha256(self.vocab_file):
             raise InputError(
                 f"{self.vocab_file}: not the vocabulary that {self.source} was trained with (SHA-256 "
@@ -95,7 +95,7 @@ class CheckpointTokenizer:
             )
 
     def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
-        """Refuses another vocabulary, unless it only adds tokens at the end or replaces [unusedN]."""
+        """Refuses another vocabulary, unless it only adds tokens at the end or replaces [unusedN] tokens."""
         if not self.vocab_file or os.path.abspath(vocab_file) == os.path.abspath(self.vocab_file):
             return
         ours, theirs = load_vocabulary(vocab_file), load_vocabulary(self.vocab_file)
@@ -104,20 +104,20 @@ class CheckpointTokenizer:
             if not _UNUSED.fullmatch(theirs[id_]):
                 raise InputError(
                     f"{given}: not the vocabulary that {self.source} was trained with, {self.vocab_file} (token {id_} "
-                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {remedy} that one, {_OVERRIDE}"
+                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {remedy} the checkpoint's, {_OVERRIDE}"
                 )
         if changed or len(ours) != len(theirs):
             logging.info(
-                "%s has %d tokens and the checkpoint's %s %d; %d tokens replace [unused]; new tokens have untrained "
-                "rows, all others keep theirs", given, len(ours), self.vocab_file, len(theirs), len(changed),
+                "%s has %d tokens and the checkpoint's %s has %d; %d tokens replace [unusedN]; the embeddings of new "
+                "tokens are untrained", given, len(ours), self.vocab_file, len(theirs), len(changed),
             )  # fmt: skip
 
     def check_data(self, vocabulary: DataVocabulary | None, vocab_file: str) -> None:
-        """Refuses pre-training data that was made with another tokenizer.
+        """Refuses pre-training data that another tokenizer made.
 
         Args:
-          vocabulary: the vocabulary that the data's manifest names; None if it names none.
-          vocab_file: the file of that vocabulary; "" if it was not found.
+          vocabulary: the vocabulary in the data's manifest; None if absent.
+          vocab_file: path of this vocabulary; "" if it was not found.
 
         Raises:
           InputError: names the data and the difference.
@@ -129,7 +129,8 @@ class CheckpointTokenizer:
         elif vocabulary and self.vocab_file and _sha256(self.vocab_file) != vocabulary.sha256:
             raise InputError(
                 f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
-                f"{self.source}; make it with that one, give --vocab_file if the data's extends it, {_OVERRIDE}"
+                f"{self.source}; make the data with the checkpoint's, give --vocab_file if the data's extends it, "
+                f"{_OVERRIDE}"
             )
         if vocabulary and vocabulary.do_lower_case is not None:
             lower = vocabulary.do_lower_case
@@ -154,14 +155,14 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
 
 
 def resolve(settings, contents: Contents) -> tuple[str, bool]:
-    """Returns the vocabulary and the casing for the texts of a script: as its flags say, else as the checkpoint's.
+    """Returns the vocabulary and the casing of a script: from its flags, else from the checkpoint.
 
     Args:
       settings: with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
       contents: the checkpoint.
 
     Raises:
-      InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint do not fit each other.
+      InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint contradict each other.
     """
     known, lower = find(contents, settings.init_checkpoint), settings.do_lower_case
     if lower is None:
@@ -178,12 +179,12 @@ def resolve(settings, contents: Contents) -> tuple[str, bool]:
 
 
 def of(path: str) -> CheckpointTokenizer:
-    """Returns the tokenizer of the checkpoint at a path, see `checkpoints.open_checkpoint`."""
+    """Returns the tokenizer of the checkpoint at a path; see `checkpoints.open_checkpoint`."""
     return find(checkpoints.open_checkpoint(path), path)
 
 
 def _recorded_sha256(folder: str) -> str:
-    """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" for none."""
+    """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" if there is none."""
     if run_record.exists(folder):
         for phase in run_record.read_phases(folder)[-1:]:
             return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
@@ -205,11 +206,11 @@ def _sha256(vocab_file: str) -> str:
 
 
 def lower_case(settings, default: bool = True) -> bool:
-    """Returns whether a run lower-cases: as its flag says, else as the run's folder or --init_checkpoint.
+    """Returns whether a run lower-cases its texts: from its flag, else from the run's folder or --init_checkpoint.
 
     Args:
-      settings: of the run.
-      default: the value if neither says it.
+      settings: the run's settings.
+      default: the value if none of these states it.
 
     Raises:
       InputError: the casing or vocabulary of --init_checkpoint differs from the given one.
@@ -217,7 +218,7 @@ def lower_case(settings, default: bool = True) -> bool:
     lower = settings.do_lower_case
     casing = Casing()
     if phases := run_record.read_phases(settings.output_dir):
-        # The comparison of the run's settings refuses another casing.
+        # No check is needed here: resuming a run compares its settings, and so refuses another casing.
         source = os.path.join(settings.output_dir, run_record.NAME)
         casing = Casing(phases[-1].model.get("do_lower_case"), source)
     elif starts_from := run_folder.initial_checkpoint(settings):
@@ -236,7 +237,7 @@ def _first(*values: bool | None) -> bool:
 
 
 def copy_vocabulary(vocab_file: str, target: str) -> None:
-    """Copies a vocabulary to a `vocab.txt`, byte by byte unless it is a `tokenizer.json`."""
+    """Copies a vocabulary to a `vocab.txt`; the bytes are equal unless the source is a `tokenizer.json`."""
     if os.path.basename(vocab_file) == TOKENIZER_JSON:
         storage.write_text(target, "".join(f"{token}\n" for token in load_vocabulary(vocab_file)))
         return
@@ -245,11 +246,11 @@ def copy_vocabulary(vocab_file: str, target: str) -> None:
 
 
 def keep(folder: str, config: BertConfig, vocab_file: str, do_lower_case: bool | None) -> None:
-    """Writes the model's configuration into a run's folder, and vocabulary and casing if they are known.
+    """Writes the model's configuration into a run's folder, and the vocabulary and the casing if they are known.
 
     Args:
       folder: the run's folder.
-      config: shape of the model.
+      config: the model's configuration.
       vocab_file: the vocabulary; "" if unknown.
       do_lower_case: the casing; None if unknown.
     """

@@ -1,8 +1,8 @@
 """Loads weights from checkpoints of any supported format and refuses checkpoints that do not fit the model.
 
 A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the model's
-`bert_config.json`. The other formats are those of google-research/bert, tf-models-official and Hugging Face;
-`checkpoint_formats` reads and writes them.
+`bert_config.json`. `checkpoint_formats` reads and writes the formats of google-research/bert, tf-models-official and
+Hugging Face.
 """
 
 import os
@@ -31,12 +31,12 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     """Opens a checkpoint of any format without reading its tensors; the format is detected automatically.
 
     Args:
-      path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`. The folder of a run means its best
-        checkpoint on the dev data if the run was evaluated during training, else its newest one.
+      path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`. A run's folder means the checkpoint
+        with the best dev score if the run was evaluated during training, else the newest checkpoint.
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint, it is a pickle or damaged, or it is of another project or architecture.
+      InputError: there is no checkpoint, it is a pickle or damaged, or it is from another project or architecture.
     """
     path = os.fspath(path)
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
@@ -53,7 +53,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     }
     if found.is_safetensors:
         if config and config.directionality == "ltr":
-            logging.warning("%s: its pooler reads [CLS]; our left-to-right models pool the last token", found.path)
+            logging.warning("%s: its pooler reads [CLS], but our left-to-right models pool the last token", found.path)
         return hugging_face.read(found.path, entries, **files)
     bundle = TensorBundle(found.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
@@ -75,7 +75,7 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint or no configuration, or they do not fit each other.
+      InputError: there is no checkpoint or no configuration, or their shapes differ.
     """
     contents = open_checkpoint(path, config_file)
     config = contents.require_config()
@@ -93,21 +93,21 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
 def initialize(
     model: tf.Module, path: str, reinitialize_head: bool = False, output_order: Sequence[int] | None = None
 ) -> str:
-    """Initializes a model from a checkpoint: the whole encoder, and the heads that the checkpoint has.
+    """Initializes a model's encoder from a checkpoint, and each head that the checkpoint contains.
 
-    Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
+    Log lines report loaded tensors, variables that keep their initial values, and unused tensors.
 
     Args:
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
-      reinitialize_head: whether a head that fine-tuning trained is left out.
-      output_order: for each output of the model's head, the output of the checkpoint's; None for the same order.
+      reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
+      output_order: for each output of the model's head, the index of the checkpoint's output; None for the same order.
 
     Returns:
       The checkpoint's prefix or file.
 
     Raises:
-      InputError: there is no checkpoint, it is of another project, or a tensor is missing or has another shape.
+      InputError: there is no checkpoint, it is from another project, or a tensor is missing or has another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
@@ -131,10 +131,10 @@ def check_initial(
       path: see `open_checkpoint`.
       config: the model's configuration.
       with_heads: whether the model has the pre-training heads.
-      head_shapes: shapes of a task head that the checkpoint must fit if it has one, by path.
+      head_shapes: shapes of the task head's variables by path; a task head in the checkpoint must match them.
 
     Returns:
-      The checkpoint, open.
+      The open checkpoint.
 
     Raises:
       InputError: see `initialize`.
@@ -145,8 +145,8 @@ def check_initial(
         return contents
     if head_shapes and contents.lacks_place_for_bilstm(head_shapes):
         logging.warning(
-            "%s: its head is on a BiLSTM, and the new model has none: the encoder is taken, and a new head is drawn; "
-            "--bilstm_head takes both", contents.source,
+            "%s: its head has a BiLSTM, which the new model lacks; only the encoder is loaded, and the new head is "
+            "random; --bilstm_head loads both", contents.source,
         )  # fmt: skip
     with_head = contents.with_own_heads(head_shapes) if head_shapes else contents
     with_head.check(config, {**names.encoder_shapes(config), **head_shapes})
@@ -154,19 +154,19 @@ def check_initial(
 
 
 def model_files(settings, *flags: str) -> dict[str, str]:
-    """Returns the files of a model: as given, else in the run's folder, else in the folder of `init_checkpoint`.
+    """Returns the paths of a model's files: from the flags, else the run's folder, else `init_checkpoint`'s folder.
 
     Args:
       settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.
       *flags: flags that may be empty: "bert_config_file", "vocab_file".
 
     Returns:
-      The flags and their files.
+      A path for each flag.
 
     Raises:
       InputError: a flag is empty, and neither folder has the file.
     """
-    # The folder of a run suffices to resume or evaluate it. A failed start leaves files but no checkpoint.
+    # A run's folder has all that resuming or evaluating needs. A failed start leaves files but no checkpoint.
     is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}

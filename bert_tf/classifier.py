@@ -1,6 +1,6 @@
-"""A classifier of texts in Python: train it from lists, evaluate, predict, save and export it, load it again.
+"""A text classifier for Python programs: trains on lists of texts, evaluates, predicts, saves, loads and exports.
 
-Paper: section 4.1. It is what `run_classifier` trains, with the same settings and the same folder.
+Paper: section 4.1. The model, the settings and the folder are the same as for `run_classifier`.
 
 Letters: N texts, C classes.
 """
@@ -34,22 +34,22 @@ from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.training import metrics_file
 
-# The files that a saved model copies from its run's folder. Weights and records are written again.
+# The files that `save` copies from the run's folder. Weights and records are written again.
 _SAVED_FILES = (
     checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS.name,
     metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
 )  # fmt: skip
-# Fewer texts than these get smaller batches, and as many epochs as these steps need.
+# Below this number of texts, batches are smaller, and there are enough epochs for this number of steps.
 _FEW_TEXTS, _SMALL_BATCH, _ENOUGH_STEPS = 1000, 8, 200
 
 
 class TextClassifier:
-    """A trained classifier, of one label or several, or regression, of one or two texts.
+    """A trained classifier or regression of single texts or pairs of texts, with one or several labels per text.
 
     Attributes:
-      folder: the run's folder, of a sweep its best trial's; `export_saved_model` serves it.
+      folder: the run's folder; for a sweep, the folder of its best trial. `export_saved_model` takes it.
       labels: names of the classes; () for a regression.
-      scores: metrics of this checkpoint on the dev data; {} where it was not evaluated.
+      scores: metrics of this checkpoint on the dev data; {} if it was not evaluated.
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
@@ -73,11 +73,11 @@ class TextClassifier:
         """Loads a classifier from the folder that `train` or `run_classifier` wrote.
 
         Args:
-          folder: of the run, or of a sweep.
+          folder: the folder of a run or a sweep.
           use_checkpoint: "best" or "last"; see `--use_checkpoint` of `run_classifier`.
 
         Raises:
-          InputError: the folder holds no finished classifier.
+          InputError: the folder does not contain a finished classifier.
         """
         return cls(folder, use_checkpoint=use_checkpoint)
 
@@ -94,26 +94,26 @@ class TextClassifier:
         dev_share: float = 0.1,
         **settings,
     ) -> "TextClassifier":
-        """Trains a classifier. The same call resumes training that was stopped.
+        """Trains a classifier. The same call resumes training after an interruption.
 
         Args:
           texts: strings, or pairs of strings.
-          labels: strings or integers name classes; floats are learned as numbers; lists, tuples or sets of strings name
-            any number of labels of a text.
+          labels: one per text. Strings or integers are names of classes, and floats are targets of a regression. A
+            list, tuple or set of strings contains any number of labels for one text.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
-          dev_texts: texts to evaluate on; None holds out `dev_share` of `texts`, which then are not trained on.
-          dev_labels: their labels.
-          dev_share: from 0, which evaluates nothing, to below 1; see `--dev_share` of `run_classifier`.
+          dev_texts: texts for the evaluation; None holds out `dev_share` of `texts` from training instead.
+          dev_labels: labels of `dev_texts`.
+          dev_share: at least 0, which turns off evaluation, and below 1; see `--dev_share` of `run_classifier`.
           **settings: further flags of `run_classifier`, without the dashes, such as `num_train_epochs` or
-            `class_weights`. With fewer than 1,000 texts, batches have 8 texts and the epochs give at least 200 steps,
-            unless the settings say otherwise.
+            `class_weights`. With fewer than 1,000 texts, a batch has 8 texts by default, and the default number of
+            epochs gives at least 200 steps.
 
         Returns:
           The classifier with its `scores`.
 
         Raises:
-          InputError: texts, labels or settings are wrong, or not those of the run in the folder.
+          InputError: texts, labels or settings are wrong, or do not match the run in the folder.
         """
         _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
@@ -138,11 +138,11 @@ class TextClassifier:
         """Predicts the labels of N texts.
 
         Returns:
-          N of `labels`, which are strings; where a text has any number of labels, N tuples of those above the run's
-          thresholds; of a regression the scores, float32 [N].
+          A list of N labels, which are strings. With several labels per text, a list of N tuples, each with the labels
+          above the run's thresholds. For a regression, the scores, float32 [N].
 
         Raises:
-          InputError: a text is not a string, or not a pair where the classifier was trained on pairs.
+          InputError: a text is not a string, or is not a pair although the classifier was trained on pairs.
         """
         return self._kind.answers(self._outputs(texts, batch_size), self._trained)
 
@@ -150,17 +150,17 @@ class TextClassifier:
         """Predicts the probability of each label, float32 [N, C], in the order of `labels`.
 
         Raises:
-          InputError: see `predict`; or it is a regression.
+          InputError: see `predict`; or the model is a regression.
         """
         if not self.labels:
-            raise InputError(f"{self.folder}: is a regression, which has no probabilities; call predict")
+            raise InputError(f"{self.folder}: a regression has no probabilities; call predict")
         return self._kind.probabilities(self._outputs(texts, batch_size))
 
     def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
-        """Compares predictions with labels, by the metrics of `scores` except the loss.
+        """Compares predictions with labels; returns the metrics of `scores` without the loss.
 
         Raises:
-          InputError: see `predict`; or a label is unknown, or of another kind than the labels of the training.
+          InputError: see `predict`; or a label is unknown, or has another type than the training labels.
         """
         source = evaluation_source(texts, labels, self._kind.name, self.labels)
         settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
@@ -171,16 +171,16 @@ class TextClassifier:
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
 
     def save(self, folder: str) -> None:
-        """Writes the model into a new folder: its weights, without the state and the files of its training.
+        """Writes the model's weights into a new folder, without the state and the files of its training.
 
-        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint take this folder as they take the run's.
+        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint accept this folder like the run's folder.
 
         Raises:
           InputError: the folder is not empty.
         """
         folder = _path(folder, "folder")
         if tf.io.gfile.exists(folder) and tf.io.gfile.listdir(folder):
-            raise InputError(f"{folder}: is not empty; give a new folder")
+            raise InputError(f"{folder}: the folder is not empty; give a new folder")
         tf.io.gfile.makedirs(folder)
         for name in filter(lambda name: tf.io.gfile.exists(os.path.join(self.folder, name)), _SAVED_FILES):
             tf.io.gfile.copy(os.path.join(self.folder, name), os.path.join(folder, name))
@@ -195,16 +195,16 @@ class TextClassifier:
         """Exports the model for serving; see `export_saved_model`.
 
         Args:
-          export_dir: the version to write, or the model's folder, which gets the next version.
+          export_dir: the folder of the version to write, or the folder of all versions, which gets the next version.
           **settings: further flags of `export_saved_model`, without the dashes, such as `dtype` or `format`.
 
         Returns:
-          The folder of the version.
+          The version's folder.
 
         Raises:
-          InputError: the settings or the folder do not fit.
+          InputError: a setting or the folder is wrong.
         """
-        from export.saved_model import export_saved_model  # above this package, and needed here alone
+        from export.saved_model import export_saved_model  # a higher layer, and only this method needs it
         from export.settings import ExportSettings
 
         _check_names(settings, ExportSettings, "export_saved_model")
@@ -219,7 +219,7 @@ class TextClassifier:
         return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
 
     def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
-        """Computes logits, or scores in the range of the training data, float32 [N, C]."""
+        """Computes logits, or a regression's scores in the range of the training labels, float32 [N, C]."""
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
@@ -244,32 +244,32 @@ class TextClassifier:
 
 
 def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
-    """Refuses dev texts that are not those of the run in the folder, whose scores and weights would be returned.
+    """Refuses dev texts that differ from the dev texts of the run in the folder, since that run would be returned.
 
     Raises:
-      InputError: it has held out a share of its texts, or was evaluated on others.
+      InputError: the run has held out a share of its texts, or was evaluated on other texts.
     """
     settings, known = command.settings, command.trained
     share = known.data.get("dev_share") if known else None
     if share is not None and settings.dev_share is None:
         raise InputError(
-            f"output_dir: {settings.output_dir} was trained without the dev_share={share} of its texts; give "
+            f"output_dir: the run in {settings.output_dir} holds out dev_share={share} of its texts; give "
             f"dev_share={share}, or another output_dir"
         )
     recorded = evaluations.read(settings.output_dir).data
     data = evaluated_data.identify(task, "dev", task.read("dev")) if recorded and has_dev else recorded
     if not evaluated_data.is_same(data, recorded):
         raise InputError(
-            f"dev_texts: {settings.output_dir} was evaluated on other ones ({recorded}); give those, or call evaluate "
-            "with these"
+            f"dev_texts: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or call "
+            "evaluate with the new ones"
         )
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
-    """Returns the batch size and the number of epochs that give enough steps, where the user gives none.
+    """Returns defaults of the batch size and the number of epochs that give enough steps.
 
     Args:
-      count: of texts to train on.
+      count: number of texts to train on.
       given: the user's settings.
     """
     batch_size = given.get("train_batch_size", _SMALL_BATCH)

@@ -1,4 +1,4 @@
-"""The configuration of a BERT encoder; as a command, prints a bert_config.json of a named size.
+"""The configuration of a BERT encoder. As a command, the module prints the bert_config.json of a named size.
 
 bert_config --size=mini --vocab_size=8000 > bert_config.json
 
@@ -16,7 +16,7 @@ from bert_tf.core import command_line
 from bert_tf.core.command_line import setting
 from bert_tf.core.errors import InputError
 
-# google-research/bert's smaller models (tiny to medium) and the paper's two: (L, H, A)
+# (L, H, A) of google-research/bert's smaller models (tiny to medium) and of the paper's two models.
 _SIZES = {
     "tiny": (2, 128, 2),
     "mini": (4, 256, 4),
@@ -26,12 +26,12 @@ _SIZES = {
     "large": (24, 1024, 16),
 }
 
-# The pattern in the names of google-research/bert's checkpoints: uncased_L-12_H-768_A-12.
+# google-research/bert names checkpoints like this: uncased_L-12_H-768_A-12.
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Attention in both directions; to preceding tokens only (section 5.1, "LTR"); to following tokens only.
+# Attention in both directions; only to preceding tokens (section 5.1, "LTR"); only to following tokens.
 DIRECTIONS = ("bidi", "ltr", "rtl")
 
 # Keys of published configurations that have no effect on the paper's encoder.
@@ -59,19 +59,18 @@ class BertConfig:
     """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
 
     Attributes:
-      vocab_size: V; may be larger than the vocabulary (padding), but not smaller.
+      vocab_size: V; may exceed the number of tokens (padding), but must not be below it.
       hidden_size: H.
       num_hidden_layers: L.
       num_attention_heads: A; must divide H.
       intermediate_size: width of the feed-forward layer, 4H in the paper.
-      hidden_act: "gelu" is the original's tanh approximation; "gelu_erf" is exact, like Hugging Face's "gelu".
+      hidden_act: "gelu" is the original's tanh approximation; "gelu_erf" is exact, as in Hugging Face's "gelu".
       hidden_dropout_prob: dropout after embeddings and after each sub-layer.
       attention_probs_dropout_prob: dropout on the attention probabilities.
       max_position_embeddings: maximum sequence length.
       type_vocab_size: number of segments.
       initializer_range: standard deviation of the truncated normal distribution that initializes weights.
-      directionality: the positions that a position attends to besides itself: "bidi" all, "ltr" preceding, "rtl"
-        following.
+      directionality: the other positions that a position attends to: "bidi" all, "ltr" preceding, "rtl" following.
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -127,11 +126,11 @@ class BertConfig:
         if max_seq_length > self.max_position_embeddings:
             raise InputError(
                 f"--max_seq_length={max_seq_length} is beyond max_position_embeddings="
-                f"{self.max_position_embeddings} of {config_file}; make it smaller"
+                f"{self.max_position_embeddings} of {config_file}; give a smaller value"
             )
 
     def check_vocabulary(self, tokens: int, vocab_file: str, config_file: str) -> None:
-        """Checks that a vocabulary has at most as many tokens as there are embeddings; fewer are allowed (padding).
+        """Checks that there is an embedding for each token of a vocabulary; more embeddings are allowed (padding).
 
         Raises:
           InputError: names both files and numbers.
@@ -148,7 +147,7 @@ class BertConfig:
         """Returns a configuration by the name of its size.
 
         Args:
-          size: "tiny", "mini", "small", "medium", "base" or "large"; or numbers of the form "L-6_H-768_A-3".
+          size: "tiny", "mini", "small", "medium", "base" or "large"; or numbers, such as "L-6_H-768_A-3".
           vocab_size: V.
 
         Raises:
@@ -156,7 +155,7 @@ class BertConfig:
         """
         numbers = _SIZE_BY_NUMBERS.fullmatch(size)
         if size not in _SIZES and not numbers:
-            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}, or as L-12_H-768_A-12")
+            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}, or like L-12_H-768_A-12")
         layers, hidden, heads = map(int, numbers.groups()) if numbers else _SIZES[size]
         return cls(
             vocab_size=vocab_size,
@@ -182,7 +181,7 @@ class BertConfig:
             if k not in names and k not in fixed and k not in _IGNORED and not k.startswith(_IGNORED_PREFIXES)
         ]  # fmt: skip
         if unknown:
-            raise InputError(f"unknown key {unknown[0]!r}; known are {', '.join(names)}")
+            raise InputError(f"unknown key {unknown[0]!r}; the known keys are {', '.join(names)}")
         if "vocab_size" not in known:
             raise InputError("the key 'vocab_size' is missing")
         refuse_other_architectures(entries, fixed)
@@ -190,10 +189,10 @@ class BertConfig:
 
     @classmethod
     def from_json_file(cls, path: str) -> "BertConfig":
-        """Reads a `bert_config.json`; any tf.io.gfile path.
+        """Reads a `bert_config.json` from any tf.io.gfile path.
 
         Raises:
-          InputError: the file is missing, is not JSON, or contains no valid configuration.
+          InputError: the file is missing, is not JSON, or does not contain a valid configuration.
         """
         entries = read_json(path)
         try:
@@ -207,7 +206,7 @@ class BertConfig:
 
 
 def read_json(path: str) -> dict:
-    """Reads the keys and values of a configuration file; any tf.io.gfile path.
+    """Reads the keys and values of a configuration file from any tf.io.gfile path.
 
     Raises:
       InputError: the file is missing, or does not contain one JSON object.
@@ -215,14 +214,14 @@ def read_json(path: str) -> dict:
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
-        raise InputError(f"{path}: no such file; give a bert_config.json, as bert_config prints")
+        raise InputError(f"{path}: no such file; give a bert_config.json, which bert_config can print")
     try:
         with tf.io.gfile.GFile(path) as file:
             entries = json.load(file)
     except ValueError as error:
         raise InputError(f"{path}: not JSON: {error}") from error
     if not isinstance(entries, dict):
-        raise InputError(f"{path}: must contain one JSON object, contains a {type(entries).__name__}")
+        raise InputError(f"{path}: must contain one JSON object, but contains a {type(entries).__name__}")
     return entries
 
 
@@ -231,7 +230,7 @@ def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> Non
 
     Args:
       entries: keys and values of the configuration; null is equivalent to a missing key.
-      fixed: the required values of keys, if they are present.
+      fixed: the only supported value of each key; an absent key is allowed.
 
     Raises:
       InputError: names the key.
@@ -260,7 +259,7 @@ class ConfigSettings:
     size: str = setting(
         f"{', '.join(_SIZES)}, or numbers of layers, hidden size and attention heads, such as L-6_H-768_A-3"
     )
-    vocab_size: int = setting("tokens of the vocabulary", 30522, first=True)
+    vocab_size: int = setting("number of tokens in the vocabulary", 30522, first=True)
 
 
 def main(settings: ConfigSettings) -> None:

@@ -37,18 +37,18 @@ from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
-# Attention directions that each format's own code supports.
+# The attention directions that the original code of each format supports.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
 
 def convert_checkpoint(settings: ConversionSettings) -> None:
-    """Writes a checkpoint in another format, together with its configuration and vocabulary.
+    """Writes a checkpoint in another format, with its configuration and vocabulary.
 
     The output folder appears only when it is complete.
 
     Raises:
-      InputError: the input cannot be read or is incomplete, the output format cannot represent it, or the output
-        folder is not empty or cannot be written.
+      InputError: the input cannot be read or is incomplete, the output format cannot represent the model, or the
+        output folder is not empty or cannot be written.
     """
     storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
@@ -89,7 +89,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
 
 def _checkpoint(settings: ConversionSettings) -> str:
-    """Returns the checkpoint to convert: of a run's folder, the one that evaluation, prediction and export take."""
+    """Returns the checkpoint to convert. In a run's folder, evaluation, prediction and export use the same one."""
     path = settings.input
     is_run = tf.io.gfile.isdir(path) and run_record.exists(path)
     newest = latest.find(path) if is_run else None
@@ -100,7 +100,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
 
 @contextlib.contextmanager
 def _clear_errors(output: str) -> Iterator[None]:
-    """Converts errors of writing into one line that names the output.
+    """Converts a write error into one line that names the output.
 
     Raises:
       InputError: the disk is full, for example.
@@ -109,7 +109,7 @@ def _clear_errors(output: str) -> Iterator[None]:
         yield
     except (OSError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
-        # TensorFlow names the operation and its temporary file around the reason.
+        # TensorFlow's message also names the operation and a temporary file; only the reason is kept.
         reason = message.rpartition("; ")[2].partition(" [Op:")[0]
         raise InputError(
             f"--output={output}: cannot be written ({reason}); check the free disk space and the permissions"
@@ -123,11 +123,11 @@ def _write_tokenizer(
     if vocab_file:
         checkpoint_tokenizer.copy_vocabulary(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
     known = tokenizer_config.read(tokenizer.folder)
-    if settings.extended_vocab_file or settings.vocab_file:  # their ids may differ
+    if settings.extended_vocab_file or settings.vocab_file:  # its ids may differ from the checkpoint's
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
     task = _read_task(tokenizer.folder)
-    # A fine-tuned model has seen no longer rows; transformers truncates to this length.
+    # transformers truncates to this length, which is the longest that a fine-tuned model was trained on.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # so that the copy can be exported
         description.write(folder, task)
@@ -138,7 +138,7 @@ def _write_tokenizer(
     if settings.format != "hugging_face":
         return
     if not vocab_file:
-        logging.warning("the folder of %s has no %s, and transformers reads every word as [UNK] without one; give "
+        logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
                         "--vocab_file", tokenizer.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
     if lower is None:
         logging.warning("%s does not say whether its tokenizer lower-cases, and transformers assumes that it does; "
@@ -156,7 +156,7 @@ def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
 
 
 def _with_users_scores(tensors: dict, folder: str) -> dict:
-    """Returns tensors whose head computes scores in the user's range, for formats that have no place for the scale."""
+    """Returns tensors whose head computes scores in the user's range, for formats that cannot store the scale."""
     task = _read_task(folder)
     scale = task and registry.of_task(task, folder).score_scale(task.parameters)
     if not (scale and _HEAD_KERNEL in tensors):
@@ -167,7 +167,7 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
 
 
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
-    """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], the problem."""
+    """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], type of problem."""
     folder = os.path.dirname(contents.source)
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
@@ -178,7 +178,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
 
 
 def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
-    """Writes the settings, and what later conversions need that the format has no place for."""
+    """Writes the settings, and what later conversions need but the format cannot store."""
     record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
     if vocabulary:
         record["vocab_sha256"] = tokens_sha256(vocabulary)
@@ -192,11 +192,11 @@ def _read_task(folder: str) -> TaskDescription | None:
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
-    """Refuses a model that the format's own code would compute differently; warns about what that code refuses."""
+    """Refuses a model for which the format's original code computes other outputs; warns if that code refuses it."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
-            f"--format={format}: its code attends to both sides, so it would compute other outputs; {contents.source} "
-            f"has directionality={config.directionality}; give --format=bert_tf"
+            f"--format={format}: {contents.source} has directionality={config.directionality}, but the format's "
+            "original code attends in both directions and would compute other outputs; give --format=bert_tf"
         )
     heads = names.heads_in(contents.tensors)
     task = _read_task(os.path.dirname(contents.source))
@@ -204,25 +204,25 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         _check_kind(format, contents.source, task)
     if contents.own_heads and format != "bert_tf":
         raise InputError(
-            f"--format={format}: its classifier has no BiLSTM, but {contents.source} was trained with --bilstm_head or "
-            "--feature_layers; give --format=bert_tf"
+            f"--format={format}: {contents.source} was trained with --bilstm_head or --feature_layers, but the format "
+            "has no BiLSTM; give --format=bert_tf"
         )
     if config.directionality == "ltr" and format == "hugging_face" and heads & {"head", "next_sentence"}:
-        logging.warning("transformers pools [CLS], our left-to-right models the last token: the outputs of the "
-                        "classification and next-sentence heads will differ in transformers")  # fmt: skip
+        logging.warning("transformers pools [CLS], but bert_tf's left-to-right models pool the last token; the "
+                        "classification and next-sentence heads compute other outputs in transformers")  # fmt: skip
     if config.hidden_act == "gelu_erf" and format == "tf1":
-        logging.warning("hidden_act=gelu_erf is written to %s; the original's code has no such name, and its gelu is "
-                        "the tanh form, which differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
+        logging.warning("hidden_act=gelu_erf is written to %s, but the original code does not know this name; its "
+                        "gelu uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
 def _check_kind(format: str, source: str, task: TaskDescription) -> None:
-    """Refuses a task that the format's own code would always answer differently; warns if it sometimes would."""
+    """Refuses a task whose answers always differ in the format's original code; warns if they sometimes differ."""
     kind = registry.of_task(task, os.path.dirname(source))
     kind.check_format(format, source, task)
     if kind.tuned and (path := kind.tuned.path(os.path.dirname(source))):
         logging.warning(
-            "--format=%s: has no place for %s, so its answers will differ, though its scores do not; --format=bert_tf "
-            "keeps it", format, path,
+            "--format=%s: the format cannot store %s, so answers will differ, although scores are equal; "
+            "--format=bert_tf keeps the file", format, path,
         )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def _check_vocabulary(
         )
     if len(vocabulary) > rows:
         raise InputError(
-            f"{vocab_file}: has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
+            f"{vocab_file} has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
             f"{rows} rows; give the vocabulary that the checkpoint was trained with"
         )
     kept = set(extended)
@@ -245,7 +245,7 @@ def _check_vocabulary(
     if extended and lost:
         raise InputError(
             f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
-            "give a file that extends it, as learn_vocab --extend_vocab writes"
+            "give an extension of this vocabulary, which learn_vocab --extend_vocab can write"
         )
 
 
@@ -259,5 +259,5 @@ def _extend_vocabulary(
     }
     known = set(vocabulary)
     new = [token for token in extended if token not in known]
-    logging.info("%d tokens are new; each starts from the mean of the old tokens that spell it", len(new))
+    logging.info("%d tokens are new; each embedding is the mean over the old tokens that spell the token", len(new))
     return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))

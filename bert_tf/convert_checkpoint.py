@@ -1,4 +1,4 @@
-r"""Converts a BERT checkpoint between the supported formats, or to a larger vocabulary.
+r"""Converts a BERT checkpoint to another format or to a larger vocabulary.
 
 convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=hugging_face
 """

@@ -4,11 +4,11 @@ Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figu
 attention in one direction.
 
 Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, P positions that are read, N examples
-of a packed row, Q positions that a layer computes.
+in a packed row, Q positions that a layer computes.
 
-`PlainOperations` is the definition of what the layers compute. `BertEncoder` gives them other operations to train
-faster; `tests/bert_tf/modeling/test_fused_parity.py` holds those to the definition. So a new kind of attention begins
-here, with `BertEncoder(config, fused=False)`.
+`PlainOperations` defines what the layers compute. For faster training, `BertEncoder` uses fused operations, which
+`tests/bert_tf/modeling/test_fused_parity.py` compares with the definition. A new kind of attention therefore starts in
+`PlainOperations`, with `BertEncoder(config, fused=False)`.
 
 Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site in the network.
 """
@@ -26,9 +26,9 @@ from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_sh
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.precision import policy
 
-# Added to the attention scores of what must not be seen; its exponential is zero in float32 beside any real score.
+# Added to attention scores to hide a position. Beside any real score, its exponential in float32 is zero.
 _HIDDEN_SCORE = -10000.0
-# What other projects call our inputs. An unknown name is ignored, since a batch also holds labels.
+# Names of the inputs in other projects. Unknown names are ignored, since a batch also contains labels.
 _NAMES_ELSEWHERE = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
@@ -38,11 +38,11 @@ _NAMES_ELSEWHERE = {
 
 
 class PlainOperations:
-    """What the layers compute with their weights, one operation after the other; TensorFlow derives the gradients.
+    """The computations of the layers in single operations; TensorFlow derives the gradients.
 
-    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. A method takes
-    layers with their weights; float x of the compute dtype; `rate`, `seed` (int32 [2], None without dropout) and `site`
-    of its dropout.
+    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. Each method
+    takes layers with their weights, x as float of the compute dtype, and its dropout's `rate`, `seed` (int32 [2], None
+    without dropout) and `site`.
     """
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
@@ -94,14 +94,14 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm = LayerNorm(config.hidden_size)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
-        # The attribute that holds the weight has the same name, so a checkpoint has one path for it.
+        # The attribute with the weight has the same name, so that a checkpoint has only one path for the weight.
         shape = [rows, self._config.hidden_size]
         return self.add_weight(
             name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
         )
 
     def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-        # A gather from the variable itself would make TensorFlow copy the table at each later read and assignment.
+        # After a gather from the variable itself, TensorFlow would copy the table at each read and assignment.
         return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, operations=None):
@@ -112,7 +112,7 @@ class Embeddings(keras.layers.Layer):
           segment_ids: int32 [B, S].
           position_ids: int32 [B, S]; None counts from 0 in each row.
           seed: int32 [2]; None without dropout.
-          operations: see `PlainOperations`; None for plain ones.
+          operations: see `PlainOperations`; None for plain operations.
 
         Returns:
           float [B, S, H].
@@ -124,14 +124,14 @@ class Embeddings(keras.layers.Layer):
         else:
             x += self._gather(self.position_embeddings, position_ids)
         x += self._gather(self.segment_embeddings, segment_ids)
-        # The first dropout of the network; the blocks number theirs from 1.
+        # This is the first dropout of the network; the dropouts of the blocks start at 1.
         return (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
 
 
 class Attention(keras.layers.Layer):
-    """Multi-head self-attention up to the contexts.
+    """Multi-head self-attention up to the context vectors.
 
-    `Block` applies `output_dense`, together with the dropout, the residual and the layer normalization.
+    `Block` applies `output_dense` with the dropout, the residual connection and the layer normalization.
 
     Paper: section 3 ("Model Architecture").
     """
@@ -146,36 +146,36 @@ class Attention(keras.layers.Layer):
         self.output_dense = Dense(hidden, hidden, config)
 
     def call(self, x, attention_bias, seed=None, site=0, query_input=None, operations=None):
-        """Computes the contexts.
+        """Computes the context vectors.
 
         Args:
           x: float [B, S, H].
           attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S].
           seed: int32 [2]; None without dropout.
-          site: number of the dropout of the probabilities.
-          query_input: float [B, Q, H]: the positions whose contexts are wanted. The bias then has Q in place of its
-            first S. None is x.
-          operations: see `PlainOperations`; None for plain ones.
+          site: number of the dropout on the attention probabilities.
+          query_input: float [B, Q, H]: vectors at the positions to compute. The bias then broadcasts to [B, A, Q, S].
+            None means x.
+          operations: see `PlainOperations`; None for plain operations.
 
         Returns:
-          The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
+          The context vectors of all heads, float [B, S, A, D] or [B, Q, A, D].
         """
         query_input = x if query_input is None else query_input
         return (operations or PLAIN).attention(self, x, query_input, attention_bias, self._rate, seed, site)
 
 
 def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """Computes the bias of the scores that hides padding, tokens on the wrong side and other examples of a row.
+    """Computes the score bias that hides padding, tokens in the wrong direction and other examples of a packed row.
 
     Args:
       input_mask: int32 [B, S].
       directionality: see `BertConfig`.
-      sequence_ids: int32 [B, S], of packed rows.
+      sequence_ids: int32 [B, S] for packed rows; None otherwise.
 
     Returns:
-      float32 [B, 1, 1, S], or [B, 1, S, S] for one direction and packed rows.
+      float32 [B, 1, 1, S]; for attention in one direction and for packed rows [B, 1, S, S].
     """
-    # Not by tf.newaxis: TensorFlow's converter for small devices has no slice that adds two axes.
+    # LiteRT's converter does not support tf.newaxis for two axes at once.
     seen = tf.expand_dims(tf.expand_dims(tf.cast(input_mask, tf.float32), 1), 1)  # [B, 1, 1, S]
     if sequence_ids is not None:
         same = sequence_ids[:, tf.newaxis, :, tf.newaxis] == sequence_ids[:, tf.newaxis, tf.newaxis, :]
@@ -188,7 +188,7 @@ def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.
 
 
 class Block(keras.layers.Layer):
-    """One layer: attention and feed-forward, each followed by dropout, residual and layer normalization.
+    """One layer: attention and feed-forward, each followed by dropout, residual connection and layer normalization.
 
     Paper: section 3 ("Model Architecture"); post-norm, as in the original.
     """
@@ -210,8 +210,8 @@ class Block(keras.layers.Layer):
           attention_bias: float32 [B, 1 or A, 1 or S, S], added to the attention scores.
           seed: int32 [2]; None without dropout.
           site: number of the first of the three dropouts.
-          positions: int32 [B, Q]: the positions that are read; nothing else is computed. None reads all.
-          operations: see `PlainOperations`; None for plain ones.
+          positions: int32 [B, Q]: the positions to compute; None for all positions.
+          operations: see `PlainOperations`; None for plain operations.
 
         Returns:
           float [B, S, H] or [B, Q, H].
@@ -240,17 +240,18 @@ class BertEncoder(keras.Model):
 
     Args:
       config: shape and regularization.
-      recompute_activations: whether training stores the input of each layer alone and computes the layer again, with
-        the same dropout masks, for its gradient: a third more computation for a fraction of the memory.
-      fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Without them it uses plain ones,
-        which compute the same with the same dropout masks, slower.
+      recompute_activations: whether training stores only the input of each layer. The backward pass then computes the
+        layer again with the same dropout masks, which needs a third more computation and a fraction of the memory.
+      fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Plain operations compute the same
+        with the same dropout masks, but slower.
 
     Attributes:
       embeddings: the layer that embeds tokens, positions and segments.
       blocks: list of the L transformer layers.
       pooler: the dense layer of the pooled output.
-      fused: as given; a function that is traced already keeps what it had.
-      fused_inference: the same for inference. It is false at first, so that a served graph needs no compiler.
+      fused: see the argument; a change has no effect on functions that are already traced.
+      fused_inference: whether inference uses fused operations. The default is False, so that a served graph does not
+        need a compiler.
     """
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
@@ -266,13 +267,15 @@ class BertEncoder(keras.Model):
         """Encodes a batch.
 
         Args:
-          inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding), `segment_ids`, each
-            int32 [B, S]. Without `input_mask` nothing is padding, without `segment_ids` all is segment 0.
-            Packed rows, which hold several examples each (`packed_rows`), add `position_ids` [B, S]; `sequence_ids`
-            [B, S], equal on tokens that see each other; `cls_positions` [B, N], where the examples begin.
+          inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding) and `segment_ids`, each int32 [B, S].
+            Without `input_mask`, all positions are tokens; without `segment_ids`, all tokens are in segment 0.
+            Packed rows contain several examples each (see `packed_rows`) and need three more inputs: `position_ids`
+            [B, S]; `sequence_ids` [B, S], equal for tokens of one example; `cls_positions` [B, N], where the examples
+            begin.
           training: whether to apply dropout.
-          seed: int32 [2] for the dropout masks; None draws one.
-          positions: int32 [B, P]: where the last layer is read, so that it is computed there alone. None reads all.
+          seed: int32 [2] for the dropout masks; None draws a seed.
+          positions: int32 [B, P]: the only positions at which the last layer is computed, and the position of the
+            pooled output; None for all positions.
 
         Returns:
           dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with
@@ -280,7 +283,7 @@ class BertEncoder(keras.Model):
           the last with `positions` [B, 1 + P, H] or [B, N + P, H]).
 
         Raises:
-          ValueError: S is beyond `max_position_embeddings`; `input_ids` is missing or not of rank 2; or an input has
+          ValueError: S exceeds `max_position_embeddings`; `input_ids` is missing or not of rank 2; or an input has
             another project's name.
         """
         _check_names_and_rank(inputs)
@@ -288,7 +291,7 @@ class BertEncoder(keras.Model):
         length = input_ids.shape[1]
         if length is not None and length > self.config.max_position_embeddings:
             raise ValueError(
-                f"input_ids has {length} columns, max_position_embeddings is {self.config.max_position_embeddings}"
+                f"input_ids has {length} columns, but max_position_embeddings is {self.config.max_position_embeddings}"
             )
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
@@ -316,23 +319,23 @@ class BertEncoder(keras.Model):
         }
 
     def get_config(self) -> dict:
-        """Returns the constructor's arguments as JSON, so that a Keras model with this encoder can be saved."""
+        """Returns the constructor's arguments as JSON, so that Keras can save a model with this encoder."""
         options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}
         frozen = [index for index, layer in enumerate(self._all_layers()) if not layer.trainable]
         return {"config": dataclasses.asdict(self.config), "name": self.name, "frozen": frozen, **options}
 
     def _all_layers(self) -> list[keras.layers.Layer]:
-        """Returns the encoder and all layers in it, always in the same order, without metrics of `compile`."""
+        """Returns the encoder and all its layers in a fixed order, without the metrics that `compile` adds."""
         parts = (self.embeddings, *self.blocks, self.pooler)
         inner = [part for top in parts for part in (top, *top.submodules)]
         return [self, *(part for part in inner if isinstance(part, keras.layers.Layer))]
 
     def build_from_config(self, config: dict) -> None:
-        """Does nothing: the constructor has created the weights, and Keras would build with floats as token ids."""
+        """Does nothing: the constructor has created the weights, and Keras would call the model with float ids."""
 
     @classmethod
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
-        """Builds the encoder that `get_config` describes, with new weights, as precise and as frozen as it was."""
+        """Builds the encoder that `get_config` describes, with new weights and the same dtypes and frozen layers."""
         config = dict(config)
         frozen = config.pop("frozen")
         with policy(config["dtype"]):
@@ -343,10 +346,10 @@ class BertEncoder(keras.Model):
         return encoder
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Finds the position that has seen its whole row or example: the first one, or left to right the last token.
+        """Finds the position that attends to its whole row or example: the first; left to right, the last token.
 
         Returns:
-          int32 [B, 1]; for packed rows [B, N].
+          int32 [B, 1], or [B, N] for packed rows.
         """
         left_to_right = self.config.directionality == "ltr"
         if "cls_positions" in inputs:
@@ -357,19 +360,19 @@ class BertEncoder(keras.Model):
                 positions += tf.maximum(tf.reduce_sum(tf.cast(same, tf.int32), axis=2) - 1, 0)
             return positions
         if not left_to_right:
-            return tf.zeros_like(input_mask[:, 0], tf.int32)[:, tf.newaxis]  # one column, also where S is dynamic
+            return tf.zeros_like(input_mask[:, 0], tf.int32)[:, tf.newaxis]  # one column, even if S is dynamic
         return tf.maximum(tf.reduce_sum(tf.cast(input_mask, tf.int32), axis=1, keepdims=True) - 1, 0)
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
-    """Refuses inputs that would be ignored under their name, such as a mask, or that are not a batch of rows."""
+    """Refuses inputs with the names of other projects, which would be ignored, and ids that are not of rank 2."""
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:
-            raise ValueError(f"the input {theirs!r} is named {ours!r} here")
+            raise ValueError(f"unknown input {theirs!r}; bert_tf names it {ours!r}")
     if "input_ids" not in inputs:
         raise ValueError(f"input_ids is missing; the inputs are {', '.join(inputs) or 'empty'}")
     input_ids = inputs["input_ids"]
     if isinstance(input_ids, tf.RaggedTensor):
-        raise ValueError("input_ids is ragged; pad it with .to_tensor(), and give an input_mask that is 0 on padding")
+        raise ValueError("input_ids is ragged; pad it with .to_tensor(), and add an input_mask that is 0 on padding")
     if input_ids.shape.rank != 2:
         raise ValueError(f"input_ids has the shape {input_ids.shape}; it must be [batch, sequence]")

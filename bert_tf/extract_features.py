@@ -1,4 +1,4 @@
-r"""Writes vectors of texts from the layers of a pre-trained encoder, for each token or text (paper: section 5.3).
+r"""Writes vectors from the layers of a pre-trained encoder for each token or each text (paper: section 5.3).
 
 extract_features --input_file=input.txt --output_file=output.jsonl --init_checkpoint=pretrained \
       --layers=-1,-2,-3,-4 --max_seq_length=128

@@ -1,4 +1,4 @@
-r"""Shows the dev scores of GLUE runs as Table 1 has them, and packs their predictions for GLUE's server.
+r"""Prints the dev scores of GLUE runs in the form of Table 1, and packs their predictions for GLUE's server.
 
 glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_dir=glue \
       --output_file=submission.zip

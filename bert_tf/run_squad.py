@@ -1,4 +1,4 @@
-r"""Fine-tunes, evaluates and runs a model that answers questions on a text (paper: sections 4.2 and 4.3).
+r"""Fine-tunes, evaluates and runs a model that answers questions about a text (paper: sections 4.2 and 4.3).
 
 run_squad --train_file=train-v1.1.json --predict_file=dev-v1.1.json --init_checkpoint=pretrained \
       --output_dir=squad --do_train --do_eval

@@ -3,9 +3,9 @@ r"""Fine-tunes, evaluates and runs a model that chooses one of several texts, as
 run_swag --data_dir=swag --init_checkpoint=pretrained --output_dir=swag_model \
       --do_train --do_eval --train_batch_size=16 --learning_rate=2e-5
 
-The data is SWAG's .csv, or JSON Lines with the keys context (text), choices (list of texts), label (number of the right
-choice from 0, or its text; not needed for prediction), and optionally start (text before each choice; also named
-question) and id (name of the example in the files of predictions). Examples may have different numbers of choices.
+The data is SWAG's .csv, or JSON Lines with the keys context (a text), choices (a list of texts) and label (the right
+choice as a number from 0 or as its text; not needed for prediction). Optional keys are start or question (a text before
+each choice) and id (name of the example in prediction files). The number of choices may differ between examples.
 """
 
 import pathlib

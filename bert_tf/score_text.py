@@ -1,4 +1,4 @@
-r"""Scores texts with a pre-trained masked LM: pseudo-log-likelihoods of texts and tokens, or guesses for each [MASK].
+r"""Computes pseudo-log-likelihoods of texts and tokens, or guesses for each [MASK], with a pre-trained masked LM.
 
 score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
 

@@ -1,4 +1,4 @@
-"""What the scripts that fine-tune have in common: settings to a task, and the task to a run."""
+"""The common part of the fine-tuning scripts: finds the task of the settings and runs it."""
 
 import functools
 from collections.abc import Callable
@@ -8,11 +8,11 @@ from bert_tf.settings import FineTuningSettings
 
 
 def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[], None]:
-    """Returns a function that runs the script of these settings with the process's flags.
+    """Returns a function that runs a fine-tuning script with the process's flags.
 
     Args:
-      settings_class: of the script; a kind of task in `tasks.registry` has it.
-      doc: what `--help` says of the script.
+      settings_class: the settings class of a kind of task in `tasks.registry`.
+      doc: the description in `--help`.
     """
     return functools.partial(command_line.run, settings_class, main, doc)
 

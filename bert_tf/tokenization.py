@@ -2,10 +2,10 @@
 
 Paper: section 3 ("Input/Output Representations").
 
-Text is split into normalized words (`word_splitting`), and each word greedily into the longest tokens of the
-vocabulary. A faster path gives the same tokens for texts of ASCII characters only, which most English texts are.
+`word_splitting` splits a text into normalized words. Each word is split greedily into the longest tokens of the
+vocabulary. Texts of ASCII characters alone take a faster path with the same result; most English texts are such texts.
 
-The graph uses only ops that TF Serving contains: core TensorFlow and tensorflow-text.
+The graph uses only operations that TF Serving contains: those of core TensorFlow and tensorflow-text.
 """
 
 import os
@@ -23,24 +23,24 @@ from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RESERVED = re.compile(r"\[unused\d+\]")
-# The file in which transformers saves a tokenizer; since version 5, in place of vocab.txt.
+# transformers saves a tokenizer in this file; since version 5, it does not write a vocab.txt.
 TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
-# Texts of only these bytes need no Unicode table: no control character is dropped, and each byte is a character.
+# A text of these bytes alone does not need the Unicode table: each byte is a character, and none is dropped.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
-# The tokens that can occur in such a text.
+# The tokens that can occur in such texts.
 _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary in the order of its ids: a file with one token per line, or transformers' `tokenizer.json`.
+    """Reads a vocabulary in the order of ids: a file with one token per line, or transformers' `tokenizer.json`.
 
-    A line of white space, U+2028 or U+2029 included, is the empty token, as in the original. It keeps its id, and no
-    text ever gets it, so there may be several.
+    A line of white space, including U+2028 and U+2029, is the empty token, as in the original. It has an id, but does
+    not occur in tokenized texts, so a vocabulary may contain several empty tokens.
 
     Raises:
-      InputError: the file is missing, is not UTF-8, contains another token twice, lacks a special token, or contains
-        nothing else.
+      InputError: the file is missing, is not UTF-8, contains a token other than the empty token twice, lacks a special
+        token, or contains only special tokens.
     """
     is_json = os.path.basename(path) == TOKENIZER_JSON
     tokens, first_line = _read_tokenizer_json(path) if is_json else read_tokens(path), {}
@@ -56,7 +56,7 @@ def load_vocabulary(path: str) -> list[str]:
         if special not in first_line:
             raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
     if all(token in SPECIAL_TOKENS or not token or _RESERVED.fullmatch(token) for token in tokens):
-        raise InputError(f"{path}: contains no token of text, only special tokens; give a whole vocabulary")
+        raise InputError(f"{path}: contains only special tokens; give a complete vocabulary")
     return tokens
 
 
@@ -64,7 +64,7 @@ def _read_tokenizer_json(path: str) -> list[str]:
     model = read_json(path).get("model")
     ids = model.get("vocab") if isinstance(model, dict) and model.get("type") == "WordPiece" else None
     if not isinstance(ids, dict) or {*map(str, ids.values())} != {*map(str, range(len(ids)))}:
-        raise InputError(f"{path}: contains no vocabulary of BERT; give a vocab.txt")
+        raise InputError(f"{path}: does not contain a BERT vocabulary; give a vocab.txt")
     return sorted(ids, key=lambda token: int(ids[token]))
 
 
@@ -91,7 +91,7 @@ class BertTokenizer(tf.Module):
         super().__init__()
         self.vocab_file = vocab_file
         self.do_lower_case = do_lower_case
-        # Bypass tf.Module, which would take a quarter of a second to search every token for variables to track.
+        # Bypass tf.Module, which would search every token for variables and need a quarter of a second.
         object.__setattr__(self, "vocabulary", load_vocabulary(vocab_file))
         ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
@@ -124,18 +124,18 @@ class BertTokenizer(tf.Module):
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         """Tokenizes texts into token ids and returns the byte range of each token in its text.
 
-        A token starts at the first byte of the source character that became its first character, and ends after the
-        last byte of the one that became its last. Characters dropped inside a token are therefore in its range;
-        characters dropped before or after it (a separate accent, a control character, an invalid byte) are not.
-        If one character became several (a Hangul syllable), tokens of these share its bytes. Marks that canonical
-        ordering exchanges take the position of the mark that they replace, so starts and ends never decrease. The
-        range of [UNK] is the whole word.
+        A token's range starts at the first byte of the source character that became its first character. It ends after
+        the last byte of the source character that became its last character. Dropped characters (a separate accent, a
+        control character, an invalid byte) are in the range only if they are between these two characters. If one
+        character became several (a Hangul syllable), their tokens share its bytes. If canonical ordering exchanges
+        marks, each mark takes the position of the mark that it replaces, so starts and ends never decrease. The range
+        of [UNK] is the whole word.
 
         Args:
           texts: string [B], UTF-8.
 
         Returns:
-          ids: RaggedTensor int32 [B, (tokens)], what `encode` returns.
+          ids: RaggedTensor int32 [B, (tokens)], equal to the result of `encode`.
           starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text, end exclusive.
         """
         return self._encode(texts, with_offsets=True)
@@ -153,14 +153,14 @@ class BertTokenizer(tf.Module):
         return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
 
     def _encode_plain(self, texts, with_offsets):
-        """Returns flat (row splits, ids) or (row splits, ids, starts, ends) of texts of ASCII characters only."""
+        """Returns flat (row splits, ids) or (row splits, ids, starts, ends) of ASCII texts."""
         if self.do_lower_case:
             texts = tf.strings.lower(texts)
         ids, starts, ends = self._cut_plain_texts.tokenize_with_offsets(texts)
         return (ids.row_splits, ids.values, *((starts.values, ends.values) if with_offsets else ()))
 
     def _encode_any(self, texts, with_offsets):
-        """Returns the same for any texts."""
+        """Returns the same as `_encode_plain` for any texts."""
         split = self._split.split(texts, with_offsets)
         ids, starts, ends = self._cut_words.tokenize_with_offsets(split.words)
         row_splits = tf.gather(ids.row_splits, split.text_splits)
@@ -169,7 +169,7 @@ class BertTokenizer(tf.Module):
         return (row_splits, ids.values, *_in_source(split, starts, ends))
 
     def _encode_mixed(self, texts, is_plain, with_offsets):
-        """Returns the same for a mixture: ASCII texts take the faster path, and the given order is kept."""
+        """Returns the same as `_encode_any` in the given order; ASCII texts take the faster path."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
         plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
         other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)
@@ -200,7 +200,7 @@ class BertTokenizer(tf.Module):
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
     """Returns a tokenizer from normalized words, string [W], to token ids, for a vocabulary that contains [UNK]."""
-    # tensorflow-text takes no token twice, and no word contains a control character.
+    # tensorflow-text refuses repeated tokens. Words never contain the control character in these replacements.
     vocabulary = [token or f"\x01{id_}" for id_, token in enumerate(vocabulary)]
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
@@ -216,8 +216,8 @@ def _wordpiece(vocabulary, max_bytes, no_pretokenization):
 
 
 def _plain_or_unreachable(token, id_):
-    # tensorflow-text splits words wrongly that are the start of a token with white space in it. No plain text contains
-    # such a token, so a string that never occurs replaces it.
+    # If a token contains white space, tensorflow-text wrongly splits a word that is the start of this token. Plain
+    # texts cannot contain such a token, so a string that never occurs replaces it.
     return token if token == UNK or _PLAIN_TOKEN.fullmatch(token) else f"{chr(TOO_LONG)}{id_}"
 
 
@@ -228,7 +228,7 @@ def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> 
     word_starts = tf.gather(tf.concat([character_starts, [tf.reduce_sum(lengths)]], 0), split.character_splits)
     word = starts.value_rowids()
     base = tf.gather(word_starts, word)
-    # TOO_LONG, which replaces a word that is too long, has another length than the word.
+    # A word that is too long was replaced by TOO_LONG, which has another length.
     last = tf.where(tf.gather(split.too_long, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
     first_character = tf.searchsorted(character_starts, base + starts.values, side="right") - 1
     last_character = tf.searchsorted(character_starts, last, side="right") - 1

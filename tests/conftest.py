@@ -7,8 +7,8 @@ import pathlib
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # as the scripts do: TensorFlow would import Keras 3, for seconds
-# Tests run side by side, a process for each core, and their models are tiny: more threads would only wait for each
-# other. The variables are read by TensorFlow itself, so they also hold in the processes that tests start.
+# Tests run in parallel, with a process per core, and their models are tiny: more threads would only wait for each
+# other. TensorFlow itself reads the variables, so they also apply in processes that tests start.
 os.environ.setdefault("TF_NUM_INTRAOP_THREADS", "1")
 os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
@@ -24,7 +24,7 @@ WORDS = (
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 
 
-# Slow machines are no fault of the code: examples have no deadline, and may take long to draw.
+# Tests do not depend on the machine's speed: examples have no deadline, and drawing them may take long.
 hypothesis.settings.register_profile(
     "any_machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
@@ -32,13 +32,13 @@ hypothesis.settings.load_profile("any_machine")
 
 
 def pytest_configure(config):
-    """Two devices, so that strategies over several replicas can be tested on any machine.
+    """Creates two devices, so that strategies over several replicas can be tested on any machine.
 
-    The process that only hands tests to others imports no TensorFlow, for which these would wait.
+    The process that only distributes tests to others does not import TensorFlow, because the others would wait.
     """
     marks = config.getoption("markexpr")
     if "not real" in marks and "not torch" in marks:
-        # Where nothing large is computed, XLA takes longer to optimize its code than to run it.
+        # For small computations, XLA takes longer to optimize its code than to run it.
         os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     if config.getoption("dist", "no") == "no":
         import tensorflow as tf
@@ -50,7 +50,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Where BERT_TF_NO_SKIPS is set (in CI) a skipped test fails: it would prove nothing."""
+    """If BERT_TF_NO_SKIPS is set (in CI), a skipped test fails, since it would not prove anything."""
     outcome = yield
     report = outcome.get_result()
     if report.skipped and os.environ.get("BERT_TF_NO_SKIPS") and not hasattr(report, "wasxfail"):
@@ -59,15 +59,15 @@ def pytest_runtest_makereport(item, call):
 
 
 def pytest_collectreport(report):
-    """The same for a module that skips itself."""
+    """Does the same for a module that skips itself."""
     if report.skipped and os.environ.get("BERT_TF_NO_SKIPS"):
         pytest.exit(f"a module skips itself, and CI allows no skips: {report.nodeid}", returncode=1)
 
 
 def pytest_collection_finish():
-    """Spares the garbage collector TensorFlow's million objects, which it would look through again and again.
+    """Excludes TensorFlow's million objects from garbage collection, which would visit them again and again.
 
-    It would also look too often at the graphs of this test, which are thousands of objects.
+    It would also visit the graphs of this test too often, which are thousands of objects.
     """
     gc.collect()
     gc.freeze()
@@ -76,7 +76,7 @@ def pytest_collection_finish():
 
 @pytest.fixture(autouse=True)
 def _same_start():
-    """Each test draws the same numbers, and logs the same lines, whichever others ran before it."""
+    """Each test draws the same numbers and logs the same lines, independent of the tests before it."""
     import numpy as np
     import tensorflow as tf
     from absl import logging
@@ -88,9 +88,9 @@ def _same_start():
 
 @pytest.fixture(autouse=True, scope="session")
 def _known_peak():
-    """Trainings take a CPU's peak as known: to measure it takes a second, and `test_flops.py` does so.
+    """Sets a CPU's peak, since a measurement takes a second; `test_flops.py` tests the measurement.
 
-    It is far above what any CPU computes, so utilization is never left out.
+    The peak is far above any CPU's, so utilization is always reported.
     """
     from bert_tf.training import flops
 
@@ -102,7 +102,7 @@ def _known_peak():
 
 @pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk():
-    """No test cuts the power, so none needs its files flushed; `test_storage.py` sees that they would be."""
+    """Turns off flushing, since no test cuts the power; `test_storage.py` tests flushing."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
@@ -114,9 +114,9 @@ def _outlined(title: str, *args, **options) -> str:
 
 @pytest.fixture(autouse=True, scope="session")
 def _outlined_curves():
-    """Reports have outlines for curves, whose drawing takes longer than tiny trainings; see `curves`.
+    """Replaces the curves of reports by outlines, since drawing takes longer than tiny training runs; see `curves`.
 
-    Yields what draws them.
+    Yields the original drawing function.
     """
     from bert_tf.report import charts
 
@@ -128,7 +128,7 @@ def _outlined_curves():
 
 @pytest.fixture(scope="module")
 def curves(_outlined_curves):
-    """Reports have their curves, in all tests of a module."""
+    """Draws curves in reports, in all tests of a module."""
     from bert_tf.report import charts
 
     with pytest.MonkeyPatch.context() as patch:
@@ -138,7 +138,7 @@ def curves(_outlined_curves):
 
 @pytest.fixture(scope="session")
 def data_dir() -> pathlib.Path:
-    """The real data folder; only for tests marked `real`."""
+    """The folder of real data; only for tests marked `real`."""
     path = os.environ.get("BERT_TF_DATA")
     assert path and os.path.isdir(path), "give the data folder: make test-real DATA=path/to/data"
     return pathlib.Path(path)

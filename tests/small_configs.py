@@ -13,7 +13,7 @@ def small_config(
     max_position_embeddings: int = 32,
     **changes,
 ) -> BertConfig:
-    """Returns a configuration whose feed-forward layers are twice as wide as its hidden ones.
+    """Returns a configuration whose feed-forward layers are twice as wide as its hidden layers.
 
     Args:
       vocab_size: size of the vocabulary; the fixture `vocab_file` has fewer tokens than 300.
@@ -22,7 +22,7 @@ def small_config(
       num_attention_heads: number of heads.
       dropout: rate of both dropouts.
       max_position_embeddings: length of the longest row.
-      **changes: other fields, and those above by name.
+      **changes: values of other fields.
     """
     fields = {
         "intermediate_size": 2 * hidden_size, "hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout,

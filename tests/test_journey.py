@@ -1,4 +1,4 @@
-"""From GLUE's files to answers to raw strings, on real data."""
+"""From GLUE's files to answers for raw strings, on real data."""
 
 import os
 import pathlib
@@ -44,4 +44,4 @@ def test_mrpc_is_learned_exported_and_answered_as_the_trainer_predicts(data_dir,
     results = dict(line.split(" = ") for line in (tmp_path / "run/eval_results.txt").read_text().splitlines())
     right = [answer.decode() == label for answer, label in zip(answers["label"].numpy(), labels, strict=True)]
     np.testing.assert_allclose(np.mean(right), float(results["eval_accuracy"]), rtol=1e-6)
-    assert float(results["eval_accuracy"]) > 0.66  # the majority class has 0.684; a tiny random start barely beats it
+    assert float(results["eval_accuracy"]) > 0.66  # the majority class has 0.684; tiny random weights barely beat it

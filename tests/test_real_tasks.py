@@ -1,4 +1,4 @@
-"""Each task of the real data folder, from a published checkpoint to scores that are far above chance."""
+"""Each task in the folder of real data, from a published checkpoint to scores far above chance."""
 
 import importlib.util
 import pathlib
@@ -16,7 +16,7 @@ from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 
-# task, lines of train.tsv, epochs, learning rate, main metric, and a bound between chance and what a few seeds reach
+# Task, lines of train.tsv, epochs, learning rate, main metric, and a bound between chance and the scores of some seeds.
 TASKS = [
     ("SST-2", 3000, 1, 1e-4, "accuracy", 0.75),
     ("MRPC", 3668, 2, 1e-4, "accuracy", 0.72),
@@ -32,7 +32,7 @@ def checkpoint() -> str:
 
 
 def shortened(source: pathlib.Path, folder: pathlib.Path, lines: int) -> pathlib.Path:
-    """Writes dev.tsv, and the first lines of train.tsv, into a folder."""
+    """Writes dev.tsv and the first lines of train.tsv into a folder."""
     folder.mkdir()
     (folder / "dev.tsv").write_bytes((source / "dev.tsv").read_bytes())
     train = (source / "train.tsv").read_bytes().splitlines(keepends=True)
@@ -93,7 +93,7 @@ def test_wnli_submits_the_majority_class_of_its_training_data(data_dir, checkpoi
 
 @pytest.mark.real
 def test_a_published_checkpoint_learns_to_answer_questions(data_dir, checkpoint, tmp_path):
-    """The whole sentence as the answer has F1 0.21; a random span has F1 0.12 and exact match 0.01."""
+    """For comparison: the whole sentence has F1 0.21; a random span has F1 0.12 and exact match 0.01."""
     files = {name: of_sentences(data_dir / "squad" / f"xquad-en-{name}-v1.1.json", tmp_path / f"{name}.json")
              for name in ("train", "dev")}  # fmt: skip
     scores = run_squad(
@@ -115,7 +115,7 @@ def first_sentences(source: pathlib.Path, target: pathlib.Path, lines: int) -> p
     return target
 
 
-# files, lines of the training file, and a bound above chance, which finds no entity
+# Files, lines of the training file, and a bound above chance, which finds no entities.
 NER = [("wnut17-{}.conll", ("train", "dev"), 30_000, 0.15), ("conll2002-esp.{}", ("train", "testa"), 30_000, 0.1)]
 
 

@@ -56,13 +56,13 @@ def test_every_kind_of_help_ends_with_0(flag, tmp_path):
     assert (done.returncode, done.stderr) == (0, "") and "num_examples" in done.stdout
 
 
-# what fails is the flush at the end, or the first write
+# the flush at the end fails, or the first write
 @pytest.mark.parametrize(
     "module, unbuffered", [("bert_tf.run_pretraining", ""), ("bert_tf.run_pretraining", "1"), ("bert_tf.report", "1")]
 )
 def test_help_that_nobody_reads_to_its_end_is_no_error(module, unbuffered, tmp_path):
     reader, writer = os.pipe()
-    os.close(reader)  # as head does once it has its lines
+    os.close(reader)  # like head after its last line
     with os.fdopen(writer, "w") as output:
         done = subprocess.run(
             [sys.executable, "-m", module, "--help"], stdout=output, stderr=subprocess.PIPE,
@@ -92,7 +92,7 @@ def test_a_script_tells_its_version(tmp_path):
 
 
 def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
-    """Two distributions have packages `export` and `tfrecords`; pip overwrites ours without a word."""
+    """Two other distributions have packages `export` and `tfrecords`, and pip overwrites ours without a warning."""
     for name in ("bert_tf", "data_gen", "tfrecords", "export"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, "-m", "data_gen.learn_vocab", "--input_file=nothing.txt", "--output_file=vocab.txt"]

@@ -1,14 +1,14 @@
-"""Waiting for a state instead of a time, so that no test depends on the machine's speed."""
+"""Waits for states instead of times, so that tests do not depend on the machine's speed."""
 
 import time
 from collections.abc import Callable
 
-# Seconds. Only what will never come takes longer, on whatever machine.
+# Seconds. On any machine, only a state that never comes takes longer.
 PATIENCE = 300.0
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    """Returns once a condition holds; fails if it does not come to hold."""
+    """Returns when a condition is true; fails if it never becomes true."""
     end = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < end, "it did not come about"

@@ -19,9 +19,9 @@ from bert_tf.core.progress_bar import ProgressBar
 GROWTH_COMMAND = (
     "convert_checkpoint --vocab_file=OLD --extended_vocab_file=NEW extends the model to a larger vocabulary"
 )
-# Some heads of tf-models-official have a pooler of their own; these are our paths for it.
+# Some heads of tf-models-official have their own pooler, which has these paths in our models.
 HEAD_POOLERS = ("next_sentence/pooler/", "head/pooler/")
-# Small models are read faster than anyone can look at a bar.
+# Reading small models takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
 _MUST_AGREE = ("num_attention_heads", "hidden_act", "directionality")
 
@@ -58,14 +58,14 @@ class Contents:
     """An open checkpoint whose tensors are not read yet.
 
     Attributes:
-      source: the checkpoint's file, as error messages name it.
+      source: name of the checkpoint's file in messages.
       format: "bert_tf", "tf1", "tf_models" or "hugging_face".
       tensors: the weights, by their variable paths in our models.
       expected_name: maps a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
       config_file: the configuration file; if there is none, the path where it is expected.
       vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
-      own_heads: tensors of task heads that no other format has, by their variable paths; they are in `left_over` too.
+      own_heads: tensors of task heads that no other format has, by variable path; `left_over` lists them too.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
       num_attention_heads: number of attention heads, if the tensor shapes show it; else None.
@@ -106,7 +106,7 @@ class Contents:
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
     def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
-        """Whether the checkpoint's head is on a BiLSTM, and the model with these variables has none."""
+        """Whether the checkpoint's head has a BiLSTM that the model with these variables lacks."""
         return not any(path.startswith(names.BILSTM) for path in shapes) and any(
             path.startswith(names.BILSTM) for path in self.own_heads
         )
@@ -114,7 +114,7 @@ class Contents:
     def with_own_heads(self, shapes: Iterable[str]) -> "Contents":
         """Returns the contents with the tensors of heads that no other format has.
 
-        A head on a BiLSTM is left out if the model with these variables has none: it is of no use without.
+        A head with a BiLSTM is left out if the model with these variables has no BiLSTM.
         """
         if self.lacks_place_for_bilstm(shapes):
             return self
@@ -173,8 +173,8 @@ class Contents:
         """Returns the advice for a tensor that does not fit the model."""
         if names.head_of(path) in names.TASK_HEADS:
             return (
-                "give the task that the checkpoint was trained on, or --reinitialize_head, which keeps the encoder and "
-                "draws a new head"
+                "give the task that the checkpoint was trained on, or --reinitialize_head for the encoder with a new, "
+                "random head"
             )
         if self.config is None:
             return "give the checkpoint's bert_config.json"
@@ -204,7 +204,7 @@ class Contents:
 
         Returns, Raises: see `check`.
         """
-        # Only their own task knows the shapes of heads that no other format has.
+        # Heads that no other format has are left out, since only their task defines their shapes.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
         heads = {path: shape for path, shape in heads if names.head_of(path) in present}
@@ -307,9 +307,9 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
 
 
 def trained_pooler(contents: Contents) -> Contents:
-    """Returns the contents with the pooler that the checkpoint's head was trained with.
+    """Returns the contents with the pooler that was trained with the checkpoint's head.
 
-    Some heads of tf-models-official have a pooler of their own. The encoder's pooler is then untrained.
+    Some heads of tf-models-official have their own pooler; the encoder's pooler is then untrained.
     """
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}
     if not head_pooler:
@@ -323,7 +323,7 @@ def trained_pooler(contents: Contents) -> Contents:
         tensors[ours] = stored
     if replaced:
         logging.info(
-            "taking the pooler that was trained with the head: %s",
+            "using the pooler that was trained with the head: %s",
             ", ".join(stored.name for stored in head_pooler.values()),
         )
     return dataclasses.replace(contents, tensors=tensors, left_over=contents.left_over + tuple(replaced))

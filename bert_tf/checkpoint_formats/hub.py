@@ -9,7 +9,7 @@ from bert_tf.checkpoint_formats.pickles import pickle_command
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
-# Neither pickles nor files of other frameworks.
+# The files to download, without pickles and files of other frameworks.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
     "vocab.txt", "tokenizer.json",
@@ -41,7 +41,7 @@ def download(name: str) -> str:
         revision_flag = f" --revision {revision}" if revision else ""
         raise InputError(
             f"{name}: has no safetensors, and pickles can run any code, so they are not downloaded; convert them to "
-            f"safetensors, which runs none, and give {target}: "
+            f"safetensors, which run no code, and give {target}: "
             f"hf download {repository}{revision_flag} --local-dir {target} && "
             f"{pickle_command(os.path.join(target, 'pytorch_model.bin'))}"
         )

@@ -18,7 +18,7 @@ from bert_tf.core.errors import InputError
 
 FILE_NAME = "model.safetensors"
 INDEX_SUFFIX = ".safetensors.index.json"
-# What `conversion.json` calls the entries of `config.json` that other formats have no place for.
+# The key in `conversion.json` for entries of `config.json` that other formats cannot store.
 ENTRIES = "hugging_face_entries"
 _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
@@ -76,7 +76,7 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     config = files["config"]
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
-            "%s: hidden_act=gelu means the original's tanh form here, and the exact form in transformers; if %s was "
+            "%s: hidden_act=gelu means the original's tanh form here, but the exact form in transformers; if %s was "
             "trained with the exact form, put its config.json there, or write gelu_erf", files["config_file"], path,
         )  # fmt: skip
     classes = config_entries.get("architectures")
@@ -100,7 +100,7 @@ def _some(stored: Iterable[str]) -> str:
 
 
 def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Maps the names that BertForPreTraining uses today to the file's names, for any scope of the encoder."""
+    """Maps the current names of BertForPreTraining to the file's names, for any scope of the encoder."""
     found: dict[str, str] = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)
@@ -142,7 +142,7 @@ def _with_tied(
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
             logging.warning(
-                "%s: the tensor %s differs from %s, with which BERT shares it; the masked-LM head is omitted",
+                "%s: the tensor %s differs from %s, although BERT shares both; the masked-LM head is omitted",
                 path, twin.name, first.name,
             )  # fmt: skip
             outputs = {stored[in_our_spelling[name]].name for name in _TIED if name in in_our_spelling}
@@ -152,13 +152,13 @@ def _with_tied(
 
 
 def name_of(path: str) -> str:
-    """Returns Hugging Face's name for a path of ours, as in models with heads; "" if it has none."""
+    """Returns Hugging Face's name for one of our paths, as in models with heads; "" if it has none."""
     found = names.row_of(path)
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
-    """Opens a file, or all files of an index; returns the tensors and the dtypes that weights cannot have."""
+    """Opens a file or all files of an index; returns the tensors, and the dtypes that weights must not have by name."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
@@ -177,7 +177,7 @@ def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         other_types |= types
         for name in (name for name, of in weight_map.items() if of == shard):
             if name not in tensors:
-                raise InputError(f"{file}: the tensor {name} is missing, though {path} lists it; copy both again")
+                raise InputError(f"{file}: the tensor {name} is missing, although {path} lists it; copy both again")
             stored[name] = tensors[name]
     return stored, other_types
 
@@ -213,7 +213,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
       folder: the output folder.
       tensors: values by our paths.
       config: the model's configuration.
-      more: further entries of `config.json`, which replace the default ones; see `label_entries`.
+      more: further entries of `config.json`, which replace default entries; see `label_entries`.
 
     Returns:
       The path of the weights.
@@ -237,18 +237,18 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
     for key, value in more.items():
-        # The labels may be those of another head.
+        # The labels may belong to another head.
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
     config_file = os.path.join(folder, HUGGING_FACE_NAME)
     storage.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     path = os.path.join(folder, FILE_NAME)
     try:
-        # transformers requires "pt", whichever library wrote the file
+        # transformers requires "pt" from every library that writes the file
         safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
     except safetensors().SafetensorError as error:
         raise OSError(str(error)) from error
-    # The package gives the file mode 600, whatever the umask is.
+    # The package ignores the umask and gives the file mode 600.
     shutil.copymode(config_file, path)
     return path
 
@@ -264,7 +264,7 @@ def label_entries(labels: Sequence[str]) -> dict:
 
 
 def read_task_entries(source: Contents) -> dict:
-    """Returns the entries of a `config.json` that weights and `BertConfig` do not show: labels, [PAD], the problem."""
+    """Returns the entries of a `config.json` that weights and `BertConfig` lack: labels, [PAD], type of problem."""
     if source.format != "hugging_face" or source.config is None:
         return {}
     _, entries = read_config(source.config_file)

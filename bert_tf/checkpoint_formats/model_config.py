@@ -10,7 +10,7 @@ from bert_tf.core.errors import InputError
 
 ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"
-# What the trainer of tf-models-official writes beside its checkpoints.
+# The trainer of tf-models-official writes this file next to its checkpoints.
 TF_MODELS_NAME = "params.yaml"
 # Hugging Face's names; "gelu" is the exact form with the error function.
 _ACTIVATIONS = {
@@ -24,8 +24,8 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
-# tf-models-official takes the tanh form for the name "gelu". It also takes Keras's form of a function, whose gelu is
-# the exact one.
+# In tf-models-official, the name "gelu" means the tanh form. It also accepts Keras's form of a function, whose gelu is
+# exact.
 _EXACT_GELU = {"module": "builtins", "class_name": "function", "config": "gelu", "registered_name": "function"}
 # Defaults of transformers' BertConfig.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
@@ -40,7 +40,7 @@ _SIGNS = ("model_type", "architectures", "transformers_version")
 
 
 def read(path: str) -> tuple[BertConfig, dict]:
-    """Reads a configuration; its keys show the format, and a `config.json` beside safetensors is Hugging Face's.
+    """Reads a configuration. Its keys show the format; a `config.json` next to safetensors is Hugging Face's.
 
     Args:
       path: the file.
@@ -80,7 +80,7 @@ def find(folder: str, first: str = ORIGINAL_NAME) -> str:
 def from_hugging_face(entries: dict) -> BertConfig:
     """Returns the configuration of a model in Hugging Face's format.
 
-    `is_decoder` corresponds to directionality "ltr". Their pooler still reads [CLS] then, ours the last token.
+    `is_decoder` corresponds to directionality "ltr". In this case, their pooler still reads [CLS], ours the last token.
 
     Args:
       entries: entries of `config.json`.
@@ -102,12 +102,12 @@ def from_hugging_face(entries: dict) -> BertConfig:
 
 
 def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
-    """Hugging Face's keys for a configuration.
+    """Returns Hugging Face's keys for a configuration.
 
     Args:
       config: "bidi" or "ltr".
       model_class: name of the class in transformers.
-      num_outputs: number of classes of its head, or None.
+      num_outputs: number of classes of the head, or None.
     """
     entries = {"architectures": [model_class], "model_type": "bert"} | dataclasses.asdict(config)
     direction = entries.pop("directionality")
@@ -123,7 +123,7 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
 
 
 def to_tf_models(config: BertConfig) -> dict:
-    """Returns the entries of a `bert_config.json` that tf-models-official computes as we do."""
+    """Returns the entries of a `bert_config.json` with which tf-models-official computes the same as our models."""
     entries = dataclasses.asdict(config)
     return entries | {"hidden_act": _EXACT_GELU} if config.hidden_act == "gelu_erf" else entries
 
@@ -143,10 +143,10 @@ def _read_tf_models(path: str) -> BertConfig:
         entries = dict(encoder["bert"])
     except (yaml.YAMLError, KeyError, TypeError, ValueError, tf.errors.OpError) as error:
         raise InputError(
-            f"{path}: describes no BERT encoder ({error!r}); put a {ORIGINAL_NAME} in the same folder"
+            f"{path}: does not describe a BERT encoder ({error!r}); put a {ORIGINAL_NAME} in the same folder"
         ) from error
     if encoder.get("type", "bert") != "bert" or entries.get("norm_first"):
-        raise InputError(f"{path}: describes another architecture than BERT; give a BERT checkpoint")
+        raise InputError(f"{path}: describes an architecture other than BERT; give a BERT checkpoint")
     entries = _with_activation_name({_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()})
     names = {field.name for field in dataclasses.fields(BertConfig)}
     try:

@@ -17,9 +17,9 @@ class Row:
 
     Attributes:
       ours: the variable's path in our models.
-      original: its name in google-research/bert, where it is transposed if `original_transposed`.
-      hugging_face: its name in transformers, where it is transposed if `hugging_face_transposed`.
-      tf_models: its attribute path in tf-models-official, from the encoder for "encoder/...", else from the model.
+      original: name in google-research/bert; the weight is transposed there if `original_transposed`.
+      hugging_face: name in transformers; the weight is transposed there if `hugging_face_transposed`.
+      tf_models: attribute path in tf-models-official, from the encoder for "encoder/...", else from the model.
     """
 
     ours: str
@@ -48,7 +48,7 @@ def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
 
 
 def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
-    """Rows of an output layer, whose kernel the original stores as [classes, hidden]."""
+    """Returns the rows of an output layer, whose kernel the original stores as [classes, hidden]."""
     return [
         Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             original_transposed=True, hugging_face_transposed=True),
@@ -94,7 +94,7 @@ ROWS: tuple[Row, ...] = (
     *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
     *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
     *_output("head/dense", "", "classifier", "classifier/out_proj"),
-    # the original has no token classifier; in Hugging Face's format, the model class shows which "classifier" it is
+    # The original has no token classifier. In Hugging Face's format, the model class shows the kind of "classifier".
     *_output("token_head/dense", "cls/tokens/", "token_classifier", "classifier"),
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
@@ -102,7 +102,7 @@ ROWS: tuple[Row, ...] = (
 TASK_HEADS = ("head", "token_head", "span_head")
 # The BiLSTM under a task's head; see `modeling.bilstm`.
 BILSTM = "head/lstm/"
-# Heads of the other tasks of a joint training, which no later run reads.
+# Heads of the other tasks in joint training, which later runs do not read.
 JOINT_HEADS = "head/joint"
 
 _BY_PATH = {row.ours: row for row in ROWS}
@@ -111,7 +111,7 @@ _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+
 
 
 def row_of(path: str) -> tuple[Row, str] | None:
-    """Returns the row of a path in our models and its layer number ("" for none); None if the table lacks it."""
+    """Returns the row of a path in our models and its layer number ("" if none); None if the table lacks the path."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
     return (row, layer[0] if layer else "") if row else None
@@ -184,7 +184,7 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_of_own_head(path: str) -> bool:
-    """Whether a path is of a task head that no other format has, such as one on a BiLSTM."""
+    """Whether a path belongs to a task head that no other format has, such as a head with a BiLSTM."""
     return head_of(path) in TASK_HEADS and row_of(path) is None
 
 

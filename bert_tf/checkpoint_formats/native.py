@@ -19,7 +19,7 @@ _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 def read(bundle: TensorBundle, **files) -> Contents | None:
     """Opens a checkpoint; returns None if this project did not write it. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
-    # The pooler is no criterion: converted checkpoints of other projects may lack it.
+    # Do not test for the pooler, since converted checkpoints of other projects may lack it.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
     if not encoders:
         return None

@@ -10,7 +10,7 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.core.errors import InputError
 
-# How files of torch.save begin: a zip archive, or a bare pickle.
+# The first bytes of files from torch.save: a zip archive, or a bare pickle.
 _PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _PICKLES = (".bin", ".pt", ".pth", ".pkl")
 # The part number in the name of a split checkpoint.
@@ -18,9 +18,9 @@ _PICKLED_PART = re.compile(r"-\d{5}(-of-\d{5})(?=\.\w+$)")
 
 
 def pickled_weights(names: Iterable[str]) -> str | None:
-    """Returns the pickle that holds the weights, judged by its name; None if there is no pickle."""
+    """Returns the pickle with the weights, judged by its name; None if there is no such pickle."""
     pickles = sorted(name for name in names if name.endswith(_PICKLES))
-    # the optimizer's state and the training arguments are pickles too
+    # The optimizer's state and the training arguments are pickles too.
     return min(pickles, key=lambda name: not name.startswith(("pytorch_model", "model")), default=None)
 
 
@@ -50,5 +50,5 @@ def refuse_pickle(path: str) -> None:
     if is_pickle or path.endswith(_PICKLES):
         raise InputError(
             f"{path}: is a pickle, which can run any code and is not opened; convert it to {hugging_face.FILE_NAME}, "
-            f"which runs none: {pickle_command(path)}"
+            f"which runs no code: {pickle_command(path)}"
         )

@@ -1,4 +1,4 @@
-"""The files that sentence-transformers keeps beside a checkpoint: how vectors are pooled, and the row length."""
+"""The files of sentence-transformers next to a checkpoint: how vectors are pooled, and the row length."""
 
 import os
 
@@ -38,19 +38,19 @@ def pooling_file(folder: str) -> str:
 
 
 def copy(source: str, target: str) -> None:
-    """Copies the files from one folder to another; modules with weights of their own are left out with a warning.
+    """Copies the files from one folder to another; modules with their own weights are left out with a warning.
 
     Raises:
       InputError: see `read_modules`.
     """
     if unknown := [kind for kind in read_modules(source) if kind not in KNOWN_MODULES]:
-        logging.warning("%s names %s, which is not converted, nor is the pooling",
+        logging.warning("%s names %s; neither this module nor the pooling is converted",
                         os.path.join(source, MODULES), unknown[0])  # fmt: skip
         return
     paths = [*(os.path.join(source, name) for name in (MODULES, *_OTHERS)), pooling_file(source)]
     for path in filter(tf.io.gfile.exists, paths):
         name = os.path.relpath(path, source)
-        if name.startswith(os.pardir):  # a path in `modules.json` may say anything
+        if name.startswith(os.pardir):  # `modules.json` may contain any path
             continue
         tf.io.gfile.makedirs(os.path.dirname(os.path.join(target, name)))
         tf.io.gfile.copy(path, os.path.join(target, name))

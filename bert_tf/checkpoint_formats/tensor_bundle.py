@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 STATE_NAME = "checkpoint"
-# Errors that a later attempt may not meet.
+# Errors that may not occur in a later attempt.
 _NOT_DAMAGE = (
     tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
     tf.errors.ResourceExhaustedError, tf.errors.UnauthenticatedError, tf.errors.UnavailableError,
@@ -58,7 +58,7 @@ class TensorBundle:
             )
         number = int(parts[0].rsplit("-", 1)[1])
         if len(parts) < number:
-            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files are there; copy the others too")
+            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files exist; copy the others too")
         size = sum(tf.io.gfile.stat(part).length for part in parts)
         if size < needed:
             raise InputError(f"{self.prefix}: its data is truncated ({size} bytes of at least {needed}); copy it again")
@@ -121,8 +121,8 @@ def damage(prefix: str) -> str:
     except tf.errors.OpError as error:
         reason = " ".join(error.message.split())
         raise InputError(
-            f"{prefix}: cannot be read now ({reason}); nothing was changed; fix that, or move the checkpoint's files "
-            "out of the folder, and start again"
+            f"{prefix}: cannot be read now ({reason}); nothing was changed; fix the cause, or move the checkpoint's "
+            "files out of the folder, and start again"
         ) from error
     return ""
 
@@ -136,7 +136,7 @@ def _read_files(prefix: str) -> None:
 
 
 class ObjectGraph:
-    """The objects of a checkpoint by number, 0 being the root, and the attributes that connect them."""
+    """The objects of a checkpoint by number (0 is the root), and the attributes that connect the objects."""
 
     def __init__(self, proto):
         self._nodes = proto.nodes
@@ -164,7 +164,7 @@ class ObjectGraph:
         return node
 
     def variables_below(self, node: int) -> Iterator[tuple[str, str]]:
-        """Yields attribute path and tensor name of every variable below an object, each object once."""
+        """Yields attribute path and tensor name of every variable below an object; visits each object once."""
         seen, todo = {node}, [(node, "")]
         while todo:
             node, path = todo.pop()
@@ -198,7 +198,7 @@ def write_without_optimizer(source: str, target: str) -> None:
     """Copies a checkpoint of TensorFlow 2, except the state of its optimizer.
 
     Args:
-      source: its prefix.
+      source: the checkpoint's prefix.
       target: prefix of the copy.
 
     Raises:
@@ -230,7 +230,7 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
             if not hasattr(node, name):
                 setattr(node, name, _Object())
             node = getattr(node, name)
-        # Keep the weights out of accelerator memory.
+        # Weights must not take memory of an accelerator.
         with tf.device("cpu:0"):
             setattr(node, path[-1], tf.Variable(value))
     return root

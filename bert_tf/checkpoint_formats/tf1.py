@@ -27,7 +27,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
 
     Raises:
-      InputError: the checkpoint's architecture is not BERT, or it holds two encoders.
+      InputError: the checkpoint's architecture is not BERT, or it contains two encoders.
     """
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
@@ -39,7 +39,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         names.in_scope(name, scope, _SCOPE): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)
     }  # fmt: skip
     paths = names.paths_by_name(in_our_spelling, "original")
-    # Moving averages of the weights, like optimizer slots, have names below those of the weights.
+    # Moving averages of weights, like optimizer slots, have names below the names of the weights.
     in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
     refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
@@ -58,7 +58,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Returns whether a name is below a known one."""
+    """Returns whether a name is below a known name."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
@@ -69,7 +69,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Returns the original's name for a path of ours; "" if it has none."""
+    """Returns the original's name for one of our paths; "" if it has none."""
     found = names.row_of(path)
     return found[0].original.format(found[1]) if found else ""
 

@@ -1,7 +1,7 @@
 """Reads and writes checkpoints of tf-models-official: TensorFlow 2's, of an encoder or a model that contains one.
 
-Objects are found by their attributes, which `BertEncoder` and `BertEncoderV2` share, wherever the encoder is in the
-checkpoint. Attention kernels have a separate axis for the heads.
+Objects are found by their attributes, which `BertEncoder` and `BertEncoderV2` share, so the encoder may be anywhere in
+the checkpoint. Attention kernels have a separate axis for the heads.
 
 Letters: H hidden size, A heads, D = H / A.
 """
@@ -18,10 +18,10 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
-# The output layer of BertPretrainer, which uses the encoder's pooler; the table has that of BertPretrainerV2.
+# The output layer of BertPretrainer, which uses the encoder's pooler; the table has the layer of BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
-# A head may have its own pooler. These paths of ours keep it separate from the encoder's.
+# A head may have its own pooler, which these paths keep separate from the encoder's.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
     ("next_sentence.pooler_dense",): "next_sentence/pooler",
@@ -67,7 +67,7 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Returns whether an object only repeats the parts of an encoder among its children, see `write`."""
+    """Returns whether an object only repeats the parts of an encoder that is one of its children; see `write`."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -142,7 +142,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Returns the attribute path in tf-models-official for a path of ours; "" if it has none."""
+    """Returns the attribute path in tf-models-official for one of our paths; "" if it has none."""
     found = names.row_of(path)
     if not found:
         return ""
@@ -153,7 +153,7 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder, for tf-models-official's encoders and for its models with these heads.
 
-    The encoder is reachable as `encoder`, as `model`, and under the attributes that the models have for it.
+    The encoder is reachable as `encoder`, as `model`, and under the models' attributes for it.
 
     Args: see `hugging_face.write`.
 
@@ -176,7 +176,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
         return prefix
     for place, path in _POOLERS.items():
-        # Their next-sentence head has its own pooler, which gets the values of ours.
+        # Their next-sentence head has its own pooler, which gets the values of our pooler.
         pooler = {name: tensors.get(f"{path}/{name}") for name in ("kernel", "bias")}
         if path.startswith("next_sentence") and pooler["kernel"] is None:
             pooler = {name: tensors.get(f"encoder/pooler/{name}") for name in ("kernel", "bias")}
@@ -193,7 +193,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         objects["masked_lm"] = model.masked_lm
     if hasattr(model, "classification_heads"):
         head = getattr(model.classification_heads, "0")
-        # BertPretrainer uses the encoder's pooler, so it cannot take a head that was trained with another.
+        # BertPretrainer uses the encoder's pooler, so a head that was trained with another pooler does not fit.
         if "next_sentence/pooler/kernel" not in tensors:
             model.classification = tensor_bundle.object_tree({})
             setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)

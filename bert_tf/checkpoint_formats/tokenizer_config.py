@@ -31,9 +31,9 @@ class Casing:
     """A tokenizer's known rules.
 
     Attributes:
-      do_lower_case: whether it lower-cases and strips accents; None if unknown.
-      source: the file or name that says so, for messages.
-      strip_accents: whether it strips accents; None if that follows the casing.
+      do_lower_case: whether the tokenizer lower-cases and strips accents; None if unknown.
+      source: the file or name that states this, for messages.
+      strip_accents: whether the tokenizer strips accents; None if this follows the casing.
       tokenize_chinese_chars: whether each Chinese character is a word.
     """
 
@@ -43,7 +43,7 @@ class Casing:
     tokenize_chinese_chars: bool = True
 
     def other_rule(self, do_lower_case: bool) -> str:
-        """Returns the rule that `BertTokenizer` with this `do_lower_case` does not follow; "" for none."""
+        """Returns the rule that `BertTokenizer` with this `do_lower_case` does not follow; "" if there is none."""
         if self.strip_accents is not None and self.strip_accents != do_lower_case:
             return f"strip_accents={str(self.strip_accents).lower()}"
         return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"
@@ -80,7 +80,7 @@ def find(folder: str, path: str = "") -> Casing:
 
 
 def _lower_cases_json(folder: str) -> bool | None:
-    """Reads the casing from transformers' `tokenizer.json`; None if there is none."""
+    """Reads the casing from transformers' `tokenizer.json`; None if the file is missing."""
     path = os.path.join(folder, TOKENIZER_JSON)
     normalizer = read_json(path).get("normalizer") if tf.io.gfile.exists(path) else None
     return normalizer.get("lowercase") if isinstance(normalizer, dict) else None
@@ -106,7 +106,7 @@ def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mappi
       known: entries that are copied unchanged.
     """
     entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
-    # transformers writes 10^30 for a tokenizer that it was given no length for.
+    # transformers writes 10^30 if a tokenizer's length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"], max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
         entries["tokenizer_class"] = "BertTokenizer"

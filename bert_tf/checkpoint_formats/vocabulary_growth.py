@@ -1,4 +1,4 @@
-"""Extends a model to a larger vocabulary: known tokens keep their rows, new ones start from their old tokens.
+"""Extends a model to a larger vocabulary: known tokens keep their rows, and new tokens get the mean of old rows.
 
 Paper: section 3 ("Input/Output Representations").
 """

@@ -1,4 +1,4 @@
-r"""Compiles the training step for TPUs and GPUs without one, and prints its memory, FLOPs and memory traffic.
+r"""Compiles the training step for absent TPUs and GPUs, and prints its memory, FLOPs and memory traffic.
 
 compile_check --bert_config_file=bert_config.json --train_batch_size=64 --max_seq_length=128 \
       --chips=v5e

@@ -18,7 +18,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 
-# Folder of the compilers' results, which a rerun reads.
+# Folder of the compilers' results; the next run of the check reads them.
 _RESULTS = "compiled_programs"
 _STANDARD = (
     ("base", Shape(32, 128, 20)),

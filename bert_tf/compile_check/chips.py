@@ -12,8 +12,8 @@ class Chip:
     Attributes:
       name: name in --chips.
       kind: TPU or GPU, which decides the compiler.
-      target: what the compiler compiles for. TPU: the smallest topology that it supports; a step is compiled for one
-        chip of it. GPU: the text of XLA's target configuration.
+      target: the compiler's target. TPU: the smallest supported topology; a step is compiled for one chip of this
+        topology. GPU: the text of XLA's target configuration.
       flops: published peak of bfloat16 matrix products, FLOP/s.
       bandwidth: published memory bandwidth, bytes/s.
       memory: memory size in bytes.
@@ -37,7 +37,7 @@ def _gpu(
     name: str, device: str, capability: tuple[int, int], *, flops: float, bandwidth: float, memory: int,
     cores: int, fpus: int, shared_memory: int, l2_cache: int, clock_ghz: float,
 ) -> Chip:  # fmt: skip
-    """Describes a GPU to XLA, which needs no GPU then.
+    """Describes a GPU to XLA, so that compilation does not need a GPU.
 
     Args:
       name: name in --chips.
@@ -48,7 +48,7 @@ def _gpu(
       memory: see `Chip`.
       cores: number of multiprocessors.
       fpus: float32 units of a multiprocessor.
-      shared_memory: bytes of a multiprocessor; a block can have all but 1 KiB of it.
+      shared_memory: bytes of a multiprocessor; a block can use all but 1 KiB of them.
       l2_cache: bytes.
       clock_ghz: boost clock.
     """

@@ -1,6 +1,6 @@
 r"""Compiles a program for a chip that this machine lacks, and writes its memory, FLOPs and bytes accessed as JSON.
 
-It runs in the environment of the compiler, which has no TensorFlow, so it imports nothing from this repository.
+The script runs in the compiler's environment, which has no TensorFlow, so it does not import from this repository.
 
 python bert_tf/compile_check/compile_program.py step.mlir --kind=tpu --target=v5e:2x2 --accelerator_type=v5litepod-4 \
     --output=step.json
@@ -82,7 +82,7 @@ def _gpu(configuration: str):
 
 def _cost(compiled, kind: str) -> dict[str, float]:
     """Returns XLA's counts for a compiled program."""
-    if kind == "gpu":  # this compiler has no analysis of its own, so XLA's common one reads the optimized program
+    if kind == "gpu":  # the GPU compiler has no cost analysis, so use XLA's common one
         import jax
         from jax._src.lib import _jax
 

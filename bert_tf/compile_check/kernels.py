@@ -1,4 +1,4 @@
-"""Counts the kernels of a step compiled for a GPU, and finds what is not fused.
+"""Counts the kernels of a step compiled for a GPU, and finds operations that are not fused.
 
 A GPU runs each instruction of the compiled program as a kernel, which reads its operands from the GPU's memory and
 writes its results there.
@@ -26,10 +26,11 @@ class Kernels:
     """The kernels of a step.
 
     Attributes:
-      counts: number of kernels by kind: PRODUCTS, REDUCTIONS (fused into what they reduce), BLOCKS (a normalization or
-        softmax in one pass), LOOPS (elementwise), COPIES (transposes and copies, which fused with nothing).
-      small: how many of them move fewer than SMALL bytes.
-      scores: how many read or write attention scores or probabilities, [B, A, S, S]. A fused attention has none.
+      counts: number of kernels by kind: PRODUCTS, REDUCTIONS (fused with their inputs), BLOCKS (a normalization or
+        softmax in one pass), LOOPS (elementwise), COPIES (transposes and copies that are not fused).
+      small: number of kernels that move fewer than SMALL bytes.
+      scores: number of kernels that read or write attention scores or probabilities, [B, A, S, S]. A fused attention
+        has none.
       scores_moved: the bytes that these kernels move.
     """
 
@@ -39,7 +40,7 @@ class Kernels:
     scores_moved: int
 
     def describe(self) -> str:
-        """Returns one line."""
+        """Returns a summary on one line."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.counts.items(), key=lambda item: -item[1]))
         return (
             f"{sum(self.counts.values())} kernels: {kinds}; {self.small} of them small; "
@@ -56,7 +57,7 @@ def count(compiled: str) -> Kernels:
     launched = [one for one in traffic.instructions(compiled) if not _NO_KERNEL.match(one.kind)]
     shapes = [_shapes(one) for one in launched]
     lengths = {shape[-1] for found in shapes for shape in found if len(shape) == 4 and shape[-2] == shape[-1] > 1}
-    # products may have [B, A] as one dimension
+    # Products may have [B, A] as one dimension.
     moves_scores = [
         any(len(shape) in (3, 4) and shape[-2] == shape[-1] in lengths for shape in found) for found in shapes
     ]

@@ -40,7 +40,7 @@ class Compiled:
       flops: FLOPs of a step, including elementwise arithmetic.
       accessed: bytes read and written by all fusions of a step, in any memory; the compiler's own count.
       moved: bytes moved from and to the chip's memory, by operation of the model; see `traffic`.
-      kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one.
+      kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one program.
     """
 
     arguments: int
@@ -66,7 +66,7 @@ class DoesNotFit(InputError):
 
 
 def check(program: str) -> None:
-    """Checks that a program has only static shapes and does not call the host, as a TPU needs it.
+    """Checks that a program has only static shapes and does not call the host, as TPUs require.
 
     Args:
       program: StableHLO text.
@@ -125,7 +125,7 @@ class Compiler:
         if host:
             raise InputError(f"a call to the host inside the compiled step: {host[0].strip()}")
         total = found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"] + found["code"]
-        if total > chip.memory:  # the compiler for GPUs leaves this check to the run
+        if total > chip.memory:  # the compiler for GPUs does not check this
             raise _does_not_fit(total, chip.memory, chip)
         names = ("arguments", "temporaries", "flops", "accessed")
         return Compiled(

@@ -18,10 +18,10 @@ class CompileCheckSettings:
     train_batch_size: int = setting("batch size in rows on one chip", 32, above=0)
     max_seq_length: int = setting("sequence length in tokens", 128, above=0)
     max_predictions_per_seq: int = setting("number of masked positions per sequence", 20, above=0)
-    dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
+    dtype: str = setting("compute dtype", "bfloat16", choices=("float32", "bfloat16"))
     optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
     recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
-    chips: str = setting(f"comma-separated names of chips, of {', '.join(CHIPS)}", "v5e,v4", group="Devices")
+    chips: str = setting(f"comma-separated names of chips from {', '.join(CHIPS)}", "v5e,v4", group="Devices")
     tpu_compiler: str = setting(
         "Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python", group="Devices"
     )
@@ -32,4 +32,4 @@ class CompileCheckSettings:
     def __post_init__(self):
         check_values(self)
         unknown = [name for name in self.chips.split(",") if name not in CHIPS]
-        require(not unknown, f"--chips={self.chips}: must be of {', '.join(CHIPS)}, separated by commas")
+        require(not unknown, f"--chips={self.chips}: must be names from {', '.join(CHIPS)}, separated by commas")

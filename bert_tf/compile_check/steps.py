@@ -54,7 +54,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
 
 
 def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = WARMUP_STEPS) -> Trainer:
-    """Makes the trainer of a pre-training, as a replica has it; call it in `dtype_policy`."""
+    """Returns a pre-training trainer as on one replica; call this function inside `dtype_policy`."""
     return Trainer(
         PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
         tf.distribute.get_strategy(),
@@ -95,7 +95,7 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
       batch: tensors of the shapes to compile for.
 
     Raises:
-      InputError: XLA cannot compile it.
+      InputError: XLA cannot compile the step.
     """
 
     def run(batch):

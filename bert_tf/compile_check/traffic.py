@@ -22,14 +22,14 @@ _NUMBER = re.compile(r"_?\d+")
 
 @dataclasses.dataclass(frozen=True)
 class Instruction:
-    """One instruction of the entry computation that moves bytes, or none.
+    """One instruction of the entry computation.
 
     Attributes:
-      line: its text.
-      kind: its opcode.
+      line: text of the instruction.
+      kind: opcode.
       result: type of the result.
       operands: types of the operands.
-      label: name of the model's operation without its numbers, or else the opcode.
+      label: name of the model's operation without numbers, else the opcode.
       moved: bytes read from and written to the chip's memory.
     """
 

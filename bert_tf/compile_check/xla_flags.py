@@ -8,7 +8,7 @@ _FLAG = "--tf_xla_disable_constant_folding=true"
 def keep_counters() -> None:
     """Stops TensorFlow from folding the counters of dropout masks into constants; call before importing it.
 
-    Folded, the constants of small masks make the program ten times as long, and XLA would read them from memory.
+    Folded counters of small masks make the program ten times as long, and XLA would read these constants from memory.
     """
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if "disable_constant_folding" not in flags:

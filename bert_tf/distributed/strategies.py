@@ -57,7 +57,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def deterministic_operations(wanted: bool) -> Iterator[None]:
-    """Computes deterministically if wanted, and then as before, since later runs of the process may not want it."""
+    """Turns on deterministic operations if wanted, and restores the previous state for later runs in the process."""
     is_set_here = wanted and not config.is_op_determinism_enabled()
     if is_set_here:
         config.enable_op_determinism()
@@ -65,15 +65,15 @@ def deterministic_operations(wanted: bool) -> Iterator[None]:
         yield
     finally:
         if is_set_here:
-            config.disable_op_determinism()  # TensorFlow has no public interface for this
+            config.disable_op_determinism()  # TensorFlow lacks a public interface for this
 
 
 def _keep_freed_memory() -> None:
     """Lets glibc keep freed memory for the next step, instead of returning it to the operating system.
 
-    A step allocates and frees gradients, activations and new weights. glibc gives large blocks back at once, and the
-    operating system clears them before it lends them again, which can take a quarter of a step. Other C libraries keep
-    their ways, and so does a process whose user has set one of glibc's options in the environment.
+    A step allocates and frees gradients, activations and new weights. glibc returns large blocks at once, and the
+    operating system clears a block before it provides it again, which can take a quarter of a step. The function has no
+    effect with other C libraries, or if the user has set one of glibc's options in the environment.
     """
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
         return
@@ -85,10 +85,10 @@ def _keep_freed_memory() -> None:
 
 
 def _end_iterators_at_once() -> None:
-    """Reads the batches of several devices `without_autotune`, as the datasets that they come from are read.
+    """Reads the batches of several devices `without_autotune`, like the datasets below them.
 
-    A strategy makes a dataset for each device, and TensorFlow has no interface for its options. Where another version
-    makes it in another way, the end of an iterator may take up to a minute there.
+    A strategy creates a dataset for each device, and TensorFlow has no interface for the options of this dataset. If
+    another version of TensorFlow creates it in another way, the end of an iterator may take up to a minute.
     """
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
@@ -99,7 +99,7 @@ def _end_iterators_at_once() -> None:
 def silence_compilation_messages() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
 
-    TensorFlow 2.20 does not do this itself, and has no interface for it. Another version keeps its messages.
+    TensorFlow 2.20 does not do this itself, and has no interface for it. With other versions, the messages stay.
     """
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
     framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
@@ -113,7 +113,7 @@ def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
     available = tf.config.list_physical_devices("GPU")
     if settings.num_gpus > len(available):
         raise InputError(
-            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} on this machine; give at most as many"
+            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} on this machine; give at most that many"
         )
     if available and not settings.num_gpus and settings.distribution_strategy != "off":
         logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(available))
@@ -124,7 +124,7 @@ def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:
     if num_gpus:
         return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(num_gpus)])
     devices = [f"CPU:{index}" for index in range(len(tf.config.list_logical_devices("CPU")))]
-    # All replicas share the memory of one process, so they need no collective ops.
+    # All replicas share the memory of one process, so they do not need collective operations.
     return tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
 
 
@@ -150,7 +150,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes the run's files; of several workers only the first one does."""
+    """Returns whether this process writes the run's files; of several workers, only the first does."""
     return strategy.extended.should_checkpoint
 
 
@@ -161,7 +161,7 @@ def check_python_input(
     pack_sequences: bool = False,
     activations: bool = False,
 ) -> None:
-    """Raises an error if masking, packing or reading activations, all Python code, would run on another machine.
+    """Raises an error if masking, packing or reading activations would run on another machine, since these are Python.
 
     Raises:
       InputError: names the setting to omit.
@@ -176,7 +176,7 @@ def check_python_input(
             f"--input_file: masking when rows are read {where}; make the data again without --masking=dynamic"
         )
     if pack_sequences:
-        raise InputError(f"--pack_sequences: packing {where}; leave it out")
+        raise InputError(f"--pack_sequences: packing {where}; remove the flag")
     if activations:
         raise InputError(f"--feature_layers: reading activations {where}; train on such a machine, a GPU or a CPU")
 
@@ -199,7 +199,7 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
     """Checks that a global batch divides evenly among the replicas and their micro-batches.
 
     Args:
-      strategy: gives the number of replicas.
+      strategy: the strategy with its number of replicas.
       micro_batches: number of micro-batches per replica and step.
       **batch_sizes: global batch sizes in rows, by name of their flag.
 

@@ -1,6 +1,6 @@
 """Training of one model on several machines: describes and connects the workers, and reports a lost worker.
 
-All workers run the same script with the same flags and know the same ordered list of workers. The first one is the
+All workers run the same script with the same flags and know the same ordered list of workers. The first worker is the
 chief, and only the chief writes files.
 """
 
@@ -64,11 +64,11 @@ def describe(settings: DeviceSettings) -> Cluster:
     """Returns the cluster that the flags or TensorFlow's TF_CONFIG describe.
 
     Raises:
-      InputError: neither or both describe it, or the description is invalid.
+      InputError: the flags and TF_CONFIG both describe the cluster or both are missing, or the description is invalid.
     """
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts and config:
-        raise InputError("--worker_hosts contradicts TF_CONFIG of the environment; drop one of them")
+        raise InputError("--worker_hosts contradicts TF_CONFIG in the environment; remove one of the two")
     if settings.worker_hosts:
         return Cluster(settings.worker_hosts.split(","), settings.task_index, "--worker_hosts", "--task_index")
     if not config:
@@ -121,8 +121,8 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
             different.append(f"the {name} of worker {', '.join(others)}")
     if different:
         raise InputError(
-            f"{'; '.join(different)} differs from that of worker 0; give all workers the same flags, and the same "
-            "files if each has its own copies"
+            f"{'; '.join(different)} differs from worker 0's; give all workers the same flags, and the same files if "
+            "each has its own copies"
         )
 
 
@@ -191,7 +191,7 @@ def clear_errors() -> Iterator[None]:
     """Converts TensorFlow's errors about a lost worker into one line.
 
     Raises:
-      InputError: names the worker if TensorFlow does.
+      InputError: names the worker if TensorFlow names it.
     """
     try:
         yield

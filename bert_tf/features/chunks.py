@@ -1,4 +1,4 @@
-"""What is written of some texts, in the columns that every output format has, and what a format does.
+"""The output for some texts, in the columns of every output format, and the interface of formats.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -22,9 +22,9 @@ class Chunk:
     """Some texts and their vectors, in the order of the input.
 
     Attributes:
-      lines: int64 [N], the number of each text's line in all input files together, from 0.
-      ids: what the input names the texts; None if it names none.
-      rows: their tokens.
+      lines: int64 [N], the number of each text's line from 0, counted over all input files.
+      ids: the texts' ids in the input; None if the input has no ids.
+      rows: the tokens of the texts.
       values: float32 or float16 [T, L, H], or pooled [N, L, H].
     """
 
@@ -39,9 +39,9 @@ class Facts(parts.Facts):
     """Counts of a part of the output.
 
     Attributes:
-      truncated: texts of which tokens were cut off.
-      damaged: lines with bytes that are not UTF-8.
-      longest_id: characters of the longest id.
+      truncated: number of texts that were truncated.
+      damaged: number of lines with bytes that are not UTF-8.
+      longest_id: number of characters of the longest id.
     """
 
     truncated: int = 0
@@ -49,12 +49,12 @@ class Facts(parts.Facts):
     longest_id: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
-        """Returns the counts of both parts together."""
+        """Returns the counts of both parts as one."""
         return dataclasses.replace(super().__add__(other), longest_id=max(self.longest_id, other.longest_id))
 
 
 class Format(abc.ABC):
-    """How vectors are stored; by default the parts of a shard need only be concatenated.
+    """A format for storing vectors; by default, parts are concatenated to a shard.
 
     Args:
       settings: the set's settings.
@@ -68,17 +68,17 @@ class Format(abc.ABC):
 
     @abc.abstractmethod
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """Writes the part of a task, atomically."""
+        """Writes the part of a task atomically."""
 
     def files(self, path: str) -> list[str]:
         """Returns the files of a part."""
         return [path]
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
-        """Joins parts to a shard, atomically.
+        """Joins parts to a shard atomically.
 
         Args:
-          path: the shard.
+          path: path of the shard.
           parts: the paths of its parts, in order.
           facts: the sum of the parts' facts.
         """

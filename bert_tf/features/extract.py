@@ -1,4 +1,4 @@
-"""Writes the vectors of all texts of some files, as a job in parts.
+"""Writes the vectors of all texts of the input files as a job in parts.
 
 Paper: section 5.3.
 """
@@ -32,11 +32,11 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
     """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.parts.run`.
 
     Raises:
-      InputError: a file is missing or empty, the encoder lacks a layer, a line is not what the format says, or the
+      InputError: a file is missing or empty, the encoder lacks a layer, a line does not have the input format, or the
         existing set has other settings.
     """
     settings = model.resolve(settings)
-    format_of(settings)  # whose library may be missing
+    format_of(settings)  # refuses a format whose library is missing
     identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
         "weights_sha256": model.encoder_sha256(settings),
@@ -46,7 +46,7 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
 
 @functools.lru_cache(maxsize=1)
 def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtractor:
-    """Returns the extractor of this process, which loads the weights once."""
+    """Returns the extractor of this process; the weights are loaded only once."""
     return FeatureExtractor.of_settings(settings)
 
 
@@ -88,10 +88,10 @@ def _join(task: ShardTask) -> None:
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
-    """Says what was written and what was cut off; returns the counts for the manifest."""
+    """Logs the results and the number of truncated texts; returns the counts for the manifest."""
     if facts.truncated:
         logging.warning(
-            "%s of %s texts are longer than --max_seq_length=%d and were cut off",
+            "%s of %s texts are longer than --max_seq_length=%d and were truncated",
             f"{facts.truncated:,}", f"{facts.texts:,}", this.settings.max_seq_length,
         )  # fmt: skip
     if facts.damaged:

@@ -21,9 +21,9 @@ from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
 
-# Texts that are tokenized at once, and their bytes; vectors that are held at once.
+# Limits of one group: number of texts and of bytes for tokenization, and number of vectors in memory.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
-# Few texts are extracted faster than anyone can look at a bar.
+# A small number of texts takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
 
 
@@ -32,7 +32,7 @@ class TokenFeatures:
     """The tokens of one text.
 
     Attributes:
-      tokens: T strings, [CLS] and [SEP] included.
+      tokens: T strings, including [CLS] and [SEP].
       values: float32 [T, L, H], the layers in the given order.
       words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
       starts: int32 [T], the first character of the token in its text; -1 on [CLS] and [SEP].
@@ -49,17 +49,17 @@ class TokenFeatures:
 
 
 class FeatureExtractor:
-    """A frozen encoder that gives vectors of texts. It computes only as many layers as are read.
+    """A frozen encoder that computes vectors of texts. Layers above the highest requested layer are not computed.
 
     Args:
-      checkpoint: of any format, see `--init_checkpoint` of `extract_features`.
-      **settings: flags of `extract_features` that the vectors depend on, without the dashes, such as
-        `layers="-1,-2"`, `max_seq_length` or `pooling="mean"`.
+      checkpoint: a checkpoint of any format; see `--init_checkpoint` of `extract_features`.
+      **settings: flags of `extract_features` that affect the vectors, without the dashes, such as `layers="-1,-2"`,
+        `max_seq_length` or `pooling="mean"`.
 
     Attributes:
-      settings: with what the checkpoint's folder says.
-      tokenizer: the checkpoint's.
-      layers: the layers as given.
+      settings: the settings, completed from the checkpoint's folder.
+      tokenizer: the checkpoint's tokenizer.
+      layers: the layers of the settings, in the given order.
       hidden_size: H.
 
     Raises:
@@ -74,7 +74,7 @@ class FeatureExtractor:
 
     @classmethod
     def of_settings(cls, settings: VectorSettings) -> "FeatureExtractor":
-        """Returns the extractor of settings that `model.resolve` has completed."""
+        """Returns an extractor for settings from `model.resolve`."""
         extractor = cls.__new__(cls)
         extractor._load(settings)
         return extractor
@@ -109,7 +109,7 @@ class FeatureExtractor:
         return found
 
     def sentences(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Returns one pooled vector for each of N texts, float32 [N, L, H]; with one layer [N, H].
+        """Returns one pooled vector for each of N texts, float32 [N, L, H], or [N, H] for a single layer.
 
         Raises:
           InputError: see `tokens`; or the extractor has no `pooling`.
@@ -122,7 +122,7 @@ class FeatureExtractor:
         return pooled[:, 0] if layers == 1 else pooled
 
     def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
-        # Each would give its characters, its keys in any order or the names of its columns.
+        # Refuse types whose iteration gives characters, keys or names of columns instead of texts.
         if isinstance(texts, (str, bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:
             raise InputError(
                 f"texts: is of type {type(texts).__name__}; give a list of strings, or of pairs of strings"
@@ -144,7 +144,7 @@ class FeatureExtractor:
                 yield group[taken], rows[taken], self._encode(rows[taken])
 
     def pooled(self, values: np.ndarray, rows: Rows) -> np.ndarray:
-        """Returns what is written of rows: pooled values [N, L, H] if there is a pooling, else the values."""
+        """Returns the output for rows: pooled values [N, L, H] if there is a pooling, else the values."""
         return values if self._pool is None else self._pool(values, rows.splits)
 
 
@@ -153,14 +153,14 @@ def _text(given: str | tuple[str, str], number: int) -> Text:
     if not isinstance(segments, tuple | list) or len(segments) not in (1, 2):
         raise InputError(f"texts[{number}]: is {type(given).__name__}; give strings, or pairs of strings")
     if not all(isinstance(segment, str) for segment in segments):
-        raise InputError(f"texts[{number}]: holds something else than strings")
-    # Lone surrogates have no UTF-8.
+        raise InputError(f"texts[{number}]: must contain only strings")
+    # UTF-8 cannot encode lone surrogates.
     segments = tuple(segment.encode("utf-8", "ignore").decode() for segment in segments)
     return Text(number, segments, (0,) * len(segments))
 
 
 def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    """Yields the texts in groups of bounded size."""
+    """Yields the texts in groups of limited size."""
     group, size = [], 0
     for text in texts:
         group.append(text)
@@ -173,7 +173,7 @@ def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:
 
 
 def _slices(splits: np.ndarray, most: int) -> Iterator[slice]:
-    """Yields ranges of rows with at most `most` tokens, or of one row."""
+    """Yields ranges of rows; a range has at most `most` tokens or consists of one row."""
     start = 0
     while start < len(splits) - 1:
         stop = max(start + 1, int(np.searchsorted(splits, splits[start] + most, side="right")) - 1)

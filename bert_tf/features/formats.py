@@ -14,12 +14,12 @@ from bert_tf.features.rows import NOWHERE
 from bert_tf.jobs import local_files
 from bert_tf.settings.features import FeaturesSettings
 
-# The original's.
+# The original rounds to this number of decimals.
 _DIGITS = 6
 
 
 class JsonLines(Format):
-    """The original's format: a JSON object a text."""
+    """The original's format: one JSON object per text."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""
@@ -49,7 +49,7 @@ def _objects(chunk: Chunk, output: Format) -> Iterator[dict]:
 
 
 def _rounded(values: np.ndarray) -> list:
-    # The product with 10^6 is exact in float64, so this rounds as Python's round() does.
+    # The product with 10^6 is exact in float64, so the result equals Python's round().
     return np.round(values.astype(np.float64), _DIGITS).tolist()
 
 
@@ -64,7 +64,7 @@ def _alignments(rows, taken: slice) -> Iterator[dict]:
 
 
 class TFRecord(Format):
-    """A `tf.train.Example` a text, with the values as bytes."""
+    """One `tf.train.Example` per text, with the values as bytes."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""
@@ -103,7 +103,7 @@ def format_of(settings: FeaturesSettings) -> type[Format]:
     """Returns the format of `--output_format`.
 
     Raises:
-      InputError: its library is not installed.
+      InputError: the format's library is not installed.
     """
     if settings.output_format == "parquet":
         from bert_tf.features.parquet import Parquet

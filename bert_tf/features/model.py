@@ -1,4 +1,4 @@
-"""The checkpoint and tokenizer that `VectorSettings` name, and the encoder up to the highest layer that is read.
+"""The checkpoint and the tokenizer of `VectorSettings`, and the encoder up to the highest requested layer.
 
 Paper: section 5.3.
 """
@@ -19,10 +19,10 @@ _DEFAULT_LENGTH = 128
 
 
 def resolve(settings: VectorSettings) -> VectorSettings:
-    """Returns the settings with everything that the checkpoint's folder says.
+    """Returns the settings, completed from the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint, configuration or vocabulary; they do not fit each other; or the encoder lacks
+      InputError: there is no checkpoint, configuration or vocabulary, these contradict each other, or the encoder lacks
         a layer.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
@@ -48,7 +48,7 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
 
 
 def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ...]:
-    """Returns the layers that are read, counted from 0 for the embeddings.
+    """Returns the requested layers, counted from 0 for the embeddings.
 
     Raises:
       InputError: the encoder has no such layer.
@@ -69,13 +69,13 @@ def config_of(settings: VectorSettings) -> BertConfig:
 
 
 def encoder_sha256(settings: VectorSettings) -> str:
-    """Hashes the configuration and the weights of the encoder, see `Contents.sha256`."""
+    """Hashes the configuration and the weights of the encoder; see `Contents.sha256`."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     return contents.sha256(path for path in names.encoder_shapes(contents.require_config()) if path in contents.tensors)
 
 
 def load(settings: VectorSettings) -> BertEncoder:
-    """Loads the encoder with the layers up to the highest one that is read."""
+    """Loads the encoder without the layers above the highest requested layer."""
     encoder = checkpoints.load_encoder(settings.init_checkpoint, settings.bert_config_file)
     encoder.blocks = encoder.blocks[: max(layer_indices(settings, encoder.config))]
     encoder.trainable = False

@@ -1,4 +1,4 @@
-"""NumPy's npz files of vectors, written column by column, never held in memory whole.
+"""NumPy's npz files of vectors, written column by column in bounded memory.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -15,20 +15,20 @@ from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Format
 from bert_tf.jobs import local_files
 
 _BLOCK_BYTES = 1 << 20
-# A zip archive has dates; the earliest it can have keeps the bytes of a shard the same.
+# A zip archive contains dates. A fixed date, the earliest possible, keeps the bytes of a shard reproducible.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class Npz(Format):
     """Arrays of all texts of a shard.
 
-    `lines` int64 [N]; `layers` int64 [L]; `values` [T, L, H], or pooled [N, L, H]; `id` [N], strings, if texts have
-    ids. For tokens `splits` int64 [N + 1], where the tokens of each text begin, and `input_ids`, `segment_ids`,
+    `lines` int64 [N]; `layers` int64 [L]; `values` [T, L, H], or [N, L, H] if pooled; `id` [N], strings, if texts have
+    ids. For tokens also `splits` int64 [N + 1], where the tokens of each text begin, and `input_ids`, `segment_ids`,
     `words`, `starts`, `ends`, int32 [T].
     """
 
     def files(self, path: str) -> list[str]:
-        """Returns the files of a part: one for each column, with the bare values."""
+        """Returns the files of a part: one per column, with raw values."""
         return [f"{path}.{name}" for name in self._columns()]
 
     def _columns(self) -> dict[str, np.dtype]:
@@ -106,7 +106,7 @@ def _strings(paths: Sequence[str], dtype: np.dtype) -> Iterator[bytes]:
 
 
 def _add(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple[int, ...], blocks: Iterable[bytes]) -> None:
-    """Adds an array to the archive, as `numpy.savez` would."""
+    """Adds an array to the archive in the format of `numpy.savez`."""
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with archive.open(zipfile.ZipInfo(f"{name}.npy", _DATE), "w", force_zip64=True) as file:
         np.lib.format.write_array_header_1_0(file, header)

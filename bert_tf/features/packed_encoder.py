@@ -1,6 +1,6 @@
 """Computes the layers of rows of any lengths; short rows share packed rows.
 
-Letters: N rows, T tokens of them, R packed rows of a batch, W their length, L layers, H hidden size.
+Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows, L layers, H hidden size.
 """
 
 import dataclasses
@@ -13,22 +13,22 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features.rows import Rows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
-# Attention computes W^2 scores, so a row goes into packed rows of the least of these lengths that holds it.
+# Attention computes W^2 scores, so a row goes into packed rows of the smallest of these lengths that is sufficient.
 _WIDTHS = (64, 128, 256, 512)
-# The activations of so many tokens fit into a processor's cache; larger batches are slower there.
+# On a CPU, the activations of this number of tokens fit into the cache; larger batches are slower.
 _TOKENS_ON_CPU = 1024
 
 
 class PackedEncoder:
-    """The layers of rows.
+    """Computes layers of rows.
 
-    Every batch of packed rows of one length has the same static shape, so TensorFlow compiles few programs.
+    All batches with the same length of packed rows have the same static shape, so TensorFlow compiles few programs.
 
     Args:
-      encoder: computes them.
-      layers: which, 0 for the embeddings.
-      max_seq_length: longest row.
-      batch_size: a batch has at most as many tokens as so many rows of `max_seq_length`, on a processor fewer.
+      encoder: the encoder.
+      layers: the layers to return; 0 is the embeddings.
+      max_seq_length: length of the longest row.
+      batch_size: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, it has fewer.
     """
 
     def __init__(self, encoder: BertEncoder, layers: Sequence[int], max_seq_length: int, batch_size: int):
@@ -61,7 +61,7 @@ class PackedEncoder:
         for index in np.unique(width_of)[::-1].tolist():
             width, is_shorter = self._widths[index], width_of[left] < index
             size = max(1, self._tokens // width)
-            if not is_shorter.all():  # else the rows of this length have filled batches of longer ones
+            if not is_shorter.all():  # else all rows of this length have filled batches of longer rows
                 chosen, row_of = _filled(left[~is_shorter], left[is_shorter], lengths, width, size)
                 left = np.setdiff1d(left, chosen)
                 for first in range(0, int(row_of.max()) + 1, size):
@@ -72,7 +72,7 @@ class PackedEncoder:
 def _filled(
     chosen: np.ndarray, shorter: np.ndarray, lengths: np.ndarray, width: int, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Packs rows, and fills the space that is left in their last batch with shorter rows.
+    """Packs rows, and fills the free space in the last batch with shorter rows.
 
     Args:
       chosen: indices of at least one row.
@@ -82,7 +82,7 @@ def _filled(
       size: R.
 
     Returns:
-      The indices of the rows, and the packed row of each, int64.
+      The indices of the rows, and the packed row of each row, int64.
     """
     row_of = _fit(lengths[chosen], width)
     most = -(-(int(row_of.max()) + 1) // size) * size
@@ -105,9 +105,9 @@ class _Batch:
     """A batch of packed rows.
 
     Attributes:
-      inputs: of the encoder, int32 [R, W].
+      inputs: inputs of the encoder, int32 [R, W].
       tokens: indices of the batch's tokens among the T tokens.
-      places: the place of each of them among the R W positions.
+      places: the position of each of these tokens among the R W positions.
     """
 
     inputs: dict[str, np.ndarray]
@@ -116,10 +116,10 @@ class _Batch:
 
 
 def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:
-    """Lays rows into packed rows, one after the other.
+    """Puts rows into packed rows, one after another.
 
     Args:
-      rows: of which some are chosen.
+      rows: all rows.
       chosen: indices of rows.
       row_of: the packed row of each chosen row.
       size: R.
@@ -128,7 +128,7 @@ def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width
     order = np.argsort(row_of, kind="stable")
     chosen, row_of = chosen[order], row_of[order]
     lengths = rows.lengths[chosen]
-    first = np.searchsorted(row_of, row_of)  # of the rows in the same packed row
+    first = np.searchsorted(row_of, row_of)  # first row in the same packed row
     before = np.cumsum(lengths) - lengths
     position = np.arange(lengths.sum()) - np.repeat(before, lengths)
     tokens = np.repeat(rows.splits[chosen], lengths) + position

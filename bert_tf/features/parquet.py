@@ -18,10 +18,10 @@ except ImportError as error:
 
 
 class Parquet(Format):
-    """A row a text: `line`, `id`, and for each layer a column of vectors, such as `layer_-1`.
+    """One row per text: `line`, `id`, and a column of vectors for each layer, such as `layer_-1`.
 
-    Of tokens, each column is a list with an entry for each token, and `input_ids`, `segment_ids`, `words`, `starts` and
-    `ends` stand beside the vectors.
+    For vectors of tokens, each column is a list with one entry per token, and there are the columns `input_ids`,
+    `segment_ids`, `words`, `starts` and `ends`.
     """
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
@@ -41,7 +41,7 @@ class Parquet(Format):
 
 
 def _writer(path: str, schema: pyarrow.Schema) -> pyarrow.parquet.ParquetWriter:
-    # A dictionary of floats would only cost time.
+    # Floats rarely repeat, so a dictionary would only take time.
     return pyarrow.parquet.ParquetWriter(path, schema, use_dictionary=False)
 
 

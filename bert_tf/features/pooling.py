@@ -1,4 +1,4 @@
-"""Pools the vectors of a text's tokens into one, as sentence-transformers does.
+"""Pools the vectors of a text's tokens into one vector, as sentence-transformers does.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -13,18 +13,18 @@ from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
 from bert_tf.core.errors import InputError
 
-# sentence-transformers' names of what `Pooling` computes, before and since its version 5.
+# sentence-transformers' names for `Pooling`, before and since its version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 SMALLEST_NORM = 1e-12
 
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """How the vectors of a text become one.
+    """How the vectors of a text are pooled.
 
     Attributes:
-      mode: "cls", "mean" or "max". [CLS] and [SEP] count among the tokens.
-      normalize: whether the vector is scaled to length 1.
+      mode: "cls", "mean" or "max". The tokens include [CLS] and [SEP].
+      normalize: whether to scale the vector to length 1.
     """
 
     mode: str
@@ -63,12 +63,12 @@ def pooling_of(folder: str) -> Pooling:
     """Reads how sentence-transformers pools a checkpoint's vectors.
 
     Raises:
-      InputError: the folder does not say it, or says what cannot be computed here.
+      InputError: the folder does not state the pooling, or states one that is not supported.
     """
     kinds = sentence_transformers.read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
         path = os.path.join(folder, sentence_transformers.MODULES)
-        raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
+        raise InputError(f"{path}: names the unsupported module {unknown[0]}; give --pooling and --normalize instead")
     pooling = sentence_transformers.pooling_file(folder)
     if not tf.io.gfile.exists(pooling):
         raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
@@ -90,8 +90,8 @@ def longest_sentence(folder: str, positions: int) -> int:
     """Returns the row length that sentence-transformers uses with a checkpoint.
 
     Args:
-      folder: of the checkpoint. Since version 6, only its `tokenizer_config.json` has the length.
-      positions: of the model, which are the length where the folder does not say it.
+      folder: folder of the checkpoint. Since version 6, only its `tokenizer_config.json` has the length.
+      positions: number of positions of the model, which is the length if the folder does not state it.
     """
     path = os.path.join(folder, sentence_transformers.LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None

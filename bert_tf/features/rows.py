@@ -1,8 +1,8 @@
-"""Texts to tokens, and where each token comes from.
+"""Converts texts to tokens, and locates each token in its text.
 
 Paper: section 3 ("Input/Output Representations").
 
-Letters: N texts, T tokens of all of them, [CLS] and [SEP] included.
+Letters: N texts, T tokens of all texts, including [CLS] and [SEP].
 """
 
 import dataclasses
@@ -15,21 +15,21 @@ from bert_tf.features.texts import Text
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
-# The word, start and end of a token that comes from no text.
+# The word, start and end of [CLS] and [SEP], which are not in the text.
 NOWHERE = -1
 
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """The rows of N texts, one after the other.
+    """The rows of N texts, one after another.
 
     Attributes:
-      splits: int64 [N + 1], where the row of each text begins, and the end of the last one.
+      splits: int64 [N + 1], the start of each text's row, and the end of the last row.
       input_ids, segment_ids: int32 [T].
       words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. Words are split
         at white space and punctuation, as the tokenizer does.
       starts, ends: int32 [T], the characters of the token in the line or field, end exclusive; -1 on [CLS] and [SEP].
-      is_truncated: bool [N], whether tokens of the text were cut off.
+      is_truncated: bool [N], whether the text was truncated.
     """
 
     splits: np.ndarray
@@ -56,11 +56,11 @@ class Rows:
 
 
 class RowMaker:
-    """Makes rows of texts.
+    """Makes rows from texts.
 
     Args:
-      tokenizer: splits the texts.
-      max_seq_length: longest row.
+      tokenizer: the tokenizer.
+      max_seq_length: length of the longest row.
     """
 
     def __init__(self, tokenizer: BertTokenizer, max_seq_length: int):
@@ -74,7 +74,7 @@ class RowMaker:
         segments = [segment.encode() for text in texts for segment in text.segments]
         ids, starts, ends = self._encode(tf.constant(segments))
         splits = ids.row_splits.numpy()
-        lengths = np.append(np.diff(splits), 0)  # behind the last segment is an empty one, the absent second of a text
+        lengths = np.append(np.diff(splits), 0)  # an empty last segment replaces the absent second segment of a text
         counts = np.array([len(text.segments) for text in texts])
         first = np.cumsum(counts) - counts  # [N], each text's first segment
         second = np.where(counts > 1, first + 1, len(segments))

@@ -1,4 +1,4 @@
-"""Reads texts: one a line, `a ||| b` for two, or JSON Lines."""
+"""Reads texts: one per line, two as `a ||| b`, or JSON Lines."""
 
 import dataclasses
 import json
@@ -15,13 +15,13 @@ _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """One text or two, from one line.
+    """One or two texts from one line.
 
     Attributes:
-      line: number of the line in all input files together, from 0.
-      segments: one string or two.
+      line: number of the line from 0, counted over all input files.
+      segments: one or two strings.
       starts: the character of the line, or of the field, at which each segment begins.
-      id: what the output repeats; None for nothing.
+      id: the id for the output; None if the text has no id.
       is_damaged: whether bytes that are not UTF-8 were dropped.
     """
 
@@ -33,10 +33,10 @@ class Text:
 
 
 def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
-    """Yields the texts of a source; an empty line is an empty text, in JSON Lines it is skipped.
+    """Yields the texts of a source. An empty line is an empty text, but JSON Lines skips it.
 
     Raises:
-      InputError: a line is not a JSON object with the fields; the message names file and line.
+      InputError: a line is not a JSON object with the fields; names the file and the line.
     """
     for offset, raw in enumerate(read_lines(source)):
         content = raw.decode("utf-8", "ignore")
@@ -50,7 +50,7 @@ def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
 
 
 def text_of_line(content: str, line: int) -> Text:
-    """Returns the text of a line, or its two texts around ` ||| `, without white space around them all."""
+    """Returns the text of a line, or the two texts around ` ||| `, after stripping the line."""
     stripped = content.strip()
     start = len(content) - len(content.lstrip()) if stripped else 0
     if found := _PAIR.fullmatch(stripped):
@@ -62,9 +62,9 @@ def _text_of_json(content: str, line: int, where: str, settings: FeaturesSetting
     try:
         record = json.loads(content.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error}); mend the line, or check --input_format") from error
+        raise InputError(f"{where}: not JSON ({error}); fix the line, or check --input_format") from error
     if not isinstance(record, dict):
-        raise InputError(f"{where}: not a JSON object; mend the line, or check --input_format")
+        raise InputError(f"{where}: not a JSON object; fix the line, or check --input_format")
     names = {"text_field": settings.text_field, "text_b_field": settings.text_b_field}
     segments = tuple(_string(record, name, flag, where) for flag, name in names.items() if name)
     return Text(line, segments, (0,) * len(segments), _id(record, settings.id_field, where))
@@ -80,7 +80,7 @@ def _field(record: dict, name: str, flag: str, where: str):
 def _string(record: dict, name: str, flag: str, where: str) -> str:
     value = _field(record, name, flag, where)
     if not isinstance(value, str):
-        raise InputError(f"{where}: the field {name!r} must be a string; mend the line")
+        raise InputError(f"{where}: the field {name!r} must be a string; fix the line")
     # JSON can escape lone surrogates, which UTF-8 cannot encode.
     return value.encode("utf-8", "ignore").decode("utf-8")
 
@@ -90,5 +90,5 @@ def _id(record: dict, name: str, where: str) -> str | int | None:
         return None
     value = _field(record, name, "id_field", where)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InputError(f"{where}: the field {name!r} must be a string or a whole number; mend the line")
+        raise InputError(f"{where}: the field {name!r} must be a string or a whole number; fix the line")
     return value

@@ -1,1 +1,1 @@
-"""The input pipeline from TFRecords to batches: record order, packed rows, and the position in the data."""
+"""The input pipeline from TFRecords to batches: order of records, packed rows, position in the data."""

@@ -1,7 +1,7 @@
-"""Packs several examples into one row, so that no computation is spent on padding.
+"""Packs several examples into one row, so that devices do not compute padding.
 
 Each example keeps its own [CLS], positions and label. The attention of a packed row is block-diagonal (`encoder`),
-so its examples do not attend to each other, and the loss equals that of the same examples in separate rows.
+so its examples do not attend to each other, and the loss is the same as with separate rows.
 
 Letters: M examples, R packed rows, S sequence length, P predictions per row, N maximum number of examples per row.
 """
@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Share of the rows that must fit the shape. Every prediction slot costs a product with the vocabulary, so a few
-# exceptional rows should not determine their number.
+# Share of the rows that must fit the shape. Each prediction in the shape costs a product with the vocabulary, so a few
+# exceptional rows should not determine the number of predictions.
 _SHARE_OF_ROWS = 0.999
 
 
 @dataclasses.dataclass(frozen=True)
 class RowShape:
-    """The static shape of packed rows; an example that does not fit goes into another row.
+    """The static shape of packed rows; an example that does not fit into a row goes into another row.
 
     Attributes:
       sequences: N.
@@ -59,7 +59,7 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # Open rows by their free space, and a bit set of the free spaces for which there is a row.
+    # Rows with free space by the size of this space, and a bit set of the sizes for which there is a row.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -89,9 +89,9 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
 def _tightest(
     length: int, wanted: int, by_space: list[list[int]], spaces: int, predictions_left: list[int]
 ) -> int | None:
-    """Finds the least free space with a row that the example fits into; None if there is none.
+    """Returns the smallest free space of a row into which an example fits; None if there is no such row.
 
-    The row is moved to the end of the list of its space.
+    The row is moved to the end of the list for this space.
     """
     spaces = spaces >> length << length
     while spaces:

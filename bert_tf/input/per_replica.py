@@ -25,7 +25,7 @@ def per_replica_batches(
         worker = input_context.input_pipeline_id
     local = replicas // workers
 
-    # AutoGraph has nothing to rewrite in all three, and searching the code would take a quarter of a second
+    # The three functions have nothing for AutoGraph to rewrite, and its search would take a quarter of a second.
     @tf.autograph.experimental.do_not_convert
     def share(batch, replica):
         total = tf.shape(batch["data_position"])[0]

@@ -40,14 +40,15 @@ class DynamicMasking:
 
 @dataclasses.dataclass(frozen=True)
 class ReadingOptions:
-    """How record files are read, for training and evaluation alike.
+    """How record files are read, both in training and in evaluation.
 
     Attributes:
-      features: features of the records, see `schema.pretraining_features`.
+      features: features of the records; see `schema.pretraining_features`.
       vocab_size: upper bound (exclusive) of all ids.
       seed: seed of the order and of dynamic masking.
-      dynamic_masking: masks unmasked rows: differently in each epoch of training, identically in every evaluation.
-      directionality: directionality of the model; a unidirectional one predicts every token of unmasked rows.
+      dynamic_masking: how to mask unmasked rows: differently in each epoch of training, identically in every
+        evaluation; None without dynamic masking.
+      directionality: directionality of the model; a unidirectional model predicts every token of unmasked rows.
     """
 
     features: Sequence[schema.Feature]
@@ -57,7 +58,7 @@ class ReadingOptions:
     directionality: str = "bidi"
 
 
-# The mapped functions have nothing that AutoGraph would rewrite, and its search takes longer than to trace them.
+# The mapped functions have nothing for AutoGraph to rewrite, and its search takes longer than tracing.
 @tf.autograph.experimental.do_not_convert
 def pretraining_batches(
     files: Sequence[str],
@@ -77,20 +78,20 @@ def pretraining_batches(
 
     Args:
       files: paths of TFRecord files.
-      reading: what the records hold, and how to read them.
+      reading: contents of the records, and how to read them.
       batch_size: global batch size in rows; each element of the dataset is one replica's share.
       training: whether to shuffle, repeat, and return full batches only.
       start: the position to start from: the `data_position` of the previous batch.
       input_context: identifies this worker's share if there are several workers.
       packing: shape of packed rows; None for one example per row.
-      record_ids: whether to add the record ids of each row, which changes nothing else.
+      record_ids: whether to add the record ids of each row, which does not change other columns.
 
     Returns:
-      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; if rows
-      are masked or predicted here, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for packed rows the
-      columns of `packed_rows.pack_rows`; `data_position` [B, 3], equal in all rows: the `Position` after this batch,
-      on all workers; with `record_ids` also `record_ids` [B, 2], for packed rows [B, N, 2]: the index of the file,
-      and the index of the record in it.
+      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; if the
+      pipeline masks rows or predicts every token, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for
+      packed rows the columns of `packed_rows.pack_rows`; `data_position` [B, 3], the `Position` after this batch, which
+      is equal in all rows and on all workers. With `record_ids`, also `record_ids` [B, 2], or [B, N, 2] for packed
+      rows: the index of the file, and the index of the record in this file.
     """
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
@@ -118,8 +119,8 @@ def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, *
     """Finds the records of a training batch by running the pipeline again from its start position.
 
     Args:
-      files: as in `pretraining_batches`.
-      reading: the same.
+      files: see `pretraining_batches`.
+      reading: see `pretraining_batches`.
       start: the `data_position` of the previous batch, on any worker.
       **options: the other arguments of `pretraining_batches`, except `input_context`.
 
@@ -148,7 +149,7 @@ def _made_in_numpy(
     dynamic: DynamicMasking | None,
     packing: packed_rows.RowShape | None,
 ) -> dict[str, tf.Tensor]:
-    """Masks and packs a window with a seed from its position, so that a resumed run gets the same rows."""
+    """Masks and packs a window with a seed from the window's position, so that a resumed run gets the same rows."""
     names = list(columns)
     length = columns["input_ids"].shape[1]
     widths = {name: tuple(column.shape[1:]) for name, column in columns.items()}
@@ -188,9 +189,9 @@ def _masked(
 
 
 def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
-    """Returns the predictions of a unidirectional model: at every position the next token in its direction.
+    """Returns the targets of a unidirectional model: at every position the next token in the model's direction.
 
-    [CLS] and [SEP] are not predicted, so that the perplexity is that of the text.
+    [CLS] and [SEP] are not predicted, so that the perplexity measures only the text.
 
     Paper: section 5.1, "LTR".
 
@@ -203,7 +204,7 @@ def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -
     """
     ids, mask = batch["input_ids"], batch["input_mask"]
     rows, length = tf.shape(ids)[0], ids.shape[1]
-    # Every row starts with [CLS] and ends with [SEP], so their ids are read from the rows.
+    # Every row starts with [CLS] and ends with [SEP], so the rows provide these ids.
     last = tf.maximum(tf.reduce_sum(mask, axis=1) - 1, 0)
     cls, sep = ids[:, :1], tf.gather(ids, last, batch_dims=1)[:, tf.newaxis]
     is_text = tf.cast((mask > 0) & (ids != cls) & (ids != sep), tf.float32)  # [B, S]
@@ -221,7 +222,7 @@ def _parse(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: i
     dtypes = {"int64": tf.int64, "float": tf.float32}
     spec = {f.name: tf.io.FixedLenFeature([f.length], dtypes[f.kind]) for f in features}
     batch = tf.io.parse_example(records, spec)
-    # On an accelerator, tf.gather returns zeros for indices outside the table instead of an error, so check here.
+    # Check the ids here: on an accelerator, tf.gather returns zeros for indices outside the table.
     tf.debugging.assert_less(
         tf.reduce_max(batch["input_ids"]),
         tf.constant(vocab_size, tf.int64),
@@ -238,7 +239,7 @@ def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
     """Converts errors of tf.data about invalid records into one line that names the file and the remedy.
 
     Raises:
-      InputError: a record is damaged, has another length, or contains ids for which the model has no embedding.
+      InputError: a record is damaged, has the wrong length, or contains ids for which the model lacks an embedding.
     """
     try:
         yield
@@ -252,7 +253,7 @@ def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
         if _BEYOND_VOCABULARY not in str(error):
             raise
         raise InputError(
-            f"{files[0]}: contains ids not below vocab_size={vocab_size} of the configuration; "
+            f"{files[0]}: contains ids that are not below vocab_size={vocab_size} of the configuration; "
             "give the bert_config.json that belongs to the vocabulary of the data, or extend the checkpoint with "
             "convert_checkpoint --extended_vocab_file"
         ) from error

@@ -1,6 +1,6 @@
-"""The order in which records are read: a function of seed and epoch that can start at any position.
+"""The order in which records are read, which depends on seed and epoch alone and can start at any position.
 
-Letters: F files, M records of a window.
+Letters: F files, M records per window.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from tfrecords import manifest, reader
 
-# Number of records that are shuffled together, and number of records that are processed together.
+# The number of records that are shuffled together, and the number of records that are processed together.
 _SHUFFLED = 8192
 WINDOW = 1024
 _OPEN_FILES = 8
@@ -20,12 +20,12 @@ _FILES, _RECORDS = 0, 1
 
 
 class Position(NamedTuple):
-    """A position in the data, which a checkpoint stores and a resumed run starts from.
+    """A position in the data, which a checkpoint stores and from which a resumed run starts.
 
     Attributes:
       epoch: number of finished passes over the data.
       examples: number of examples of this epoch in the previous windows.
-      rows: number of used rows of the current window.
+      rows: number of rows of the current window that were used.
     """
 
     epoch: int = 0
@@ -39,21 +39,22 @@ BEGINNING = Position()
 def windows(
     files: Sequence[str], *, shuffled: bool, seed: int, start: Position, record_ids: bool = False
 ) -> tf.data.Dataset:
-    """Returns a dataset of serialized records, one window per element, from a position on.
+    """Returns a dataset of serialized records that starts at a position; each element is a window.
 
     Args:
       files: paths of the F TFRecord files.
-      shuffled: True repeats endlessly, with another order in each epoch; False reads the files once, in their order.
+      shuffled: True repeats the files endlessly, in another order in each epoch; False reads them once in the given
+        order.
       seed: seed of the order.
       start: position of the first window; its `rows` are ignored.
-      record_ids: whether to add the source of each record, which does not change the order.
+      record_ids: whether to add the file and the index of each record; the order does not change.
 
     Returns:
       Dataset of (epoch, number of examples before the window, records): int64 [], int64 [] and string [M]; with
-      `record_ids` also (index of the file, index of the record in it), int64 [M, 2].
+      `record_ids` also (index of the file, index of the record in the file), int64 [M, 2].
     """
     compressions = [reader.compression(path) for path in files]
-    # With the sizes from the manifest, files before the start position need not be read.
+    # The manifest has the sizes of files, so files before the start position are not read.
     sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
     open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
 

@@ -1,7 +1,7 @@
 """The identity of a job that writes a set of files, and its work folder, so that a rerun resumes it or is refused.
 
 `NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once it is complete.
-Both record the settings, what else the bytes depend on, and the corpus.
+Both record the settings, the corpus, and other facts on which the bytes depend.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from bert_tf.jobs import shard_names
 from tfrecords import manifest
 
 _PLAN = "plan.json"
-# Settings that do not affect the bytes of the output, or name files that are compared by content.
+# Settings that do not affect the bytes of the output, or that name files, which are compared by content.
 _IMMATERIAL = frozenset({
     "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
@@ -32,15 +32,15 @@ _DIFFERENCES = {
 
 
 class NoRoomError(InputError):
-    """A disk is too small; a rerun resumes from what is finished."""
+    """A disk is too small; a rerun resumes from the finished files."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Base of dataclasses of counts, of which those of several parts are added up."""
+    """Base of dataclasses of counts; the counts of several parts can be added."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Returns the counts of both parts together."""
+        """Returns the sums of both parts' counts."""
         mine, theirs = vars(self), vars(other)
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
@@ -49,7 +49,7 @@ class Job:
     """A set of shards to write.
 
     Args:
-      program: its name, for messages.
+      program: name of the program, for messages.
       recipe: a number that changes whenever the same settings produce other bytes.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
@@ -58,10 +58,10 @@ class Job:
         `weights_sha256`.
 
     Attributes:
-      settings, outputs: as given.
+      settings, outputs: see the arguments.
       manifest_path: the manifest of the finished set.
       folder: the work folder of the unfinished set.
-      identity: what the bytes of the set depend on, as JSON.
+      identity: everything on which the bytes of the set depend, as JSON.
     """
 
     def __init__(
@@ -127,31 +127,31 @@ class Job:
         make: Callable[[Sequence[manifest.Shard | None]], list[manifest.Shard]],
         check: Callable[[], None] = lambda: None,
     ) -> list[manifest.Shard]:
-        """Runs the job to its end; a finished one is left unchanged, an unfinished one is resumed.
+        """Runs the job to its end. A finished job is left unchanged, and an unfinished job is resumed.
 
         Args:
-          make: makes the missing shards and the manifest; takes what `finished_shards` returns, and returns all shards.
-          check: refuses the input, before anything is written.
+          make: makes the missing shards and the manifest; takes the result of `finished_shards` and returns all shards.
+          check: refuses invalid input before anything is written.
 
         Returns:
           The shards.
 
         Raises:
-          InputError: the existing set has other settings; or what `make` or `check` raises.
+          InputError: the existing set has other settings, or `make` or `check` raises it.
         """
         if all(finished := self.finished_shards()):
             self.clear()
-            logging.info("%s: all shards exist, nothing to do", self.manifest_path)
+            logging.info("%s: all shards already exist", self.manifest_path)
             return finished
         check()
         try:
             self.open()
             try:
-                # Read the state again: now that this run holds the lock, no other run can change it.
+                # Read the state again, since only the owner of the lock can change it.
                 shards = make(self.finished_shards())
             except NoRoomError:
                 raise
-            except InputError:  # the input or the flags must change, which makes the work folder useless
+            except InputError:  # the work folder is useless, since the input or the flags must change
                 self.close()
                 raise
             self.close()
@@ -169,7 +169,7 @@ class Job:
 
         Args:
           shards: all shards.
-          finished: what `finished_shards` returned.
+          finished: the result of `finished_shards`.
           summary: returns further entries of the manifest.
         """
         if any(finished):
@@ -180,7 +180,7 @@ class Job:
         storage.write_text(self.manifest_path, text)
 
     def open(self) -> None:
-        """Creates the work folder, or resumes that of an interrupted run.
+        """Creates the work folder, or resumes the work folder of an interrupted run.
 
         Raises:
           InputError: the folder belongs to a run with other settings, or to a run that is still active.
@@ -192,8 +192,8 @@ class Job:
         ]
         if strange and not tf.io.gfile.exists(path):
             raise InputError(
-                f"{self.folder}: contains {strange[0]} and no plan of a run, but the run needs a folder of this name "
-                "for itself; move it away, or give another --output_file"
+                f"{self.folder}: contains {strange[0]} and no plan of a run, but the run needs this folder; move the "
+                "folder away, or give another --output_file"
             )
         self._lock.take()
         if not tf.io.gfile.exists(path):
@@ -219,10 +219,10 @@ class Job:
         self.release()
 
     def clear(self) -> None:
-        """Removes the leftovers of a run that was killed after it wrote the manifest.
+        """Removes the remaining files of a run that was killed after it wrote the manifest.
 
         Raises:
-          InputError: that run is still active.
+          InputError: the run is still active.
         """
         if tf.io.gfile.exists(self.folder):
             self._lock.take()
@@ -234,7 +234,7 @@ class Job:
         self._lock.release()
 
     def _remove_leftovers(self) -> None:
-        """Removes the temporary files of outputs that a killed run left; those in the work folder go with it."""
+        """Removes temporary files of a killed run next to the outputs; others are removed with the work folder."""
         ours = {*self.outputs, self.manifest_path}
         for folder in filter(tf.io.gfile.isdir, {os.path.dirname(path) or "." for path in ours}):
             # List the folder instead of globbing: a name may contain glob characters.
@@ -244,7 +244,7 @@ class Job:
                     tf.io.gfile.remove(os.path.join(folder, name))
 
     def _differences(self, other: Mapping) -> str:
-        """Describes how another run's identity differs from this one; empty if it does not."""
+        """Describes how another run's identity differs from this job's; "" if both are equal."""
         mine = self.identity
         if mine["recipe"] != other.get("recipe"):
             return f"another version of {self._program}"
@@ -270,10 +270,10 @@ def _shown(value) -> str:
 
 def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:
     if len(there) != len(now):
-        return [f"the corpus had {len(there)} file(s), has now {len(now)}"]
+        return [f"the corpus had {len(there)} file(s), and now has {len(now)}"]
     return [
         f"the corpus has changed: it had {old['name']} of {old['bytes']} bytes, "
-        f"has now {new['name']} of {new['bytes']} bytes"
+        f"and now has {new['name']} of {new['bytes']} bytes"
         for old, new in zip(there, now, strict=True)
         if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
     ]
@@ -283,8 +283,8 @@ def read_shard(path: str, result_path: str) -> manifest.Shard | None:
     """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted.
 
     Args:
-      path: of the shard.
-      result_path: the file that marks the shard as finished and holds its entry.
+      path: path of the shard.
+      result_path: the file that marks the shard as finished and contains its entry.
     """
     if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
         return None

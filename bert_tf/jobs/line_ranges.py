@@ -1,6 +1,6 @@
-"""Cuts text files into sources: ranges of lines, each the work of one task.
+"""Cuts text files into sources; a source is a range of lines and the work of one task.
 
-The cuts depend on the files alone, so every run, on any number of workers, has the same sources.
+The cuts depend only on the files, so the sources are the same in every run and for any number of workers.
 """
 
 import dataclasses
@@ -13,9 +13,9 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 
 _BLOCK_BYTES = 1 << 20
-# A line is read whole.
+# A whole line must fit into memory.
 _LONGEST_LINE = 16 << 20
-# A source has at least so many lines, at most `_MOST_LINES`, and there are about `_SOURCES` where that is possible.
+# A source has from `_LEAST_LINES` to `_MOST_LINES` lines, and there are about `_SOURCES` sources if possible.
 _LEAST_LINES, _MOST_LINES, _SOURCES = 64, 4096, 1024
 
 
@@ -27,8 +27,8 @@ class LineRange:
       path: the file.
       start, end: byte offsets.
       lines: number of lines.
-      first_line: the number of its first line in all files together, from 0.
-      first_in_file: the same in its file.
+      first_line: number of the first line, from 0, counted over all files.
+      first_in_file: number of the first line, from 0, in the file.
     """
 
     path: str
@@ -43,13 +43,13 @@ def plan_sources(files: Sequence[str], shards: int) -> list[LineRange]:
     """Cuts files into at least as many sources as there are shards.
 
     Raises:
-      InputError: a file is not text; all files are empty or blank; or they have fewer lines than there are shards.
+      InputError: a file is not text, all files are empty or blank, or there are fewer lines than shards.
     """
     lines_each = 1 if shards > 1 else _LEAST_LINES
     cuts = [_Cuts(path, lines_each, 4 * max(_SOURCES, shards)) for path in files]
     total = sum(cut.lines for cut in cuts)
     if not any(cut.has_text for cut in cuts):
-        raise InputError(f"--input_file: {', '.join(files[:3])}: holds no text; give a file with a text a line")
+        raise InputError(f"--input_file: {', '.join(files[:3])}: contains no text; give a file with one text per line")
     if total < shards:
         raise InputError(f"--output_file names {shards} shards, but the input has {total} lines; give at most {total}")
     wanted = min(max(_LEAST_LINES, total // _SOURCES), _MOST_LINES, max(1, total // shards))
@@ -74,17 +74,17 @@ def _sources(cuts: Sequence["_Cuts"], wanted: int) -> Iterator[LineRange]:
 
 
 class _Cuts:
-    """Where some of the lines of a file begin; their number is bounded, whatever the size of the file.
+    """The starts of some lines of a file, the cuts; their number has a limit that does not depend on the file's size.
 
     Args:
       path: the file.
-      lines_each: lines between two cuts, at first.
-      most: number of cuts beyond which every other one is dropped, unless they are `_MOST_LINES` apart.
+      lines_each: initial number of lines between two cuts.
+      most: limit of the number of cuts; beyond it, every other cut is dropped, unless cuts are `_MOST_LINES` apart.
 
     Attributes:
-      path: as given.
+      path: the file.
       lines: number of lines.
-      has_text: whether there is more than white space.
+      has_text: whether the file contains more than white space.
     """
 
     def __init__(self, path: str, lines_each: int, most: int):
@@ -101,12 +101,12 @@ class _Cuts:
                 self._check_lengths(begins, ends)
                 self._add(ends)
                 begins = int(ends[-1]) if len(ends) else begins
-        if begins < self._size:  # the last line has no end
+        if begins < self._size:  # the last line has no newline
             self.lines += 1
 
     def _add(self, ends: np.ndarray) -> None:
-        """Counts lines by where they end."""
-        numbers = np.arange(self.lines + 1, self.lines + 1 + len(ends))  # of the lines that begin there
+        """Counts lines, given their ends."""
+        numbers = np.arange(self.lines + 1, self.lines + 1 + len(ends))  # numbers of the lines that begin at `ends`
         self._starts += ends[numbers % self._each == 0].tolist()
         self.lines += len(ends)
         while len(self._starts) > self._most and self._each < _MOST_LINES:
@@ -119,11 +119,11 @@ class _Cuts:
         if edges[longest + 1] - edges[longest] > _LONGEST_LINE:
             raise InputError(
                 f"{self.path}, line {self.lines + longest + 1}: is longer than {_LONGEST_LINE >> 20} MiB; put each "
-                "text on a line of its own"
+                "text on a separate line"
             )
 
     def edges(self, wanted: int) -> list[tuple[int, int]]:
-        """Returns (line, byte offset) of the cuts, about `wanted` lines apart, with those of the file's end."""
+        """Returns (line, byte offset) of cuts about `wanted` lines apart, and of the end of the file."""
         step = max(1, wanted // self._each)
         cuts = [(number * self._each, start) for number, start in enumerate(self._starts)][::step]
         return [*(cut for cut in cuts if cut[0] < self.lines), (self.lines, self._size)]
@@ -131,4 +131,4 @@ class _Cuts:
 
 def _refuse_other_formats(path: str, block: bytes) -> None:
     if b"\0" in block[:4096] or block.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ")):
-        raise InputError(f"--input_file: {path}: is compressed, or not UTF-8 text; save it as plain UTF-8 text")
+        raise InputError(f"--input_file: {path}: is compressed, or is not UTF-8 text; save it as plain UTF-8 text")

@@ -1,4 +1,4 @@
-"""Files on any file system for libraries that read and write only local ones."""
+"""Files on any file system for libraries that read and write only local files."""
 
 import contextlib
 import os

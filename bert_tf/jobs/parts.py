@@ -1,7 +1,7 @@
-"""A job that reads files of text: a part for each source of lines, then shards of parts.
+"""A job that reads text files, writes a part for each source of lines, and joins parts to shards.
 
-Parts and shards are written atomically, so that an interrupted run resumes from the files that exist. A task may run
-more than once, on any worker; it writes the same bytes each time.
+Parts and shards are written atomically, so that an interrupted run resumes from existing files. A task may run more
+than once, on any worker, and writes the same bytes each time.
 """
 
 import dataclasses
@@ -29,13 +29,13 @@ from tfrecords import manifest, reader
 
 @dataclasses.dataclass(frozen=True)
 class PartTask:
-    """A source of which a part is to be written.
+    """The task to write the part of a source.
 
     Attributes:
       source: the lines.
-      path: where the part is written; `path` + ".json" holds its facts and marks it as finished.
-      settings: resolved, a dataclass.
-      weights_sha256: of the model, whose weights may change under the same path.
+      path: path of the part; `path` + ".json" contains its facts and marks it as finished.
+      settings: the resolved settings, a dataclass.
+      weights_sha256: SHA-256 of the model's weights, which may change under the same path.
     """
 
     source: LineRange
@@ -51,11 +51,11 @@ class PartTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts of a part; a program adds its own.
+    """Counts of a part; each program adds its own counts.
 
     Attributes:
-      lines: lines read.
-      texts, tokens: written.
+      lines: number of lines read.
+      texts, tokens: numbers of texts and tokens written.
       bytes: size of the part.
     """
 
@@ -67,15 +67,15 @@ class Facts(Counts):
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """Parts to be joined.
+    """The task to join parts to a shard.
 
     Attributes:
-      index: of the shard.
+      index: index of the shard.
       path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and holds its manifest entry.
+      result_path: the file that marks the shard as finished and contains its manifest entry.
       parts: the paths of the parts, in order.
-      facts: their sum.
-      settings: resolved, a dataclass.
+      facts: the sum of the parts' facts.
+      settings: the resolved settings, a dataclass.
     """
 
     index: int
@@ -97,17 +97,17 @@ def _concatenate(task: ShardTask) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """What a program does with parts and shards; its functions must be picklable.
+    """The functions of a program for parts and shards, which must be picklable.
 
     Attributes:
-      name: its name, for messages.
-      what: what it does, for the progress.
+      name: name of the program, for messages.
+      what: name of the work, for the progress.
       recipe: see `Job`.
-      facts: the class of its facts.
-      write: writes a part, atomically, and returns its facts without `bytes`.
-      finish: says what was written; returns the counts for the manifest.
+      facts: the program's class of facts.
+      write: writes a part atomically; returns its facts without `bytes`.
+      finish: logs the results; returns the counts for the manifest.
       files: returns the paths of a part's files.
-      join: writes a shard, atomically.
+      join: writes a shard atomically.
       smaller: other advice for a full disk.
     """
 
@@ -125,23 +125,23 @@ class Program:
 def run(
     program: Program, settings, identity: Mapping[str, str], runner: Runner, check: Callable[[Any], None] | None = None
 ) -> list[manifest.Shard]:
-    """Writes the shards that settings name, then their manifest.
+    """Writes the shards that the settings name, then their manifest.
 
-    A finished set is left unchanged; an unfinished one is resumed.
+    A finished set is left unchanged, and an unfinished set is resumed.
 
     Args:
-      program: what the job computes.
-      settings: resolved, a dataclass; it names the files.
+      program: the program of the job.
+      settings: the resolved settings, a dataclass; they name the files.
       identity: the SHA-256 of the vocabulary and of the weights, `vocab_sha256` and `weights_sha256`.
-      runner: of the tasks.
-      check: refuses the sources, before anything is written.
+      runner: runs the tasks.
+      check: refuses invalid sources before anything is written.
 
     Returns:
       The shards.
 
     Raises:
-      InputError: a file is missing or empty, a line is not what the program reads, or a disk is full; or the existing
-        set has other settings.
+      InputError: a file is missing or empty, the program cannot read a line, a disk is full, or the existing set has
+        other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
@@ -157,10 +157,10 @@ def run(
 def _make_shards(
     program: Program, this: Job, sources: Sequence[LineRange], runner: Runner, finished: Sequence[manifest.Shard | None]
 ) -> list[manifest.Shard]:
-    """Makes the parts and shards that are missing, and the manifest, in an open job.
+    """Makes the missing parts and shards, and the manifest, in an open job.
 
     Raises:
-      InputError: a line is not what the program reads, or a disk is full.
+      InputError: the program cannot read a line, or a disk is full.
     """
     weights_sha256 = this.identity["weights_sha256"]
     tasks = [
@@ -196,14 +196,14 @@ def _make_shards(
 def _make_parts(
     program: Program, todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner
 ) -> dict[PartTask, Facts]:
-    """Makes the parts that an earlier run did not finish; returns the facts of those to do."""
+    """Makes the unfinished parts of the given tasks; returns the facts of all these parts."""
     facts = {task: found for task in todo if (found := _finished_part(program, task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
     with Progress(program.what, lines, "lines", compiles=True) as progress:
         progress.start_at(lines - lines_left)
         for task, found in runner.map(functools.partial(write_part, program), left):
-            if len(facts) == len(todo) - len(left):  # the first one
+            if len(facts) == len(todo) - len(left):  # the first new part
                 _check_space(program, task.path, found, lines_left)
             facts[task] = found
             progress.update(task.source.lines)
@@ -211,18 +211,18 @@ def _make_parts(
 
 
 def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
-    """Raises an error if a local disk has no room for so many lines; until a shard is joined they are there twice."""
+    """Raises an error if a local disk has too little space for the lines; joining a shard needs twice the space."""
     folder = os.path.dirname(path)
     need = 2 * facts.bytes / facts.lines * lines
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
         raise NoRoomError(
             f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
-            f"of them until the shards are joined; free some space and run the same command again{program.smaller}"
+            f"of it only until shards are joined; free some space and run the same command again{program.smaller}"
         )
 
 
 def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
-    """Divides the parts among the shards, in order, so that shards have about equally many lines."""
+    """Divides the parts among the shards, in order, so that all shards have about the same number of lines."""
     ends = np.cumsum([task.source.lines for task in tasks])
     edges = np.searchsorted(ends, ends[-1] * np.arange(1, shards) / shards, side="left") + 1
     # Each shard gets at least one part.
@@ -252,7 +252,7 @@ def _result_path(this: Job, index: int) -> str:
 
 
 def write_part(program: Program, task: PartTask) -> tuple[PartTask, Facts]:
-    """Writes the part of a source, then its facts, unless it is finished."""
+    """Writes the part of a source, then its facts, unless both are finished."""
     if (found := _finished_part(program, task)) is not None:  # a repeated task
         return task, found
     facts = program.write(task)
@@ -269,7 +269,7 @@ def _finished_part(program: Program, task: PartTask) -> Facts | None:
 
 
 def _delete_part(program: Program, task: PartTask) -> None:
-    """Deletes a part; its facts stay."""
+    """Deletes a part but keeps its facts."""
     for path in filter(tf.io.gfile.exists, program.files(task)):
         tf.io.gfile.remove(path)
 

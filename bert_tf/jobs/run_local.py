@@ -1,6 +1,6 @@
 """A runner for the cores of this machine: each worker process runs one task at a time.
 
-The death of a worker is noticed at once, and no worker outlives the process that started it.
+The runner notices the death of a worker at once, and no worker outlives the process that started it.
 """
 
 import contextlib
@@ -25,7 +25,8 @@ class LocalRunner:
       num_workers: number of processes; 1 runs all tasks in this process; None means one per core.
       preload: modules that the tasks use. They are imported before the workers are forked, which then share their
         memory.
-      own_devices: whether tasks that run in this process use the devices that it has chosen, instead of one core.
+      own_devices: whether tasks that run in this process use the devices that the process has chosen, instead of one
+        core.
     """
 
     def __init__(self, num_workers: int | None = None, preload: Sequence[str] = (), own_devices: bool = False):
@@ -82,8 +83,8 @@ class LocalRunner:
                         raise error
                     yield result
         finally:
-            # After an error or an early exit, stop the busy workers: they must neither write any further nor send
-            # their result to the next call of `map`.
+            # After an error or an early exit, stop the busy workers, so that they write no more files and do not send
+            # their results to the next call of `map`.
             self._replace([worker for worker in busy.values() if worker in self._workers])
 
     def _replace(self, workers: list["_Worker"]) -> None:
@@ -99,7 +100,7 @@ def _context(preload: list[str]):
         for name in preload:
             importlib.import_module(name)
         return multiprocessing.get_context("fork")
-    # A process with TensorFlow's threads cannot be forked safely, so a fork server is started.
+    # A process with TensorFlow's threads cannot be forked safely, so start a fork server.
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(preload)
     return context

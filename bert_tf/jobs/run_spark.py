@@ -39,7 +39,7 @@ class SparkRunner:
 
     Args:
       master: URL of the cluster's master; empty for the master given to spark-submit.
-      num_workers: maximum number of concurrent tasks on a standalone cluster; None for all that the cluster offers.
+      num_workers: maximum number of concurrent tasks on a standalone cluster; None uses all cores of the cluster.
     """
 
     def __init__(self, master: str = "", num_workers: int | None = None):
@@ -88,10 +88,10 @@ class SparkRunner:
         tasks = list(tasks)
         if not tasks:
             return
-        # The accumulator delivers outcomes one by one. The finished job returns all of them once more.
+        # The accumulator delivers outcomes one by one. The finished job returns all outcomes again.
         outcomes = self._context.accumulator([], _Joined())
         attempt = _Attempt(function, outcomes, self._attempts)
-        # One partition per task: Spark schedules tasks one by one and repeats only those that were lost.
+        # One partition per task: Spark schedules tasks one by one and repeats only lost tasks.
         job = _Job(lambda: self._context.parallelize(list(enumerate(tasks)), len(tasks)).map(attempt).collect())
         watch = _Watch(self._context)
         given, seen = set(), 0
@@ -250,7 +250,7 @@ def _unreachable(address: str) -> str:
     try:
         socket.create_connection((host, int(port)), _SECONDS_TO_CONNECT).close()
     except (OSError, OverflowError) as error:
-        return f"nobody answers at {address} ({error})"
+        return f"there is no answer at {address} ({error})"
     return ""
 
 
@@ -259,7 +259,7 @@ def _start(master: str, num_workers: int | None, log):
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # py4j logs every closed connection, and a traceback for each broken one. The job reports those in one line.
+    # py4j logs every closed connection, and a traceback for each broken connection, which the job reports in one line.
     logging.get_absl_handler().addFilter(lambda record: f"{os.sep}py4j{os.sep}" not in record.pathname)
     warnings.filterwarnings("ignore", module="pyspark")  # warnings about newer versions of pandas
     # Executors on this machine use this Python unless the cluster's configuration sets another one.

@@ -29,12 +29,12 @@ class Runner(Protocol):
 
 @contextlib.contextmanager
 def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
-    """Yields the settings for the workers, and the running workers. To be called before TensorFlow has threads.
+    """Yields the settings for the workers, and the running workers. Call it before TensorFlow has threads.
 
     Args:
-      settings: with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
+      settings: settings with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
       *preload: modules that the tasks use.
-      num_gpus: 1 for the first GPU of this machine.
+      num_gpus: 1 to use the first GPU of this machine.
     """
     if settings.runner == "spark":
         from bert_tf.jobs.run_spark import SparkRunner
@@ -73,7 +73,7 @@ def use_gpu() -> None:
 
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
-        raise InputError("--num_gpus=1: TensorFlow finds no GPU; drop the flag to use the processor")
+        raise InputError("--num_gpus=1: TensorFlow finds no GPU; remove the flag to use the CPU")
     with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized, as in a process with other work
         tf.config.set_visible_devices(gpus[:1], "GPU")
         tf.config.experimental.set_memory_growth(gpus[0], True)

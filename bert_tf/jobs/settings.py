@@ -11,7 +11,7 @@ _MAX_WORKERS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class RunnerSettings:
-    """Where the tasks of a job run.
+    """The settings of where a job's tasks run.
 
     Attributes:
       path_flags: the flags that name files, for `with_absolute_paths`.
@@ -31,10 +31,10 @@ class RunnerSettings:
     )
 
     def check_devices(self) -> None:
-        """Refuses flags of devices that contradict each other.
+        """Refuses device flags that contradict each other.
 
         Raises:
-          InputError: names them.
+          InputError: names the flags.
         """
         require(
             not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"

@@ -12,7 +12,7 @@ def output_paths(output_file: str) -> list[str]:
     """Expands `--output_file`: a comma-separated list of paths, or of PATH@N for N shards.
 
     Raises:
-      InputError: the list is empty, or what follows an "@" is not a number of shards.
+      InputError: the list is empty, or the text after an "@" is not a number of shards.
     """
     paths = []
     for part in items(output_file):

@@ -1,1 +1,1 @@
-"""What the encoder and its heads are made of."""
+"""The layers and operations of the encoder and its heads."""

@@ -1,12 +1,12 @@
-"""A bidirectional LSTM over rows with padding at the end, and the head that puts it below the head of a task.
+"""A bidirectional LSTM over rows with padding at the end, and a head that inserts the LSTM below a task's head.
 
 Paper: section 5.3 (feature-based approach); section 5.1 and Table 5 ("+ BiLSTM"), which adds a randomly initialized
-BiLSTM on top of a left-to-right model. Table 5 names no size; here each direction has H units, as in section 5.3.
+BiLSTM on top of a left-to-right model. Table 5 gives no size; here each direction has H units, as in section 5.3.
 S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
 
 Letters: B batch, T steps, F features, U units of each direction; S sequence length, H hidden size.
 
-Rows of the backward direction are reversed without their padding, so no step of a token ever follows padding.
+The backward direction reads rows that are reversed without their padding, so tokens never follow padding.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig
 
 
 class BiLstm(keras.layers.Layer):
-    """One layer of LSTMs in both directions, with Keras's initial weights: the forget gates start open.
+    """One layer of LSTMs in both directions, with Keras's initial weights, where forget gates start open.
 
     Args:
       inputs: F.
@@ -32,7 +32,7 @@ class BiLstm(keras.layers.Layer):
         self.forward, self.backward = _Weights(inputs, units), _Weights(inputs, units)
 
     def call(self, x, lengths):
-        """Runs both directions at once.
+        """Runs both directions at the same time.
 
         Args:
           x: float [B, T, F].
@@ -64,7 +64,7 @@ class _Weights(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=[4 * units], initializer=bias, experimental_autocast=False)
 
     def gates(self, x):
-        """Computes what the inputs contribute to the gates of all steps in one product: float [B, T, 4 U]."""
+        """Computes the input's share of the gates for all steps in one product, float [B, T, 4 U]."""
         return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
 
 
@@ -72,7 +72,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
     """Computes the outputs of all steps.
 
     Args:
-      gates: float [2, B, T, 4 U], what the inputs contribute.
+      gates: float [2, B, T, 4 U], the input's share of the gates.
       recurrent: float [2, U, 4 U].
 
     Returns:
@@ -92,7 +92,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
         output = tf.cast(tf.sigmoid(to_output) * tf.tanh(cell), gates.dtype)
         return number + 1, output, cell, tf.raw_ops.TensorListSetItem(input_handle=outputs, index=number, item=output)
 
-    # TensorFlow Lite needs the shape of the elements when it runs; a `TensorArray` gives it the static one.
+    # LiteRT needs the elements' shape at run time; a `TensorArray` provides the static shape.
     shape = tf.shape(zeros)
     outputs = tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=steps, element_dtype=gates.dtype)
     start = (tf.constant(0), tf.cast(zeros, gates.dtype), zeros, outputs)
@@ -104,17 +104,17 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 class BiLstmHead(keras.layers.Layer):
     """A new BiLSTM over the tokens of each row, and a task's head on top of it.
 
-    It reads rows, not packed rows, so that no state passes from one sequence to another. A head of the pooled output
-    takes the last state of each direction: at the last token forward, at the first token backward. Both have read the
-    whole row.
+    It does not accept packed rows, so that no state passes from one sequence to another. If the task's head takes the
+    pooled output, it gets the last state of each direction: forward at the last token, backward at the first token.
+    Both states depend on the whole row.
 
     Args:
-      config: shape and regularization of the encoder.
-      make_head: returns the task's head for a configuration; it gets one of hidden size 2 H.
+      config: the encoder's configuration.
+      make_head: returns the task's head for a configuration, which has hidden size 2 H here.
 
     Attributes:
-      reads: name of the encoder's output that it takes.
-      reads_mask: that it also takes `input_mask`.
+      reads: name of the encoder's output that the head takes.
+      reads_mask: True: the head also takes `input_mask`.
       head: the task's head.
 
     Raises:
@@ -129,7 +129,7 @@ class BiLstmHead(keras.layers.Layer):
         self.lstm = BiLstm(config.hidden_size, config.hidden_size)
         self.head = make_head(dataclasses.replace(config, hidden_size=2 * config.hidden_size))
         if self.head.reads not in ("pooled_output", "sequence_output"):
-            raise ValueError(f"a head that reads {self.head.reads} cannot stand on a BiLSTM")
+            raise ValueError(f"a head that reads {self.head.reads} does not support a BiLSTM")
 
     def call(self, x, input_mask, training=False, seed=None):
         """Computes the logits of the task's head.
@@ -153,7 +153,7 @@ class BiLstmHead(keras.layers.Layer):
         length = x.shape[1]
         if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy) or length is None:
             return self.lstm(x, lengths)
-        # A loop over padding takes as long as one over tokens; only a TPU needs a static length.
+        # Skip padding, which takes as long as tokens do. A TPU needs a static length, so it reads the padding too.
         states = self.lstm(x[:, : tf.maximum(tf.reduce_max(lengths), 1)], lengths)
         states = tf.pad(states, [[0, 0], [0, length - tf.shape(states)[1]], [0, 0]])
         return tf.ensure_shape(states, [x.shape[0], length, 2 * self.lstm.units])

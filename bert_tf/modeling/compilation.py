@@ -1,8 +1,9 @@
-"""How functions of tensors are compiled by XLA, one by one or as part of a compiled step.
+"""Compiles functions of tensors with XLA, either single functions or parts of a compiled step.
 
-On a CPU, TensorFlow runs the matrix products and XLA compiles the operations between them, one function at a time.
-On a TPU, XLA compiles the whole step. It then sees the forward and the backward pass at once. Without optimization
-barriers it would keep in float32 what is rounded for the next operation, and what a gradient is to compute again.
+On a CPU, TensorFlow runs the matrix products, and XLA compiles the functions between them, one at a time.
+On a TPU, XLA compiles the whole step, with the forward and the backward pass in one program. Without optimization
+barriers, XLA would store values in float32 that are rounded for the next operation, and values that the backward pass
+should compute again.
 """
 
 import contextvars
@@ -13,21 +14,21 @@ import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
 from tensorflow.python.ops import control_flow_util
 
-# Compiling and launching a function costs more than it saves below this number of values.
+# Below this number of values, compiling and launching a function takes more time than it saves.
 _LARGE = 1 << 16
 
-# Whether a function is being traced that `compiled` compiles by itself.
+# Whether TensorFlow is tracing a function that `compiled` compiles separately.
 _compiled_alone = contextvars.ContextVar("compiled_alone", default=False)
 
 
 def inside_xla() -> bool:
-    """Whether XLA compiles the surrounding graph as a whole; false in a function that `compiled` compiles by itself."""
+    """Whether XLA compiles the whole surrounding graph; false in a function that `compiled` compiles separately."""
     in_context = control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
     return in_context and not _compiled_alone.get()
 
 
 def optimization_barrier(*tensors: tf.Tensor):
-    """Returns the same tensors; inside XLA, no optimization crosses this point, so they are stored in their dtype."""
+    """Returns the same tensors; XLA does not optimize across this point, so it stores the tensors in their dtype."""
     if inside_xla():
         tensors = _barrier(*tensors)
     return tensors if len(tensors) > 1 else tensors[0]
@@ -41,7 +42,7 @@ def _barrier(*tensors):
 def compiled(function: Callable) -> Callable:
     """Compiles a function of tensors with XLA; keyword arguments are Python values.
 
-    The function runs op by op where the first tensor is small or its shape is unknown, and inside XLA.
+    Inside XLA, and if the first tensor is small or has an unknown shape, the function is not compiled separately.
     """
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
@@ -61,8 +62,8 @@ def compiled(function: Callable) -> Callable:
 def compiled_with_gradient(function: Callable) -> Callable:
     """Compiles a function of tensors, and its gradient as a second function of the same inputs.
 
-    The backward pass computes the function again, so it stores the inputs alone. All floating arguments get their
-    gradients; see `compiled` for the rest.
+    The backward pass computes the function again, so the forward pass stores only the inputs. All floating arguments
+    get gradients. Otherwise as in `compiled`.
     """
     forward = compiled(function)
 

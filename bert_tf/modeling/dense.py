@@ -1,10 +1,10 @@
-"""Layers that attention, blocks and heads are made of: affine maps, activations, layer normalization.
+"""The parts of attention, blocks and heads: affine maps, activations, layer normalization.
 
 Paper: section 3 ("Model Architecture").
 
 Letters: B batch, S sequence length, N = B S rows, H hidden size.
 
-The constructors create the weights, so a model has all of them before its first call.
+The constructors create the weights, so a model has all weights before its first call.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _ACTIVATIONS = {
 
 
 def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the function that `hidden_act` names."""
+    """Returns the activation function with a name, which is a value of `hidden_act`."""
     return _ACTIVATIONS[name]
 
 
@@ -40,7 +40,7 @@ def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
 
 @contextlib.contextmanager
 def created_as_zeros() -> Iterator[None]:
-    """Creates weights as zeros, for a model whose weights all come from a checkpoint; drawing them takes longer."""
+    """Creates all weights as zeros, for a model that a checkpoint fills; drawing random weights takes longer."""
 
     def zeros(next_creator, **options):
         if options.get("shape") is not None:
@@ -52,7 +52,7 @@ def created_as_zeros() -> Iterator[None]:
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
-    """Makes a truncated normal initializer; each weight needs its own, or all would start alike."""
+    """Returns a truncated normal initializer; each weight needs its own, else weights of one shape would be equal."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 

@@ -1,10 +1,10 @@
-"""Dropout whose masks are computed, never stored.
+"""Dropout with masks that are computed and never stored.
 
 Paper: appendix A.2: a dropout of 0.1 on all layers.
 
-A mask is a function of a seed, a site (the number of the dropout in the network) and the place of each value. So the
-forward pass, the backward pass and a resumed run compute the same mask, and the plain operations of
-`bert_tf.encoder` use the same masks as the fused ones.
+A mask is a function of a seed, a site (the number of the dropout in the network) and the index of each value. The
+forward pass, the backward pass and a resumed run therefore compute the same mask. So do the plain operations of
+`bert_tf.encoder` and the fused operations.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
-    """Chooses the seed of a call: None without training, a random one where the caller gave none."""
+    """Returns the seed of a call: None without training; a random seed in training if the caller gives None."""
     if not training:
         return None
     if seed is None:
@@ -28,10 +28,10 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor |
       x: float, of any shape.
       rate: share of the values that are dropped.
       seed: int32 [2]; None drops nothing.
-      site: int32 [], see `dropout_mask`.
+      site: int32 []; see `dropout_mask`.
 
     Returns:
-      Shape and dtype of x.
+      float of the shape and dtype of x.
     """
     if rate == 0 or seed is None:
         return x
@@ -40,19 +40,19 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor |
 
 
 def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Tensor | int) -> tf.Tensor:
-    """Tells which values a dropout keeps.
+    """Computes which values a dropout keeps.
 
-    The index of each value is hashed to 32 random bits. Multiplications and shifts are all it takes, so XLA fuses the
-    mask into the operation that uses it.
+    The index of each value is hashed to 32 random bits. The hash needs only multiplications and shifts, so XLA fuses
+    the mask into the operation that uses it.
 
     Args:
-      shape: of the values.
+      shape: shape of the values.
       rate: share of the values that are dropped.
       seed: int32 [2].
       site: int32 [], the number of this dropout in the network.
 
     Returns:
-      bool, of the shape; True is kept.
+      bool of this shape; True keeps a value.
     """
     seed, site = tf.bitcast(seed, tf.uint32), tf.bitcast(tf.convert_to_tensor(site), tf.uint32)
     key = _mix(seed[0] + site * _word(0x9E3779B9), seed[1])
@@ -62,7 +62,7 @@ def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Te
 
 
 def static_or_dynamic_shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:
-    """The static shape where it is fully known, else the shape as a tensor."""
+    """Returns the static shape if it is fully known, else the shape as a tensor."""
     return x.shape if x.shape.is_fully_defined() else tf.shape(x)
 
 
@@ -73,9 +73,9 @@ def _word(value: int) -> tf.Tensor:
 def _mix(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
     """Hashes uint32 x with a key: each bit of the result depends on all bits of both.
 
-    Two rounds multiply and fold the upper half into the lower one. The constants have the least bias
-    (C. Wellons, "Prospecting for hash functions"). The key enters between the rounds; otherwise two keys would give
-    shifted copies of one sequence.
+    Each of two rounds multiplies x and combines its upper half with its lower half. The constants have the least bias
+    (C. Wellons, "Prospecting for hash functions"). The key enters between the rounds, since otherwise two keys would
+    give shifted copies of one sequence.
     """
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16))) * _word(0x7FEB352D)
     x = tf.bitwise.bitwise_xor(x, key)

@@ -1,20 +1,20 @@
-"""Fused operations of a training step: what stands between its matrix products, with gradients of their own.
+"""Fused operations for training: the computations between matrix products, with custom gradients.
 
-`FusedOperations` is what the encoder is given in place of its `PlainOperations`. Only this file and `compilation.py`
-beside it deal with speed; the model is complete without them.
+The encoder uses `FusedOperations` instead of `PlainOperations` in training. Only this file and `compilation.py` are
+about speed; the model is complete without them.
 
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
 Letters: H hidden size, A heads, D = H / A; B batch, S sequence length, Q positions that are read, R rows, V vocabulary
 size.
 
-Each function computes what plain operations compute in `bert_tf.encoder`, with the same dropout masks. Operation by
-operation, memory would bound the speed: each one reads and writes all of its values. A compiled function reads its
-inputs once. It stores little for the backward pass, which computes the rest again. Sums, softmax and layer
-normalization are always computed in float32.
+Each function computes the same as the plain operations in `bert_tf.encoder`, with the same dropout masks. Separate
+operations are bound by memory bandwidth, because each reads and writes all values. A compiled function reads its inputs
+once. It stores little for the backward pass, which computes the rest again. Sums, softmax and layer normalization are
+always computed in float32.
 
-Every floating input gets its gradient. A new input must get one too: TensorFlow takes an input that a custom gradient
-captures, instead of taking it as an argument, for a constant, and would never train it.
+Every floating input gets a gradient. A new input must be an argument of the function: if a custom gradient captures a
+tensor instead, TensorFlow treats the tensor as a constant and never trains it.
 """
 
 import math
@@ -28,7 +28,7 @@ from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_sh
 
 
 class FusedOperations:
-    """The methods of `bert_tf.encoder.PlainOperations`, fused."""
+    """Fused versions of the methods of `bert_tf.encoder.PlainOperations`."""
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
         """Computes dropout(LayerNorm(x)), float [..., H]."""
@@ -37,8 +37,8 @@ class FusedOperations:
         return norm_dropout(x, gamma, beta, seed, tf.constant(site), rate=rate)
 
     def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
-        """Computes the contexts of all heads, float [B, S, A, D] or [B, Q, A, D]."""
-        # One large product is faster where TensorFlow runs it; XLA would pay for joining weights and gradients.
+        """Computes the context vectors of all heads, float [B, S, A, D] or [B, Q, A, D]."""
+        # TensorFlow is faster with one large product. Under XLA, joining weights and gradients would take longer.
         if inside_xla():
             groups = [(query_input, [layer.query]), (x, [layer.key]), (x, [layer.value])]
         elif query_input is x:
@@ -61,12 +61,12 @@ class FusedOperations:
 
 
 def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tensor]:
-    """Returns the rate and the seed for a function that needs a tensor: rate 0 where the seed is None."""
+    """Returns the rate and the seed for a function that needs a tensor: if the seed is None, the rate is 0."""
     return (0.0, tf.zeros([2], tf.int32)) if seed is None else (rate, seed)
 
 
 def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
-    """Maps float [B, S, ...], whose last axes are the inputs of `dense`, to x W: float [B, S, outputs]."""
+    """Computes x W, float [B, S, outputs], of float [B, S, ...] whose last axes are the inputs of `dense`."""
     return _product(x, tf.reshape(dense.kernel, [*x.shape[2:], dense.kernel.shape[1]]))
 
 
@@ -83,13 +83,13 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
     Args:
       x: float [B, S, ...].
-      kernel: float [..., outputs], whose first axes are the last ones of x.
+      kernel: float [..., outputs]; its first axes are the last axes of x.
 
     Returns:
       float [B, S, outputs].
     """
     axes = x.shape.rank - 2
-    if inside_xla():  # XLA chooses layouts that fit the next operation, if no reshape comes between
+    if inside_xla():  # without a reshape, XLA can choose the layout that fits the next operation
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
         return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
     flat = math.prod(x.shape[2:])
@@ -102,19 +102,19 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 @compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """Adds float32 [H] to float [..., H] and applies the activation that `hidden_act` names."""
+    """Adds a bias, float32 [H], to float [..., H], and applies an activation by its name in `hidden_act`."""
     return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
     """Computes LayerNorm(residual + dropout(x + bias)).
 
-    Stores the sum and its statistics; the backward pass computes the mask again.
+    The forward pass stores the sum and its statistics; the backward pass computes the mask again.
 
     Args:
       x: float [..., H].
       residual: float [..., H].
-      bias: float32 [H], of the affine map that gave x.
+      bias: float32 [H], the bias of the affine map that computed x.
       gamma: float32 [H].
       beta: float32 [H].
       seed: int32 [2].
@@ -167,13 +167,13 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
 
 
 def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):
-    """Multi-head attention with dropout of the probabilities.
+    """Computes multi-head attention with dropout on the probabilities.
 
-    Stores queries, keys, values and the probabilities, whose sign tells what was dropped.
+    The forward pass stores queries, keys, values and probabilities, where a negative sign marks dropped probabilities.
 
     Args:
-      projected: queries, keys and values, side by side or apart: float [B, S, 3, A, D], or [B, Q, 1, A, D] of Q
-        positions a row, and the others.
+      projected: queries, keys and values: one tensor, float [B, S, 3, A, D]; or separate tensors, with queries of only
+        Q positions per row as [B, Q, 1, A, D].
       attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to
         [B, A, Q, S].
       seed: int32 [2].
@@ -181,7 +181,7 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
       rate: of the dropout.
 
     Returns:
-      The contexts of all heads, float [B, S, A, D] or [B, Q, A, D].
+      The context vectors of all heads, float [B, S, A, D] or [B, Q, A, D].
     """
 
     @tf.custom_gradient
@@ -189,7 +189,7 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
         query, key, value = (part for x in projected for part in tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4])))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         logits = _scaled(scores, attention_bias, size=query.shape[-1])
-        if not inside_xla():  # TensorFlow's graph optimizer cannot infer the shape of a compiled call, and would warn
+        if not inside_xla():  # else TensorFlow's graph optimizer warns of the unknown shape of a compiled call
             logits = tf.ensure_shape(logits, scores.shape)
         signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
@@ -200,7 +200,7 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
             of_probabilities = tf.matmul(of_context, value, transpose_b=True)
             of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
             parts = [tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value]
-            # a graph drops this sum where nobody asks for it
+            # TensorFlow prunes this sum from the graph if nothing uses it.
             of_bias = _sum_to_shape(of_scores, attention_bias) * query.shape[-1] ** 0.5
             return of_bias, *(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
 
@@ -210,13 +210,13 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
 
 
 def _sum_to_shape(gradient: tf.Tensor, x: tf.Tensor) -> tf.Tensor:
-    """Sums a gradient over the axes along which x was broadcast: float32 of the shape of x."""
+    """Sums a gradient over the axes along which x was broadcast; returns float32 of the shape of x."""
     _, axes = tf.raw_ops.BroadcastGradientArgs(s0=tf.shape(gradient), s1=tf.shape(x))
     return tf.reshape(tf.reduce_sum(tf.cast(gradient, tf.float32), axes), tf.shape(x))
 
 
 def _merge_heads(parts: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Parts of [B, A, S, D] side by side, [B, S, parts, A, D]."""
+    """Stacks parts [B, A, S, D] to [B, S, parts, A, D]."""
     return tf.transpose(tf.stack(parts), [1, 3, 0, 2, 4])
 
 
@@ -227,7 +227,7 @@ def _scaled(scores, attention_bias, *, size):
 
 @compiled
 def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
-    """Returns the probabilities, negative where they are dropped, and the probabilities after the dropout."""
+    """Returns the probabilities, with dropped ones negated, and the probabilities after the dropout."""
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
     mask = dropout_mask(static_or_dynamic_shape(probabilities), rate, seed, site)
@@ -242,10 +242,10 @@ def _kept_by_sign(signed, *, rate):
 
 @compiled
 def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
-    """Computes the gradient of the scores before they were scaled.
+    """Computes the gradient of the unscaled scores.
 
-    The gradient of a softmax needs the sum over each row of the probabilities times their gradients. The contexts
-    times their gradients have the same sum, and are shorter.
+    The gradient of a softmax needs, for each row, the sum of the probabilities times their gradients. The sum of the
+    contexts times their gradients is equal, and it has fewer terms.
     """
     wide = tf.cast(signed, tf.float32)
     row = tf.reduce_sum(tf.cast(of_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
@@ -255,9 +255,9 @@ def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
 
 
 def cross_entropy(x, bias, labels):
-    """Computes the loss of each row's label under softmax(x + bias), and the likeliest label.
+    """Computes the loss of each row's label under softmax(x + bias), and the most probable label.
 
-    Stores x and one number a row.
+    The forward pass stores x and one number per row.
 
     Args:
       x: float [R, V].
@@ -265,7 +265,7 @@ def cross_entropy(x, bias, labels):
       labels: int32 [R].
 
     Returns:
-      The negative log-likelihoods, float32 [R], and the likeliest labels, int32 [R].
+      The negative log-likelihoods, float32 [R], and the most probable labels, int32 [R].
     """
 
     @tf.custom_gradient

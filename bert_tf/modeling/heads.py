@@ -3,7 +3,7 @@
 Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification), section 4.2 (spans), Figure 4
 (d) and section 5.3 with Table 7 (labels of tokens).
 
-Letters: B batch, S sequence length, N examples of a packed row, H hidden size, P predictions or tokens that are read,
+Letters: B batch, S sequence length, N examples in a packed row, H hidden size, P predictions or tokens that are read,
 V vocabulary size, L layers, K layers that are read, C labels of tokens.
 """
 
@@ -16,10 +16,10 @@ from bert_tf.modeling.dense import Dense, LayerNorm, activation, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
 
-# The encoder numbers its dropouts from 0; heads begin here, so that no two masks are alike.
+# The encoder numbers its dropouts from 0. Heads start with this number, so that all masks differ.
 _DROPOUT_SITE = 1 << 16
-# The rows of Table 7: the layers, 0 being the embeddings and negative numbers counting from the top, and how they are
-# combined.
+# The rows of Table 7: the layers, and how they are combined. Layer 0 is the embeddings; negative numbers count from the
+# top.
 FEATURES = {
     "embeddings": ((0,), "concat"),
     "second_to_last_hidden": ((-2,), "concat"),
@@ -47,26 +47,26 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         )
 
     def call(self, sequence_output, positions, word_embeddings):
-        """Predicts.
+        """Computes the scores of all tokens.
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, P]; None where `sequence_output` is [B, P, H], of these positions alone.
+          positions: int32 [B, P]; None if `sequence_output` is [B, P, H] and has only these positions.
           word_embeddings: float [V, H].
 
         Returns:
-          Logits without their bias, float [B P, V]; `logits` and `losses` add it.
+          Logits without the bias, float [B P, V]; `logits` and `losses` add the bias.
         """
         x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
         return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
 
     def logits(self, scores):
-        """Adds the bias: float32 of the shape of the scores."""
+        """Adds the bias; returns float32 of the shape of the scores."""
         return tf.cast(scores, tf.float32) + self.bias
 
     def losses(self, scores, labels):
-        """Computes the losses of int32 labels [B P], float32 [B P], and the likeliest tokens, int32 [B P]."""
+        """Computes the losses of int32 labels [B P], float32 [B P], and the most probable tokens, int32 [B P]."""
         return cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
@@ -86,7 +86,7 @@ class NextSentenceHead(keras.layers.Layer):
 
 
 def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
-    """Computes the mean or the maximum over the tokens of each row, [CLS] and [SEP] included, without padding.
+    """Computes the mean or the maximum over the tokens of each row, with [CLS] and [SEP] but without padding.
 
     Args:
       x: float [B, S, H].
@@ -101,20 +101,20 @@ def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
     if pooling == "mean":
         pooled = tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)
     else:
-        # A row without tokens must not become infinite: its weight of 0 would then give NaN.
+        # The maximum of a row without tokens must be finite, since an infinite value with weight 0 gives NaN.
         pooled = tf.where(count > 0, tf.reduce_max(tf.where(mask > 0, x32, x32.dtype.min), axis=1), 0.0)
     return tf.cast(pooled, x.dtype)
 
 
 class ClassificationHead(keras.layers.Layer):
-    """Dropout and an affine map of one vector for each row; one output is a regression.
+    """Dropout and an affine map of one vector per row; a single output means regression.
 
     Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
 
     Args:
-      config: shape and regularization.
-      num_outputs: classes, or 1.
-      pooling: the vector. "cls" is the pooled [CLS], as in the paper; "mean" and "max" are those of `pool_tokens`.
+      config: the encoder's configuration.
+      num_outputs: number of classes; 1 for a regression.
+      pooling: the vector: "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
@@ -129,7 +129,7 @@ class ClassificationHead(keras.layers.Layer):
         self.dense = Dense(config.hidden_size, num_outputs, config)
 
     def call(self, x, input_mask=None, training=False, seed=None):
-        """Maps what the head reads, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
+        """Maps the encoder's output, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
 
         With pooling "mean" or "max", `input_mask` is int32 [B, S].
         """
@@ -146,8 +146,8 @@ class SpanHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      is_per_token: that it maps each token by itself.
-      checkpoint_name: its name in checkpoints.
+      is_per_token: True: the head maps each token independently.
+      checkpoint_name: name of the head in checkpoints.
     """
 
     reads = "sequence_output"
@@ -171,8 +171,8 @@ class TaggingHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      is_per_token: that it maps each token by itself.
-      checkpoint_name: its name in checkpoints, so that other formats know it as a token classifier.
+      is_per_token: True: the head maps each token independently.
+      checkpoint_name: name of the head in checkpoints, which identifies a token classifier to other formats.
     """
 
     reads = "sequence_output"
@@ -191,7 +191,7 @@ class TaggingHead(keras.layers.Layer):
 
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
-    """Returns the layers that features read, from 0 for the embeddings to L.
+    """Returns the layers of a row of Table 7, from 0 for the embeddings to L.
 
     Args:
       features: a name in `FEATURES`.
@@ -205,7 +205,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
         return tuple(range(1, num_hidden_layers + 1))
     found = tuple(layer if layer >= 0 else num_hidden_layers + 1 + layer for layer in layers)
     if min(found) < 1 and layers != (0,):
-        raise ValueError(f"{features} reads {-min(layers)} hidden layers from the top, the encoder has "
+        raise ValueError(f"{features} reads {-min(layers)} hidden layers from the top, but the encoder has "
                          f"{num_hidden_layers}")  # fmt: skip
     return found
 
@@ -213,17 +213,17 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 class FeatureTaggingHead(keras.layers.Layer):
     """A two-layer BiLSTM on activations of a frozen encoder, and an affine map.
 
-    Paper: section 5.3. The weights of a sum of layers are learned; their softmax adds up to 1.
+    Paper: section 5.3. The weights of a sum of layers are the softmax of learned numbers, so they add up to 1.
 
     Args:
-      config: shape and regularization.
+      config: the encoder's configuration.
       num_labels: C.
       features: a name in `FEATURES`.
       lstm_size: units of each direction.
 
     Attributes:
-      reads: "activations", see `FineTunedBert`.
-      layers: the layers whose activations it takes.
+      reads: "activations"; see `FineTunedBert`.
+      layers: the layers whose activations the head takes.
     """
 
     reads = "activations"
@@ -246,7 +246,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         """Labels tokens.
 
         Args:
-          x: float [B, P, K, H], activations of the tokens that are read; P is at most S.
+          x: float [B, P, K, H], activations of the tokens in `read_mask`; P is at most S.
           read_mask: int32 [B, S], 1 on tokens, then 0 on padding.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
@@ -259,7 +259,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         lengths = tf.reduce_sum(read_mask, axis=1)
         x = self._combined(tf.cast(x, self.compute_dtype))
         if not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-            # A loop over padding takes as long as one over tokens. A TPU needs a static length.
+            # Skip padding, which takes as long as tokens do. A TPU needs a static length, so it reads the padding too.
             x = x[:, : tf.maximum(tf.reduce_max(lengths), 1)]
         for number, lstm in enumerate(self.lstms):
             x = lstm(dropout(x, self._rate, seed, _DROPOUT_SITE + number), lengths)
@@ -269,7 +269,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         return tf.ensure_shape(logits, [None, static, logits.shape[2]])
 
     def _combined(self, x):
-        """Combines the layers: float [B, S, K H], or for a sum [B, S, H]."""
+        """Combines the layers to float [B, S, K H], or to [B, S, H] for a sum."""
         if self.layer_weights is not None:
             return tf.einsum("bskh,k->bsh", x, tf.cast(tf.nn.softmax(self.layer_weights), x.dtype))
         length = tf.shape(x)[1] if x.shape[1] is None else x.shape[1]

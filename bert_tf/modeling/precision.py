@@ -1,4 +1,4 @@
-"""Keras's policy, which says in which dtype the layers compute that are made under it."""
+"""Keras's dtype policy, which sets the compute dtype of new layers."""
 
 import contextlib
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ def policy_name(dtype: str) -> str:
 
 @contextlib.contextmanager
 def policy(name: str = "") -> Iterator[None]:
-    """Sets a policy, and restores the previous one; "" only restores it."""
+    """Sets a policy and restores the previous policy at the end; "" does not set a policy."""
     before = keras.mixed_precision.global_policy()
     if name:
         keras.mixed_precision.set_global_policy(name)

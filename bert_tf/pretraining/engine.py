@@ -1,4 +1,4 @@
-"""A complete pre-training run: checks, then training and evaluation, phase by phase.
+"""A complete pre-training run: checks of all phases, then training and evaluation of one phase after another.
 
 Paper: section 3.1, appendix A.2.
 """
@@ -36,11 +36,11 @@ class _Prepared:
     """A phase of a run, after all checks.
 
     Attributes:
-      settings: of this phase.
-      config: shape of the model.
+      settings: the settings of the phase.
+      config: the model's configuration.
       data: the record files and their contents.
-      facts: what `run.json` records of the phase.
-      blanks: masks to fill in at each evaluation; None for none.
+      facts: the facts about the phase that `run.json` records.
+      blanks: masks to fill in at each evaluation; None if there are none.
       eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
@@ -53,18 +53,17 @@ class _Prepared:
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
-    """Trains and evaluates according to the settings, phase by phase.
+    """Trains and evaluates according to the settings, one phase after another.
 
     Args:
-      settings: of the first phase.
+      settings: the settings of the first phase.
       write_report: called with the run's folder before training, after each evaluation, and when the run ends.
 
     Returns:
       Metrics of the last evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the input of any phase is invalid, which is found before any training; or the last evaluation is not
-        finite.
+      InputError: the input of a phase is invalid (found before any training), or the last evaluation is not finite.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -118,7 +117,7 @@ def _train(
     lock: run_folder.Lock | None,
     write_report: Report,
 ) -> dict[str, float]:
-    """Trains and evaluates from the phase that the folder is in."""
+    """Trains and evaluates, starting with the phase that the folder has reached."""
     folder = prepared[0].settings.output_dir
     found = resume.find(folder, strategy)
     under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
@@ -129,7 +128,7 @@ def _train(
     for number, phase in enumerate(prepared[under_way:]):
         if number:
             found = resume.find(folder, strategy)
-        with traced_graphs.released():  # the next phase needs their memory
+        with traced_graphs.released():  # the next phase needs the memory
             values = _train_phase(phase, strategy, lock, found, write_report)
     return values
 
@@ -177,7 +176,7 @@ def _train_phase(
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
-        finally:  # also if training was stopped or diverged; a failed report must never mask that error
+        finally:  # also after an error, which a failed report must never hide
             with contextlib.suppress(OSError, tf.errors.OpError):
                 report_only()
 
@@ -215,7 +214,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
 
 
 def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
-    """Returns what must be the same on all workers, of all phases; paths may differ."""
+    """Returns the facts about all phases that must be the same on all workers; paths may differ."""
     every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
     for phase in prepared:
         settings, facts = phase.settings, phase.facts
@@ -268,7 +267,7 @@ def _make_trainer(
 
 
 def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of one of `phases.of`, with the learning-rate schedule over all phases."""
+    """Returns the optimizer of a phase from `phases.of`; its learning-rate schedule spans all phases."""
     return make_optimizer(settings, settings.learning_rate, settings.num_schedule_steps, settings.num_warmup_steps)
 
 

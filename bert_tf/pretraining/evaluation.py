@@ -23,37 +23,38 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file, progress, summaries
 from bert_tf.training.trainer import Trainer
 
-# Writes a report of the run in a folder. The caller passes it in, so that training needs no drawing library.
+# Writes a report of the run in a folder. The caller provides it, so that training does not need a drawing library.
 Report = Callable[[str], None]
 
-# Splits whose files are in the run's folder itself.
+# The files of these splits are in the run's folder itself.
 _OWN = (metrics_file.TRAINING_DATA, metrics_file.HELD_OUT)
 _ROWS_SHOWN = 5
 _ROWS_LOGGED = 2
 
 
 def no_report(folder: str) -> None:
-    """Writes no report."""
+    """Does nothing, for runs without a report."""
 
 
 class Evaluation:
-    """Evaluates a trainer's weights, and shows the results.
+    """Evaluates a trainer's weights, and writes the results.
 
-    The results go to the log, `eval_results.txt` in the original's format, TensorBoard, files of metrics and of
-    filled-in masks, and the report. A process that only evaluates has its own files, since another may be training.
+    The results go to the log, `eval_results.txt` in the original's format, TensorBoard, the files of metrics and of
+    filled-in masks, and the report. A process that only evaluates has its own files, since another process may train.
 
-    Each of several workers evaluates its share, and the first one writes the results of all.
+    Each of several workers evaluates its share of the data, and the first worker writes the results.
 
-    If the run was trained on any of the evaluated files, the results have a split of their own, because they say
-    nothing about unseen text. So have the results on other held-out data than that of the run's first evaluation.
+    If the run was trained on any of the evaluated files, the results have a separate split, because they do not measure
+    performance on unseen text. Held-out data that differs from the data of the run's first evaluation also has its own
+    split.
 
     Args:
-      settings: those of the run.
-      trainer: with evaluation data; may train too.
-      blanks: the masks to fill in; None for none.
+      settings: the run's settings.
+      trainer: a trainer with evaluation data.
+      blanks: the masks to fill in; None if there are none.
       write_report: called with the run's folder after each evaluation.
       eval_prints: `run_folder.fingerprint` of the evaluated files.
-      phase: the phase that is trained; None without training.
+      phase: the phase in training; None without training.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class Evaluation:
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
 
     def _split(self) -> str:
-        """Returns the split of the evaluated files; `run.json` may have appeared since the last evaluation."""
+        """Returns the split of the evaluated files, which another process that trains can change through `run.json`."""
         phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
         if trained_on:
@@ -93,11 +94,11 @@ class Evaluation:
             trainer = self._trainer
             self._managers[split] = summaries.manager(folder, trainer.global_step, trainer.objective.metrics)
             if split == metrics_file.TRAINING_DATA:
-                logging.warning("evaluating on training data; --eval_input_file gives held-out data")
+                logging.warning("evaluating on training data; give held-out data with --eval_input_file")
         return self._managers[split]
 
     def __call__(self) -> dict[str, float]:
-        """Evaluates now; returns the metrics by name."""
+        """Evaluates the current weights; returns the metrics by name."""
         settings, step = self._settings, int(self._trainer.global_step.numpy())
         output = self._trainer.evaluate(tf.constant(settings.max_eval_steps))
         values = {name: float(value) for name, value in output.items()}
@@ -129,7 +130,7 @@ class Evaluation:
 
 
 def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
-    """Finds the masks to fill in at each evaluation: in the user's sentences, then in the first evaluated rows.
+    """Returns the masks to fill in at each evaluation, from the user's sentences and from the first evaluated rows.
 
     Returns:
       None if the data's vocabulary was not found.
@@ -139,7 +140,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     """
     if not data.vocab_file:
         if settings.fill_mask_file:
-            raise InputError("--fill_mask_file needs --vocab_file, the vocabulary of the data")
+            raise InputError("--fill_mask_file needs the data's vocabulary; give it as --vocab_file")
         return None
     tokenizer = BertTokenizer(data.vocab_file, data.vocabulary.do_lower_case is not False)
     rows = []
@@ -161,26 +162,26 @@ def evaluate_checkpoints(
     model: Mapping,
     vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, and those that another process adds within `eval_timeout`.
+    """Evaluates a folder's latest checkpoint, and each new checkpoint of another process within `eval_timeout`.
 
     Args:
-      settings: those of the run.
-      trainer: each checkpoint is restored into it.
-      evaluation: evaluates its weights.
-      model: that of the folder's run, see `run_folder.check_model`.
-      vocabulary: that of the run's data.
+      settings: the run's settings.
+      trainer: the trainer that restores each checkpoint.
+      evaluation: evaluates the trainer's weights.
+      model: the model of the folder's run; see `run_folder.check_model`.
+      vocabulary: the vocabulary of the run's data.
 
     Returns:
       Metrics of the last checkpoint.
 
     Raises:
-      InputError: no checkpoint comes in time, none can be read, or it is of another model.
+      InputError: no checkpoint appears in time, no checkpoint can be read, or a checkpoint belongs to another model.
     """
     folder, values = settings.output_dir, {}
 
     def is_last(step: int) -> bool:
         phases = run_record.read_phases(folder)
-        # the end of a phase that another one follows is not the end of the run
+        # The run does not end with this phase if another phase follows.
         is_last_phase = bool(phases) and not phases[-1].settings.get("next_phase")
         return is_last_phase and step >= phases[-1].optimizer["num_train_steps"]
 
@@ -192,9 +193,9 @@ def evaluate_checkpoints(
         except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
             if checkpoint_watch.is_there(prefix):
                 reason = str(error).split("\n")[0]
-                logging.warning("%s cannot be read (%s); continuing with the next one", prefix, reason)
+                logging.warning("%s cannot be read (%s); continuing with the next checkpoint", prefix, reason)
             else:
-                logging.info("%s was deleted before it was read; continuing with the next one", prefix)
+                logging.info("%s was deleted before it was read; continuing with the next checkpoint", prefix)
             continue
         workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
         values = evaluation()

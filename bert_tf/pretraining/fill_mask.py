@@ -1,8 +1,8 @@
-"""Predictions of a model for blanks in sentences, for people to read.
+"""A model's predictions for blanks in sentences, for people to read.
 
 Paper: section 3.1, Task 1 (masked tokens); section 5.1 for the next token of a left-to-right model.
 
-Letters: B rows, S sequence length, K blanks of a row, V vocabulary size.
+Letters: B rows, S sequence length, K blanks in a row, V vocabulary size.
 """
 
 import dataclasses
@@ -20,11 +20,11 @@ EVALUATOR_NAME = "fill_mask-eval.jsonl"
 _GUESSES = 3
 _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
-# Of a log line.
+# Limits of a log line.
 _COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
-# A left-to-right model predicts every token; show only some.
+# A left-to-right model predicts every token, but only some are shown.
 _BLANKS_OF_ONE_DIRECTION = 8
-# Offset from a blank to the position at which the model predicts it.
+# Offset from a blank to the position where the model predicts the blank.
 _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
 
 
@@ -77,17 +77,17 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
 
 
 def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[Row]:
-    """Returns the rows of a text file: a sentence a line, with [MASK] for each token to predict.
+    """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict.
 
     Raises:
-      InputError: the file does not exist; a line has no [MASK] or is too long; there are too many lines, or none.
+      InputError: the file does not exist, a line has no [MASK] or is too long, or there are no lines or too many.
     """
     rows = [
         row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
         for number, line in numbered_lines(path, "fill_mask_file")
     ]
     if not 1 <= len(rows) <= _MOST_SENTENCES:
-        raise InputError(f"{path}: holds {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, one a line")
+        raise InputError(f"{path}: contains {len(rows)} sentences; give 1 to {_MOST_SENTENCES}, one per line")
     return rows
 
 
@@ -111,11 +111,11 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
     """Returns the row of a sentence with [MASK] for each token to predict.
 
     Raises:
-      InputError: there is no blank or too many of them, or the sentence is too long; `where` names it.
+      InputError: there are no blanks or too many, or the sentence is too long; `where` is its name in the message.
     """
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
-        raise InputError(f"{where}: holds {len(parts) - 1} times {MASK}; give 1 to {_MOST_BLANKS} blanks")
+        raise InputError(f"{where}: contains {MASK} {len(parts) - 1} times; give 1 to {_MOST_BLANKS} blanks")
     ids = [tokenizer.cls_id]
     for part in tokenizer.encode(parts).to_list():
         ids += [*part, tokenizer.mask_id]
@@ -131,9 +131,9 @@ class FillMask:
     """Predicts the same blanks with the current weights of a model.
 
     Args:
-      model: created in the scope of `strategy`.
-      strategy: where to compute.
-      blanks: what to predict.
+      model: a model that was created in the scope of `strategy`.
+      strategy: the distribution strategy.
+      blanks: the blanks to predict.
       max_seq_length: S.
     """
 
@@ -146,7 +146,7 @@ class FillMask:
             logits = model(batch)["masked_lm_logits"]  # [B, K, V]
             return tf.math.top_k(tf.nn.softmax(logits), _GUESSES)
 
-        # every replica predicts all rows, which is little work
+        # Every replica predicts all rows, since the work is small.
         self._guess = tf.function(lambda batch: strategy.run(guess, args=(batch,)))
         self._strategy = strategy
 
@@ -154,9 +154,9 @@ class FillMask:
         """Predicts all blanks.
 
         Returns:
-          For each row `tokens` (strings, as the model reads them) and `blanks`. A blank has `at` (its position in the
-          tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs, the most probable
-          first.
+          For each row `tokens` (the strings that the model reads) and `blanks`. A blank has `at` (its position in the
+          tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs in the order of falling
+          probability.
         """
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
         return [
@@ -174,7 +174,7 @@ class FillMask:
         return {"tokens": [self._token(i) for i in row.input_ids.tolist()], "blanks": blanks}
 
     def _token(self, index: int) -> str:
-        # a model's table may be larger than the vocabulary
+        # The embedding table may have more rows than the vocabulary has tokens.
         return self._vocabulary[index] if index < len(self._vocabulary) else f"[id {index}]"
 
 
@@ -193,11 +193,11 @@ def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Te
 
 
 def words(sample: Mapping) -> list[tuple[str, int | None]]:
-    """Returns a sample's text, token by token.
+    """Returns a sample's text by tokens.
 
     Returns:
-      (text, number of the blank or None) pairs, to be joined without spaces. Brackets enclose what the model reads at a
-      blank.
+      (text, number of the blank or None) pairs; join the texts without spaces. At a blank, the text is the token that
+      the model reads, in brackets.
     """
     numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
     result = []
@@ -216,13 +216,13 @@ def words(sample: Mapping) -> list[tuple[str, int | None]]:
 
 
 def in_words(blank: Mapping) -> str:
-    """Writes a blank on one line: the right token, then the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
+    """Writes a blank on one line, the right token before the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
     guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
     return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
 
 
 def line(sample: Mapping) -> str:
-    """Writes a sample's first blanks, and the text around the first one, on one line."""
+    """Writes a sample's first blanks, and the text around the first blank, on one line."""
     tokens = words(sample)
     first = next(index for index, (_, number) in enumerate(tokens) if number is not None)
     before, after = ("".join(text for text, _ in part) for part in (tokens[:first], tokens[first:]))
@@ -235,7 +235,7 @@ def line(sample: Mapping) -> str:
 
 
 def markdown(samples: Sequence[Mapping]) -> str:
-    """Writes samples with all their blanks as Markdown, for TensorBoard."""
+    """Writes samples with all blanks as Markdown for TensorBoard."""
     parts = []
     for sample in samples:
         text = "".join(f" **{text.strip()}**" if number is not None else text for text, number in words(sample))

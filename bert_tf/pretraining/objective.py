@@ -3,7 +3,7 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: B batch, S sequence length, P predictions, N examples of a packed row, V vocabulary size.
+Letters: B batch, S sequence length, P predictions, N examples in a packed row, V vocabulary size.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random: what one answer to all of them reaches, the accuracy must beat.
+# Share of the pairs whose second sentence is random. The accuracy must be higher than with one constant answer.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
-# The progress line leaves out the total and the next-sentence loss, which say less than the other metrics.
+# The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.
 _MASKED_LM = (
     Metric("masked_lm_loss", "mlm loss", "masked_lm", "masked_lm/loss", "masked-LM loss, nats"),
     Metric(
@@ -60,17 +60,17 @@ class BertPretrainer(keras.Model):
         """Predicts masked tokens and whether the second sentence follows the first.
 
         Args:
-          inputs: those of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
+          inputs: the inputs of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:
           The encoder's outputs, `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], for packed rows
-          [B, N, 2], float32; `masked_lm_scores` [B P, V] are the logits without their bias. Training computes the last
-          layer only at the positions that are read, so `sequence_output` is then [B, P, H], at the masked positions.
+          [B, N, 2], float32; `masked_lm_scores` [B P, V] are the logits without their bias. In training, the last layer
+          is computed only at the positions that heads read, so `sequence_output` is [B, P, H] at the masked positions.
         """
         positions = inputs["masked_lm_positions"]
-        # A training step reads the last layer nowhere else. A left-to-right model reads it everywhere.
+        # A training step reads the last layer only at these positions. A left-to-right model reads all positions.
         few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
@@ -92,10 +92,10 @@ def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
 
 
 class PretrainingObjective:
-    """The joint loss and its metrics, see `gradients.Objective`."""
+    """The joint loss and its metrics; see `gradients.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
-        """Takes the model, and whether batches are sentence pairs with `next_sentence_labels`."""
+        """Takes the model; `next_sentence` says whether batches are sentence pairs with `next_sentence_labels`."""
         self.model = model
         self._next_sentence = next_sentence
         self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
@@ -125,7 +125,7 @@ class PretrainingObjective:
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        # Nothing here reads the logits, so no graph of a step computes them.
+        # Nothing reads the logits here, so the graph of a step does not compute them.
         nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
         nll = tf.reshape(nll, tf.shape(labels))
         predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
@@ -141,7 +141,7 @@ class PretrainingObjective:
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums loss, right answers and random second sentences; logits [B, 2], for packed rows [B, N, 2]."""
+    """Sums loss, right answers and random second sentences for logits [B, 2], or [B, N, 2] for packed rows."""
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)
@@ -150,5 +150,5 @@ def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tu
 
 
 def _next_sentence_weights(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-    """Returns 1 for each label, and 0 where a packed row has fewer examples than places for them."""
+    """Returns 1 for each label, and 0 for the unused labels of a packed row."""
     return batch.get("next_sentence_weights", tf.ones(tf.shape(batch["next_sentence_labels"])))

@@ -1,4 +1,4 @@
-"""The phases of a run: the command's own settings, then those of its flag files.
+"""The phases of a run: the first has the command's settings, and each flag file adds a phase.
 
 Steps are counted over all phases, and one learning-rate schedule spans them.
 
@@ -13,7 +13,7 @@ from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 
-# A phase may change how devices compute a step, but neither the devices nor the update rule.
+# A phase may change how devices compute a step, but not the devices and not the update rule.
 _MAY_CHANGE = {"gradient_accumulation_steps", "skip_non_finite_steps", "recompute_activations"}
 _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MAY_CHANGE | {
     "output_dir", "init_checkpoint", "do_train", "do_eval", "use_next_sentence_label",
@@ -26,7 +26,7 @@ class PhaseSettings:
 
     Attributes:
       settings: all settings.
-      flagfile: the flag file of a later phase; "" for the command's own.
+      flagfile: the flag file of a later phase; "" for the command's phase.
     """
 
     settings: PretrainingSettings
@@ -34,10 +34,10 @@ class PhaseSettings:
 
 
 def of(settings: PretrainingSettings) -> list[PhaseSettings]:
-    """Returns the phases of a command in their order.
+    """Returns the phases of a command in order.
 
-    A phase has the flags of the phase before, except those in its own flag file. The default of `num_schedule_steps` is
-    the last step of the last phase.
+    A phase inherits all flags of the previous phase that its flag file does not set. The default of
+    `num_schedule_steps` is the last step of the last phase.
 
     Raises:
       InputError: a flag file cannot be read or changes a flag of the whole run, or the schedule is too short.
@@ -52,7 +52,7 @@ def of(settings: PretrainingSettings) -> list[PhaseSettings]:
             for name in sorted(_OF_THE_RUN):
                 old, new = getattr(before, name), getattr(after.settings, name)
                 if new != old:
-                    raise InputError(f"--{name}={new}: must be {old}, as in the phase before; leave it out")
+                    raise InputError(f"--{name}={new}: must be {old}, as in the previous phase; remove the flag")
         phases.append(after)
     end = phases[-1].settings.num_schedule_steps or max(phase.settings.num_train_steps for phase in phases)
     return [_with_schedule(phase, end) for phase in phases]

@@ -1,4 +1,4 @@
-"""What pre-training data holds, found out and checked before any training.
+"""The contents of pre-training data, which are inspected and checked before any training.
 
 Paper: section 3.1 (the tasks that the records describe).
 """
@@ -27,27 +27,27 @@ from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema
 
-# Settings of the generator that say how to mask; the first ones have a flag of their own where the rows are masked.
+# The generator's settings for masking. The first ones are also flags of the script that masks the rows.
 _BY_FLAG = ("max_predictions_per_seq", "masked_lm_prob")
 _RULE = ("do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
 _DEFAULT_PREDICTIONS = 20
 
-# Enough to tell how many examples and predictions a row needs.
+# This sample is large enough to estimate how many examples and predictions fit into a row.
 _ROWS_SAMPLED = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingData:
-    """Record files and what they hold.
+    """Record files and their contents.
 
     Attributes:
-      files: to train on.
-      eval_files: to evaluate on.
-      features: what each record holds.
-      dynamic_masking: how to mask the rows; None where they are masked already, or every token is predicted.
-      packing: shape of the rows that examples are packed into for training; None for one example a row.
-      vocabulary: what the data was made with, as far as its manifests or --vocab_file tell.
-      vocab_file: where that vocabulary is; "" where it was not found.
+      files: files for training.
+      eval_files: files for evaluation.
+      features: the features of a record.
+      dynamic_masking: how to mask the rows; None if they are masked already, or if the model predicts every token.
+      packing: shape of packed rows for training; None for one example per row.
+      vocabulary: the vocabulary that made the data, from the manifests or --vocab_file; None if unknown.
+      vocab_file: path of this vocabulary; "" if it was not found.
     """
 
     files: Sequence[str]
@@ -65,9 +65,9 @@ class PretrainingData:
 
     @property
     def masking_facts(self) -> dict:
-        """How rows are masked when they are read, by the flags' names; {} where they are not.
+        """The flags of dynamic masking and their values; {} without dynamic masking.
 
-        The predictions of a row are not in it, since masked data has them too.
+        The number of predictions per row is left out, since masked data has it too.
         """
         if not self.dynamic_masking:
             return {}
@@ -82,7 +82,7 @@ class PretrainingData:
 
 
 def reading_options(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> ReadingOptions:
-    """Returns how the pipeline reads the data, for training and evaluation alike."""
+    """Returns the options with which the pipeline reads the data in training and in evaluation."""
     return ReadingOptions(
         data.features, config.vocab_size, settings.random_seed, data.dynamic_masking, config.directionality
     )
@@ -91,13 +91,13 @@ def reading_options(settings: PretrainingSettings, config: BertConfig, data: Pre
 def inspect(
     settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
 ) -> tuple[PretrainingSettings, PretrainingData]:
-    """Looks into the files and checks that they fit settings and model, and each other.
+    """Inspects the files and checks that they fit the settings, the model and each other.
 
     Returns:
-      The settings, where no flag says how to mask with what the manifests of the data say; and the data.
+      The settings, where the data's manifests fill in the flags of masking that are not given; and the data.
 
     Raises:
-      InputError: they do not; the message names file, feature or flag.
+      InputError: names the file, feature or flag that does not fit.
     """
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     there = reader.first_example(files[0]).features.feature
@@ -109,8 +109,8 @@ def inspect(
     one_way = config.directionality != "bidi"
     unmasked = not (masked or one_way)
     if settings.masked_lm_prob is not None and not unmasked:
-        why = "its rows are masked already" if masked else f"directionality={config.directionality} masks none"
-        raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; leave it out")
+        why = "its rows are masked already" if masked else f"directionality={config.directionality} does not mask"
+        raise InputError(f"--masked_lm_prob={settings.masked_lm_prob}: {files[0]}: {why}; remove the flag")
     settings = _with_masking(settings, manifests if unmasked else {})
     if unmasked and settings.max_predictions_per_seq > settings.max_seq_length:
         raise InputError(
@@ -139,10 +139,10 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """The settings with what the manifests of unmasked rows say in place of flags that are not given.
+    """Returns the settings, where the manifests of unmasked rows fill in the flags that are not given.
 
     Raises:
-      InputError: the manifests do not agree on one, and its flag is not given.
+      InputError: a flag is not given, and the manifests have different values.
     """
     values = {}
     for name in _BY_FLAG:
@@ -152,35 +152,35 @@ def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping
             values[name] = _agreed(name, made_with)
         elif others := set(made_with.values()) - {given, None}:
             said = ", ".join(map(str, sorted(others)))
-            logging.info("masking with --%s=%s, where the manifest of the data says %s", name, given, said)
+            logging.info("masking with --%s=%s, although the data's manifest says %s", name, given, said)
     predictions = values["max_predictions_per_seq"] or _DEFAULT_PREDICTIONS
     return dataclasses.replace(settings, **{**values, "max_predictions_per_seq": predictions})
 
 
 def _agreed(name: str, made_with: Mapping[str, object]) -> object:
-    """What all files were made with; None where no manifest says it."""
+    """Returns the value with which all files were made; None if no manifest states it."""
     first = next(iter(made_with), "")
     for path, value in made_with.items():
         if value != made_with[first]:
             raise InputError(
-                f"{path}: made with --{name}={value}, but {first} with {made_with[first]}; make both alike, or give "
-                f"--{name}"
+                f"{path}: made with --{name}={value}, but {first} with {made_with[first]}; make both with the same "
+                f"value, or give --{name}"
             )
     return made_with.get(first)
 
 
 def _made_with(entries: Mapping) -> Mapping:
-    """The generator's settings in a manifest."""
+    """Returns the generator's settings in a manifest."""
     return entries.get("settings", {})
 
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
-    """The shape that some examples from all over the data need; the same whatever the run's seed."""
+    """Returns the shape for a sample from all parts of the data; it does not depend on the run's seed."""
     reading = dataclasses.replace(reading_options(settings, config, data), seed=0)
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
         sample = next(batches.as_numpy_iterator())
-    one_way = config.directionality != "bidi"  # which predicts every token
+    one_way = config.directionality != "bidi"  # such a model predicts every token
     most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
     predictions = (sample["masked_lm_weights"] > 0).sum(axis=1)
     return shape_for(sample["input_mask"].sum(axis=1), predictions, settings.max_seq_length, most)
@@ -197,10 +197,10 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
 
 
 def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
-    """Refuses files given twice, unfinished sets, and globs that would match a shard which is missing from its folder.
+    """Refuses files given twice, unfinished sets, and globs for which a shard is missing in its folder.
 
-    Shards that exist may be left out, for example to evaluate on the last one. So may missing ones that no glob asks
-    for, since then the others were chosen by name.
+    The user may leave out existing shards, for example to evaluate on the last shard. A missing shard that
+    matches no glob is allowed, since the user then chose the other shards by name.
 
     Raises:
       InputError: names the first such file.
@@ -208,11 +208,11 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     given = collections.Counter(os.path.abspath(path) for path in files)
     twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
     if twice:
-        raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give it once")
+        raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give the file once")
     for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
         if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):
             name = path.removesuffix(manifest.SUFFIX)
-            raise InputError(f"--{flag}: {name} is an unfinished set; run the command that makes it to its end first")
+            raise InputError(f"--{flag}: {name} is an unfinished set; finish the command that makes it first")
     missing = [name for name in _listed(files, manifests) if os.path.abspath(name) not in given]
     missing = [name for name in missing if not tf.io.gfile.exists(name)]
     for name in missing:
@@ -223,7 +223,7 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
             )
     if missing:
         what = f"{missing[0]} and {len(missing) - 1} more" if missing[1:] else missing[0]
-        logging.warning("--%s: without %s, which the manifest lists and which does not exist", flag, what)
+        logging.warning("--%s: without %s, which the manifest lists but which does not exist", flag, what)
 
 
 def _listed(files: Sequence[str], manifests: Mapping[str, Mapping]) -> list[str]:
@@ -248,11 +248,11 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
 def _dynamic_masking(
     settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping], vocab_file: str
 ) -> DynamicMasking:
-    """The rule that the data was made with, for every file the same."""
+    """Returns the masking rule of the data, which must be the same for all files."""
     made_with = {path: _made_with(manifests.get(path, {})) for path in files}
     for path, other in made_with.items():
         if "masked_lm_positions" in reader.first_example(path).features.feature:
-            raise InputError(f"{path}: its rows are masked already, those of {files[0]} are not; give data of one kind")
+            raise InputError(f"{path}: its rows are masked already, unlike rows of {files[0]}; give data of one kind")
         if other.get("masking") != "dynamic":
             raise InputError(
                 f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic; make the data with "
@@ -264,12 +264,12 @@ def _dynamic_masking(
             if other.get(name) != first.get(name):
                 raise InputError(
                     f"{path}: made with --{name}={other.get(name)}, but {files[0]} with {first.get(name)}; "
-                    "make both alike"
+                    "make both with the same value"
                 )
     if not vocab_file:
         raise InputError(
-            f"--vocab_file is missing; {path} was made with --masking=dynamic, and its vocabulary "
-            f"{other.get('vocab_file', '')} was not found; give it"
+            f"--vocab_file is missing: {path} was made with --masking=dynamic, and its vocabulary "
+            f"{other.get('vocab_file', '')} was not found; give the vocabulary"
         )
     vocabulary = load_vocabulary(vocab_file)
     stated = {**first, "masked_lm_prob": settings.masked_lm_prob}
@@ -280,15 +280,15 @@ def _dynamic_masking(
 def _vocabulary(
     settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
 ) -> tuple[DataVocabulary | None, str]:
-    """The vocabulary that all data was made with, and its file, "" where that is not found.
+    """Returns the vocabulary that made all data, and its file, "" if it was not found.
 
     Args:
-      settings: where to look.
+      settings: settings with the paths to search.
       data: the first of the record files.
-      manifests: by the record files that have one.
+      manifests: maps record files to their manifests; files without a manifest are absent.
 
     Raises:
-      InputError: the data was made with two vocabularies, or --vocab_file is another one.
+      InputError: the data was made with two vocabularies, or --vocab_file is another vocabulary.
     """
     vocabulary = data_vocabulary.common(
         DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()
@@ -301,7 +301,7 @@ def _vocabulary(
         if vocabulary and vocabulary.sha256 != digest:
             raise InputError(
                 f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
-                "give that one"
+                "give the data's vocabulary"
             )
         return vocabulary or DataVocabulary(data, given, digest, None), given
     for path, where in _places(settings, vocabulary) if vocabulary else ():
@@ -309,8 +309,8 @@ def _vocabulary(
             logging.info("--vocab_file=%s, the vocabulary of the data, %s", path, where)
             return vocabulary, path
     logging.info(
-        "the data's vocabulary%s was not found; --vocab_file gives it to the run's folder, for fine-tuning, and shows "
-        "filled-in masks at each evaluation", f" ({vocabulary.name})" if vocabulary else "",
+        "the data's vocabulary%s was not found; give --vocab_file to show filled-in masks at each evaluation and to "
+        "copy the vocabulary into the run's folder for fine-tuning", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
     return vocabulary, ""
 
@@ -318,7 +318,7 @@ def _vocabulary(
 def _has_sha256(path: str, sha256: str) -> bool:
     try:
         return file_sha256(path) == sha256
-    except InputError:  # another file of that name
+    except InputError:  # another file with this name
         return False
 
 
@@ -327,7 +327,7 @@ def _is_file(path: str) -> bool:
 
 
 def _places(settings: PretrainingSettings, vocabulary: DataVocabulary) -> Iterator[tuple[str, str]]:
-    """Where the data's vocabulary may stand, and how the log calls it."""
+    """Yields paths where the data's vocabulary may be, and their descriptions for the log."""
     yield vocabulary.vocab_file, "named by its manifest"
     for name in (os.path.basename(vocabulary.vocab_file), checkpoints.VOCABULARY_NAME):
         yield os.path.join(os.path.dirname(vocabulary.data), name), "from beside it"

@@ -1,8 +1,8 @@
 """Scores texts with a pre-trained masked LM, one masked token at a time.
 
-Paper: section 3.1, Task 1 (the masked LM); for pseudo-log-likelihoods J. Salazar et al., "Masked Language Model
-Scoring", ACL 2020, and for hidden rests of words C. Kauf and A. Ivanova, "A Better Way to Do Masked Language Model
-Scoring", ACL 2023.
+Paper: section 3.1, Task 1 (the masked LM). Pseudo-log-likelihoods: J. Salazar et al., "Masked Language Model Scoring",
+ACL 2020. Masking the rest of the word too: C. Kauf and A. Ivanova, "A Better Way to Do Masked Language Model Scoring",
+ACL 2023.
 
 Letters: B batch, S sequence length, V vocabulary size, G guesses.
 """
@@ -22,7 +22,7 @@ from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import BertTokenizer
 
-# A step's rows are padded to one of these lengths, each of which is traced once.
+# Rows are padded to one of these lengths, so that TensorFlow traces only a few graphs.
 _LENGTHS = (16, 32, 64, 128, 256)
 _LARGEST_EXPONENT = 700.0
 
@@ -32,9 +32,9 @@ class Text:
     """A text to score.
 
     Attributes:
-      line: its number in all files together, from 1.
-      text: as it stands there.
-      row: the model's input; its blanks are the tokens to predict.
+      line: number of the line from 1, counted over all files.
+      text: the line.
+      row: the model's input, in which the tokens to predict are blanks.
     """
 
     line: int
@@ -44,7 +44,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """What the model says of Q masked positions.
+    """The model's predictions at Q masked positions.
 
     Attributes:
       log_probabilities: float32 [Q], of the right tokens.
@@ -61,17 +61,17 @@ def require_masked_lm(contents: Contents) -> BertConfig:
     """Returns the configuration of a checkpoint that predicts masked tokens.
 
     Raises:
-      InputError: it does not, or lacks a tensor.
+      InputError: the checkpoint cannot predict masked tokens, or lacks a tensor.
     """
     config = contents.require_config()
     if "masked_lm" not in names.heads_in(contents.tensors):
         raise InputError(
-            f"{contents.source}: has no masked-LM head, so it predicts no token; give a checkpoint of pre-training"
+            f"{contents.source}: has no masked-LM head and cannot predict tokens; give a pre-trained checkpoint"
         )
     if config.directionality != "bidi":
         raise InputError(
             f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
-            "model that attends to both sides"
+            "bidirectional model"
         )
     contents.check_pretrained(config)
     return config
@@ -81,11 +81,11 @@ class MaskedScorer:
     """Predicts masked tokens with a trained model, in batches of static shapes.
 
     Args:
-      model: with trained weights, of attention to both sides.
-      tokenizer: its tokenizer.
+      model: a trained bidirectional model.
+      tokenizer: the model's tokenizer.
       batch_size: B.
       num_guesses: G.
-      hide_rest_of_word: whether the later tokens of a masked token's word are masked with it.
+      hide_rest_of_word: whether the later tokens of a masked token's word are masked too.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class MaskedScorer:
         self._step = tf.function(self._answer, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:
-        """Predicts the blanks of each row, each blank in a copy of the row of its own."""
+        """Predicts the blanks of each row; for each blank, the model reads a separate copy of the row."""
         queries = [(number, at) for number, row in enumerate(rows) for at in range(len(row.blanks))]
         lengths = np.array([len(rows[number].input_ids) for number, _ in queries])
         found: list = [None] * len(queries)
@@ -120,7 +120,7 @@ class MaskedScorer:
         return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
-        """Makes `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], positions [B, 1] and right ids [B]."""
+        """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], positions [B, 1] and right ids [B]."""
         longest = max(len(row.input_ids) for row, _ in queries)
         length = next(length for length in self._lengths if length >= longest)
         ids, mask, segments = (np.zeros([self._batch_size, length], np.int32) for _ in range(3))
@@ -145,13 +145,13 @@ class MaskedScorer:
         read = encoder(inputs, positions=positions)["sequence_output"]  # [B, 1, H]
         logits = head.logits(head(read, None, encoder.embeddings.word_embeddings))  # [B, V]
         log_probabilities = tf.nn.log_softmax(logits)
-        # The table may have more rows than the vocabulary has tokens.
+        # The embedding table may have more rows than the vocabulary has tokens.
         values, guesses = tf.math.top_k(log_probabilities[:, : self._num_tokens], self._num_guesses)
         return tf.gather(log_probabilities, right, batch_dims=1), guesses, values
 
 
 def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
-    """Returns what is written of a text, each token of which was masked in turn."""
+    """Returns the output for a text in which each token was masked in turn."""
     values = answers.log_probabilities.tolist()
     tokens = [tokenizer.vocabulary[i] for i in text.row.right_ids]
     total = math.fsum(values)
@@ -170,7 +170,7 @@ def perplexity(log_likelihood: float, num_tokens: int) -> float:
 
 
 def guesses_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
-    """Returns what is written of a text with [MASK]."""
+    """Returns the output for a text with [MASK]."""
     blanks = [
         [
             {"token": tokenizer.vocabulary[i], "probability": math.exp(value)}

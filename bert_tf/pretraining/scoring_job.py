@@ -1,4 +1,4 @@
-"""Scores all texts of some files, as a job in parts.
+"""Scores all texts of the input files as a job in parts.
 
 Paper: section 3.1, Task 1 (the masked LM).
 """
@@ -34,16 +34,16 @@ from tfrecords import manifest
 
 # Increment this number whenever the same settings produce other bytes.
 _RECIPE = 1
-# Queries whose answers are in memory at a time.
+# Number of queries whose answers are in memory at the same time.
 _QUERIES_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts(parts.Facts):
-    """Counts of a part of the output; of texts with [MASK], tokens are the masks.
+    """Counts of a part of the output. For texts with [MASK], the number of tokens is the number of masks.
 
     Attributes:
-      unknown: tokens that are [UNK].
+      unknown: number of tokens that are [UNK].
       log_likelihood: the sum of the log-probabilities.
     """
 
@@ -55,8 +55,8 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     """Writes one JSON object for each text into shards, then their manifest; see `bert_tf.jobs.parts.run`.
 
     Raises:
-      InputError: the checkpoint is not a pre-trained masked LM, or the existing set has other settings; or a text
-        cannot be scored, before any is.
+      InputError: the checkpoint is not a pre-trained masked LM, the existing set has other settings, or a text cannot
+        be scored (found before the first text is scored).
     """
     settings, contents = _resolve(settings)
     scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
@@ -67,16 +67,16 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
     def check(sources: Sequence[LineRange]) -> None:
         if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
-            raise InputError(f"--input_file={settings.input_file}: holds no text; write one a line")
+            raise InputError(f"--input_file={settings.input_file}: contains no text; write one text per line")
 
     return parts.run(_PROGRAM, settings, identity, runner, check)
 
 
 def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
-    """Returns the settings with everything that the checkpoint's folder says, and the checkpoint.
+    """Returns the settings, completed from the checkpoint's folder, and the checkpoint.
 
     Raises:
-      InputError: the checkpoint has no masked-LM head or another direction, or does not fit the flags.
+      InputError: the checkpoint has no masked-LM head, is not bidirectional, or does not fit the flags.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     config = scoring.require_masked_lm(contents)
@@ -94,7 +94,7 @@ def _tokenizer(vocab_file: str, do_lower_case: bool) -> BertTokenizer:
 
 @functools.lru_cache(maxsize=1)
 def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
-    """Returns the scorer of this process, which loads the weights once."""
+    """Returns the scorer of this process; the weights are loaded only once."""
     silence_compilation_messages()
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     model = BertPretrainer(contents.require_config())
@@ -106,12 +106,12 @@ def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
 
 
 def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
-    """Returns the number of texts of a source; refuses what cannot be scored."""
+    """Returns the number of texts in a source; refuses texts that cannot be scored."""
     return sum(1 for _ in _texts(settings, source))
 
 
 def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
-    """Yields the texts of a source; blank lines are left out.
+    """Yields the texts of a source without blank lines.
 
     Raises:
       InputError: a text cannot be scored; the message names file and line.
@@ -131,7 +131,7 @@ def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
-    """Yields the number of each line in all files together, from 1, its place for messages, and its text."""
+    """Yields for each line its number from 1 over all files, its place for messages, and its text."""
     for offset, raw in enumerate(read_lines(source)):
         number = source.first_in_file + offset + 1
         where = f"{source.path}, line {number}"
@@ -145,7 +145,7 @@ def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
 
 def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
     if MASK in line:
-        raise InputError(f"{where}: holds {MASK}; give --mode={FILL_MASK} to fill it in, or write the word")
+        raise InputError(f"{where}: contains {MASK}; give --mode={FILL_MASK} to fill it in, or write the word")
     if not num_tokens:
         raise InputError(f"{where}: has no token; remove the line")
     if num_tokens + 2 > longest:
@@ -172,7 +172,7 @@ def _write(task: PartTask) -> Facts:
 
 
 def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
-    """Yields the texts in groups of limited work."""
+    """Yields the texts in groups with a limited number of queries."""
     group, count = [], 0
     for text in texts:
         group.append(text)
@@ -185,12 +185,12 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
-    """Says what was scored; returns the counts for the manifest."""
+    """Logs the results; returns the counts for the manifest."""
     if facts.unknown:
-        logging.warning("%d tokens are %s, whose scores say nothing of the words there", facts.unknown, UNK)
+        logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode == LIKELIHOOD:
         logging.info(
-            "%d texts, %d tokens: pseudo-log-likelihood %.4f a token, pseudo-perplexity %.4g", facts.texts,
+            "%d texts, %d tokens: pseudo-log-likelihood %.4f per token, pseudo-perplexity %.4g", facts.texts,
             facts.tokens, facts.log_likelihood / facts.tokens, scoring.perplexity(facts.log_likelihood, facts.tokens),
         )  # fmt: skip
     logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)

@@ -1,8 +1,8 @@
-r"""Writes a run's report.html again, from the files in its folder.
+r"""Writes a run's report.html again from the files in the run's folder.
 
 bert_report pretrained
 
-The folder is the --output_dir of a script that trains; several may be given.
+The folder is the --output_dir of a script that trains. Several folders may be given.
 """
 
 import functools

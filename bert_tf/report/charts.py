@@ -1,4 +1,4 @@
-"""Draws charts as SVG text, for pages that refer to no other file.
+"""Draws charts as SVG text, for self-contained pages.
 
 Letters: N examples.
 """
@@ -14,9 +14,9 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8e5bd0", "#8a93a3"
-# At this size nobody can tell more points of a curve apart.
+# At the charts' size, more points of a curve cannot be distinguished.
 _MOST_POINTS = 300
-# So many points of a scatter plot make a page of a few hundred kilobytes.
+# A scatter plot with this many points makes a page of a few hundred kilobytes.
 _MOST_DOTS = 2000
 _PERCENT = ticker.PercentFormatter(1.0)
 _with_style = matplotlib.rc_context(
@@ -27,7 +27,7 @@ _with_style = matplotlib.rc_context(
         "axes.edgecolor": GREY,
         "axes.labelsize": 11,
         "axes.titlesize": 12,
-        # the page shows through, light or dark
+        # Charts are transparent, so that they fit a light and a dark page.
         "axes.facecolor": "none",
         "figure.facecolor": "none",
         "savefig.facecolor": "none",
@@ -40,7 +40,7 @@ _with_style = matplotlib.rc_context(
         "lines.linewidth": 1.5,
         "xtick.color": GREY,
         "ytick.color": GREY,
-        # large enough for a phone, which shows a panel at about this size
+        # The text must be readable on a phone, which shows a panel at about this size.
         "xtick.labelsize": 11,
         "ytick.labelsize": 11,
         "svg.fonttype": "none",
@@ -51,14 +51,14 @@ _with_style = matplotlib.rc_context(
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A curve of a panel.
+    """A curve in a panel.
 
     Attributes:
-      label: its name in the legend.
+      label: name of the curve in the legend.
       points: (step, value) pairs; values that are not finite are left out.
-      color: of the line.
+      color: color of the line.
       dots: whether to mark every point.
-      baseline: value of the same data that needs no learning, drawn as a dashed line; None for none.
+      baseline: value of the best constant answer on the same data, drawn as a dashed line; None if there is none.
     """
 
     label: str
@@ -83,24 +83,24 @@ def panel(
 
     Args:
       title: the name of the values, with their unit.
-      curves: one or more.
-      log: whether the values' axis is logarithmic.
+      curves: one or more curves.
+      log: whether the axis of values is logarithmic.
       percent: whether values are fractions.
-      from_zero: whether the values' axis begins at 0.
-      phases: steps at which something changed, marked by a line.
-      last_step: end of the steps' axis, which then begins at 0; None for the range of the points.
+      from_zero: whether the axis of values begins at 0.
+      phases: steps at which a phase begins, marked by a line.
+      last_step: end of the axis of steps, which then begins at 0; None for the range of the points.
 
     Returns:
       An SVG element.
     """
     figure = Figure(figsize=(4.4, 2.7))
-    axis = figure.add_axes((0.15, 0.13, 0.82, 0.74), title=title)  # the same place in all panels of a page
+    axis = figure.add_axes((0.15, 0.13, 0.82, 0.74), title=title)  # the same position in all panels of a page
     axis.grid(axis="y")
     for step in phases:
         axis.axvline(step, color=GREY, linestyle=":", linewidth=1)
     for curve in curves:
         steps, values = _thinned(curve.points)
-        # a line through one point would not be seen
+        # A line through a single point would be invisible.
         marker = "o" if curve.dots or len(steps) == 1 else ""
         axis.plot(steps, values, marker=marker, markersize=3.5, color=curve.color, label=curve.label)
         if curve.baseline is not None:
@@ -111,13 +111,13 @@ def panel(
     if log:
         axis.set_yscale("log")
         low, high = axis.get_ylim()
-        # within a decade or two, the powers of ten alone would be too few ticks
+        # Within a decade or two, powers of ten alone would give too few ticks.
         powers = ticker.LogLocator(subs=(1, 2, 5) if high < 300 * low else (1,), numticks=8)
         axis.yaxis.set_major_locator(powers if high > 5 * low else ticker.MaxNLocator(4))
         axis.yaxis.set_minor_formatter(ticker.NullFormatter())
     axis.yaxis.set_major_formatter(_PERCENT if percent else _short)
     lowest = min((value for curve in curves for _, value in curve.points), default=-1)
-    if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # scores and losses of 0 need no room below
+    if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # no space below scores and losses of 0
         axis.set_ylim(bottom=0)
     if last_step:
         axis.set_xlim(-0.02 * last_step, 1.02 * last_step)
@@ -130,11 +130,11 @@ def panel(
 
 @_with_style
 def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool = False) -> str:
-    """Draws the values of some groups on one axis, a row for each group, and marks each group's mean.
+    """Draws the values of groups on one axis, with one row per group, and marks the mean of each group.
 
     Args:
       title: the name of the values.
-      rows: names of the groups and their values, from top to bottom.
+      rows: the name and the values of each group, from top to bottom.
       percent: whether values are fractions.
 
     Returns:
@@ -155,7 +155,7 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
 
 @_with_style
 def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray) -> str:
-    """Draws the accuracy of each bin of confidence by its count, beside the diagonal of perfect calibration."""
+    """Draws the accuracy of each bin of confidence, with an area by count, and the diagonal of perfect calibration."""
     figure, axis = _axes("accuracy by confidence", xlabel="confidence", ylabel="accuracy")
     axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
     axis.plot(confidence, accuracy, color=BLUE, linewidth=1.2)
@@ -170,7 +170,7 @@ def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray)
 
 @_with_style
 def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws predictions over labels, float [N] each, beside the diagonal; of many points, a sample."""
+    """Draws predictions over labels, float [N] each, and the diagonal; draws only a sample of many points."""
     figure, axis = _axes("predicted by true score", xlabel="true", ylabel="predicted")
     shown = np.random.default_rng(0).permutation(len(labels))[:_MOST_DOTS]
     axis.scatter(labels[shown], predictions[shown], s=8, color=BLUE, alpha=0.4, linewidths=0)
@@ -181,7 +181,7 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
 
 @_with_style
 def residuals(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws how many examples have which error, predicted minus true, from float [N] each."""
+    """Draws a histogram of errors, predicted minus true, of float [N] each."""
     figure, axis = _axes("errors", xlabel="predicted - true", ylabel="examples")
     axis.hist(predictions - labels, bins=30, color=BLUE, alpha=0.8)
     axis.axvline(0, color=ORANGE, linestyle="--", linewidth=1)
@@ -196,7 +196,7 @@ def _axes(title: str, size: tuple[float, float] = (4.4, 3.1), **labels):
 
 
 def _svg(figure: Figure) -> str:
-    """Returns a figure as an SVG element that refers to nothing outside itself."""
+    """Returns a figure as a self-contained SVG element."""
     target = io.StringIO()
     figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return target.getvalue()[target.getvalue().index("<svg") :]

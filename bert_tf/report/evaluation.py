@@ -1,6 +1,6 @@
-"""The sections of a fine-tuning's report that show the last evaluation, from what the task kept of it.
+"""The sections of a fine-tuning report about the last evaluation, from the files that the task has kept.
 
-The kind of the task says what is shown; see `registry.Kind.report`.
+The kind of task decides what is shown; see `registry.Kind.report`.
 
 Letters: N examples, C classes.
 """
@@ -18,16 +18,16 @@ from bert_tf.tasks import registry
 from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Confusions, Part, Table
 from bert_tf.training import metrics_file
 
-# A larger matrix cannot be read.
+# A larger matrix would not be readable.
 _MOST_CLASSES = 20
-# Of confidence, for calibration.
+# Number of bins of confidence for the calibration.
 _BINS = 15
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a run's last evaluation on its dev data, then those of other evaluated data, as HTML.
+    """Returns the sections of a run's last evaluation on dev data, then on other evaluated data, as HTML.
 
-    Each begins with the name of the data and the step of the weights.
+    Each evaluation begins with the name of the data and the step of the weights.
     """
     if not description.exists(folder):
         return ""
@@ -64,7 +64,7 @@ def _(part: Confusions) -> str:
 
 @draw.register
 def _(part: Calibration) -> str:
-    """Shows the expected calibration error and the reliability diagram below the note; see `calibration`."""
+    """Shows the note, the expected calibration error and the reliability diagram; see `calibration`."""
     error, bins = calibration(part.confidence, part.is_right)
     note = part.note + (
         f"Expected calibration error {error:.4f}, {_BINS} bins of equal width: the mean confidence is "
@@ -74,14 +74,14 @@ def _(part: Calibration) -> str:
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
-    """Shows the confusion matrix; of many classes, a table of the pairs that are confused most often.
+    """Shows the confusion matrix, or for many classes a table of the pairs that are confused most often.
 
     Args:
       matrix: int [C, C], rows true, columns predicted.
       labels: names of the C classes.
     """
     if len(labels) <= _MOST_CLASSES:
-        note = "Rows are true classes, columns predicted ones. Shares are of the row."
+        note = "Rows are true classes, columns are predicted classes. Percentages are shares of the row."
         return elements.section("Confusion matrix", confusion_matrix(labels, matrix.tolist()), note=note)
     wrong = matrix - np.diag(np.diag(matrix))
     order = np.argsort(-wrong, axis=None, kind="stable")[:MOST_ERRORS]
@@ -90,8 +90,8 @@ def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
         for row, column in zip(*np.unravel_index(order, wrong.shape), strict=True)
         if wrong[row, column]
     ]
-    note = f"Of {len(labels)} classes, the pairs that are confused most often; shares are of the true class."
-    pairs = elements.table(["true", "predicted", "examples", "share"], rows) if rows else "None is confused."
+    note = f"The pairs of {len(labels)} classes that are confused most often; shares of the true class."
+    pairs = elements.table(["true", "predicted", "examples", "share"], rows) if rows else "No classes are confused."
     return elements.section("Confusion matrix", pairs, note=note)
 
 
@@ -103,8 +103,8 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> tuple[float, np
       is_right: bool [N].
 
     Returns:
-      The error, and of each bin that is not empty the mean confidence, the share of right answers and the number of
-      examples, float [3, bins].
+      The error; and float [3, bins] with the mean confidence, the share of right answers and the number of examples of
+      each bin that is not empty.
     """
     numbers = np.clip(np.ceil(confidence * _BINS) - 1, 0, _BINS - 1)
     members = [numbers == number for number in np.unique(numbers)]

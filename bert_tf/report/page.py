@@ -1,4 +1,4 @@
-"""The HTML of reports: templates of pages, and of the elements that they consist of."""
+"""The HTML of reports: templates of pages and of their elements."""
 
 import time
 
@@ -17,6 +17,6 @@ confusion_matrix = _TEMPLATES.get_template("confusion_matrix.html").module.confu
 
 
 def render(template: str, **values) -> str:
-    """Returns an HTML page that refers to no other file, given the values that its template asks for."""
+    """Returns a self-contained HTML page, given the values of its template."""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return _TEMPLATES.get_template(template).render(values, now=now)

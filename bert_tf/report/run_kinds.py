@@ -1,4 +1,4 @@
-"""What the report of each kind of run shows."""
+"""The content of a report for each kind of run."""
 
 import dataclasses
 import shlex
@@ -11,7 +11,7 @@ from bert_tf.settings.training import TrainingSettings
 from bert_tf.tasks import registry
 from bert_tf.training import metrics
 
-# The settings that a report shows of any training, of those that a user gave; a script's `reported` come first.
+# A report shows these settings for any training if the user gave them, after the `reported` settings of the script.
 _SETTINGS = (
     "max_seq_length", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps",
     "num_schedule_steps", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
@@ -24,11 +24,11 @@ class RunKind:
     """A kind of run.
 
     Attributes:
-      title: of the page.
-      metrics: in the order of the page; those with a title are shown.
-      settings_class: of the script that trains such runs.
-      baselines: computes the value to beat of a metric, by its name, given a split's entries; None if unknown.
-      any_metric: whether metrics that are not declared are shown too, as a task's scores are.
+      title: title of the page.
+      metrics: the metrics in the order of the page; metrics without a title are not shown.
+      settings_class: settings class of the script that trains such runs.
+      baselines: maps names of metrics to functions that compute the baseline from a split's entries; None if unknown.
+      any_metric: whether undeclared metrics are shown too, such as a task's scores.
     """
 
     title: str
@@ -38,7 +38,7 @@ class RunKind:
     any_metric: bool = False
 
     def shown(self, names: Iterable[str]) -> list[metrics.Metric]:
-        """Returns the metrics to show, given the names of all that were recorded."""
+        """Returns the metrics to show, given the names of all recorded metrics."""
         declared = {metric.name for metric in self.metrics}
         others = [name for name in names if name not in declared] if self.any_metric else []
         scores = [metrics.Metric(name, title=name.replace("_", " "), higher_is_better=True) for name in others]
@@ -50,7 +50,7 @@ class RunKind:
         return (*self.settings_class.reported, *_SETTINGS)
 
     def commands(self, phases: Sequence[Phase]) -> list[str]:
-        """Returns the command of each phase, with the flags that are not at their default; [] for data in memory."""
+        """Returns the command of each phase with the flags that differ from their defaults; [] for data in memory."""
         defaults = {field.name: field.default for field in dataclasses.fields(self.settings_class)}
         program = f"python -m bert_tf.{self.settings_class.script}"
         commands = []
@@ -64,7 +64,7 @@ class RunKind:
 
 
 def _majority_of_pairs(entries: Sequence[Mapping]) -> float | None:
-    """Returns the share of a split's more frequent next-sentence label, 0.5 to 1; None if its entries do not say."""
+    """Returns the share of a split's more frequent next-sentence label, 0.5 to 1; None if unknown."""
     shares = [entry[objective.RANDOM_NEXT_SHARE] for entry in entries if objective.RANDOM_NEXT_SHARE in entry]
     if not shares:
         return None

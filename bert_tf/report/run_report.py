@@ -1,4 +1,4 @@
-"""A run's report: one HTML file with everything inside, for any browser."""
+"""A run's report: one self-contained HTML file for any browser."""
 
 import dataclasses
 import os
@@ -21,7 +21,7 @@ from bert_tf.training.metrics import Form, Metric
 
 NAME = "report.html"
 _METRICS = (metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
-# How people read the splits of `metrics_file`; another split keeps its own name.
+# Titles for the splits of `metrics_file`; other splits are shown with their own names.
 _LABELS = {
     metrics_file.TRAIN: "train",
     metrics_file.HELD_OUT: "held out",
@@ -33,7 +33,7 @@ _COLORS = {
     metrics_file.HELD_OUT: charts.ORANGE,
     metrics_file.DEV: charts.ORANGE,
 }
-# Of evaluations on other data, in the order of their appearance.
+# Colors for evaluations on other data, in the order of appearance.
 _MORE_COLORS = (charts.PURPLE, charts.GREEN, charts.GREY)
 _MOST_SAMPLES = 60
 
@@ -45,7 +45,7 @@ def write(output_dir: str) -> None:
     """
     try:
         _write(output_dir)
-    except Exception as error:  # whatever is wrong with the report must not end or mask the training
+    except Exception as error:  # an error in the report must not end training or hide another error
         logging.warning("%s could not be written: %s", os.path.join(output_dir, NAME), _reason(error))
 
 
@@ -53,17 +53,17 @@ def write_or_refuse(output_dir: str) -> str:
     """Writes the report of a folder that a user names; returns its path.
 
     Raises:
-      InputError: no run has trained there, or its metrics are missing, or its files cannot be read.
+      InputError: no run has trained in the folder, the metrics are missing, or a file cannot be read.
     """
     if not sweep_results.exists(output_dir):
         if not run_record.read_phases(output_dir):
             raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
         files = [os.path.join(output_dir, name) for name in _METRICS]
-        if not any(map(tf.io.gfile.exists, files)):  # the report would be empty, and might replace a good one
+        if not any(map(tf.io.gfile.exists, files)):  # an empty report might replace a good one
             raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
-    except InputError:  # names its file
+    except InputError:  # the message names the file
         raise
     except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
         path = os.path.join(output_dir, NAME)
@@ -71,7 +71,7 @@ def write_or_refuse(output_dir: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Describes an error on one line; for one that a damaged file caused, with its kind."""
+    """Describes an error on one line, with its type if a damaged file can be the cause."""
     if isinstance(error, tf.errors.OpError):
         return error.message
     return str(error) if isinstance(error, (InputError, OSError)) else f"{type(error).__name__}: {error}"
@@ -88,7 +88,7 @@ def _page(output_dir: str) -> str:
     """Returns the page of a run's folder."""
     metrics_file.check_whole(output_dir, *_METRICS)
     recorded = metrics_file.read(output_dir, *_METRICS)
-    # an evaluation in another process may have filled in other sentences at the same step
+    # An evaluation in another process may have filled in other sentences at the same step.
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     looks.sort(key=lambda look: look["step"])
     name = os.path.basename(os.path.abspath(output_dir))
@@ -107,12 +107,12 @@ def render(
     """Renders the page of the report.
 
     Args:
-      name: of the run.
-      phases: those of the run.
+      name: name of the run.
+      phases: phases of the run.
       recorded: entries of `metrics_file.read`.
-      looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
-      answers: sections of the last evaluation of a fine-tuning; see `evaluation.sections`.
-      found: the evaluations of a fine-tuning on its dev data; None for none.
+      looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
+      answers: sections about the last evaluation in fine-tuning; see `evaluation.sections`.
+      found: the evaluations on dev data during fine-tuning; None if there are none.
     """
     kind, splits = run_kinds.of_run(phases), by_split(recorded)
     every = [entry for entries in splits.values() for entry in entries]
@@ -147,7 +147,7 @@ def _speed(recorded: Sequence[Mapping]) -> str:
             told.append(f"{middle} {metric.title}" + (f" ({low} to {high})" if low != high else ""))
     sentences = [f"Speed of training, median of the loops since the last start: {', '.join(told)}."] if told else []
     if "peak_flops" in start:
-        # training measures the peak again if it proves too low
+        # Training measures the peak again if it is too low.
         peak = [start["peak_flops"], *(entry["peak_flops"] for entry in train if "peak_flops" in entry)][-1]
         sentences.append(
             f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}; a step "
@@ -171,7 +171,7 @@ def _panels(
             trained_steps = int(lines[0].points[-1][0])
             points = sorted([*lines[0].points, *_turns_of_rate(phases, trained_steps)], key=lambda point: point[0])
             lines = [dataclasses.replace(lines[0], points=points)]
-        if any(len(line.points) > 1 for line in lines):  # the table has single values
+        if any(len(line.points) > 1 for line in lines):  # single values are in the table
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             options["last_step"] = last_step  # so that all panels have the same axis
             drawn.append(charts.panel(metric.title, lines, phases=begins, **options))
@@ -179,7 +179,7 @@ def _panels(
 
 
 def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
-    """Returns the first step and the one after the warm-up, each with its rate; loops of training may end elsewhere."""
+    """Returns the learning rate at the first step and after the warm-up, where a loop of training may not end."""
     points = []
     for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
         peak, total, warmup = (phase.optimizer[n] for n in ("learning_rate", "num_schedule_steps", "num_warmup_steps"))
@@ -192,7 +192,7 @@ def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[t
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
     """Groups the entries of `metrics_file.read` by split: training first, then evaluations in order of appearance.
 
-    Of a split whose data was replaced, the lines of the earlier data are a group of their own.
+    If the data of a split was replaced, the entries of the earlier data are a separate group.
     """
     newest = {entry["split"]: _content(entry) for entry in recorded}
     splits: dict[str, list[Mapping]] = {metrics_file.TRAIN: []}
@@ -208,7 +208,7 @@ def _content(entry: Mapping) -> list[str]:
 
 
 def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
-    """Returns the answer and the scores that the newest of the entries has of the best constant answer."""
+    """Returns the best constant answer and its scores from the newest entry that has them."""
     return {"answer": "", "scores": {}} | next((e["always"] for e in reversed(entries) if "always" in e), {})
 
 
@@ -222,11 +222,11 @@ def _samples(looks: Sequence[Mapping]) -> list[Mapping]:
     """Returns the filled-in texts, each with the guesses of its first and its last evaluation.
 
     Args:
-      looks: entries with `step` and `samples`, see `fill_mask.FillMask.look`, by step.
+      looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
 
     Returns:
-      For each text its words, the names of its evaluations, the blanks whose best guess has changed or has nothing to
-      be compared with, and the other blanks.
+      For each text its words, the names of its evaluations, the blanks whose best guess has changed or has no earlier
+      guess, and the other blanks.
     """
     by_text: dict[tuple, list] = {}
     for look in looks:
@@ -250,7 +250,7 @@ def curves_of(
     splits: Mapping[str, Sequence[Mapping]],
     baseline: Callable[[Sequence[Mapping]], float | None] | None = None,
 ) -> list[charts.Curve]:
-    """Returns the curves of a metric that have points, one for each split, each with the baseline of its entries."""
+    """Returns the curves of a metric, one for each split that has points, with the baseline of the split."""
     others = [split for split in splits if split not in _COLORS]
     made = [
         charts.Curve(
@@ -268,7 +268,7 @@ def curves_of(
 def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], found: Evaluations) -> str:
     """Returns a table of checkpoints, of the best values on held-out data, and of the best constant answers.
 
-    Of a fine-tuning's dev data, the best checkpoint comes before the last; each column is of one checkpoint.
+    For the dev data in fine-tuning, there are columns for the best checkpoint and for the last checkpoint.
     """
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}
@@ -288,7 +288,7 @@ def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mappin
 
 
 def _checkpoint_columns(split: str, entries: Sequence[Mapping], found: Evaluations) -> list[tuple[str, Mapping]]:
-    """Returns the title and the entry of the last checkpoint, and before it of the best one on dev data."""
+    """Returns the titles and entries of the best checkpoint on dev data, if known, and of the last checkpoint."""
     last, label = entries[-1], _LABELS.get(split, split)
     best = [entry for entry in entries if split == metrics_file.DEV and entry["step"] == found.best_step]
     columns = [(f"{label}, step {entry['step']:,} (best {found.metric})", entry) for entry in best]

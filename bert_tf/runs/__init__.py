@@ -1,1 +1,1 @@
-"""What a run's folder is: its identity, its checkpoints, and following another process's run."""
+"""A run's folder: its identity, its checkpoints, and the new checkpoints of another process."""

@@ -1,7 +1,7 @@
-"""The best of a run's checkpoints on its dev data.
+"""A run's best checkpoint on its dev data.
 
-While it is one of the newest, it is a checkpoint like these. Later only its weights stay, as `best-STEP`, from which
-training cannot resume.
+While the best checkpoint is among the newest, it is a complete checkpoint. Later, only its weights are kept, as
+`best-STEP`, and training cannot resume from it.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -20,12 +20,12 @@ _WEIGHTS = re.compile(r"^best-\d+\.index$")
 
 
 def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
-    """Returns the best checkpoint of a run's folder, or the newest one if the run was not evaluated during training.
+    """Returns the best checkpoint of a run's folder, or the newest if the run was not evaluated during training.
 
     Args:
       folder: the run's folder.
-      newest: its newest intact checkpoint.
-      instead: what the error tells to do to take the newest one.
+      newest: the folder's newest intact checkpoint.
+      instead: how to select the newest checkpoint, for the error message.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged, or the list of evaluations is damaged.
@@ -43,23 +43,23 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
             return ResumePoint(prefix)
     raise InputError(
         f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
-        f"take the last one with {instead}"
+        f"take the last checkpoint with {instead}"
     )
 
 
 def weights_name(step: int) -> str:
-    """Returns the name of a checkpoint with only the weights of a step."""
+    """Returns the name of the checkpoint with only the weights of a step."""
     return f"best-{step}"
 
 
 def weights(folder: str) -> list[str]:
-    """Lists the prefixes of a folder's checkpoints that hold only weights."""
+    """Lists the prefixes of a folder's checkpoints that contain only weights."""
     names = [name.removesuffix(".index") for name in tf.io.gfile.listdir(folder) if _WEIGHTS.match(name)]
     return [os.path.join(folder, name) for name in names]
 
 
 def _refuse_lost_evaluations(folder: str, instead: str) -> None:
-    """Refuses a run that was to be evaluated during training, but whose evaluations are not there."""
+    """Refuses a run whose settings require evaluations during training if the evaluations are missing."""
     if not run_record.exists(folder):
         return
     given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}

@@ -13,14 +13,14 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> Iterator[str]:
-    """Yields a folder's newest complete checkpoint, then each new one when it is saved.
+    """Yields a folder's newest complete checkpoint, then each new checkpoint as it is saved.
 
-    A trainer names a checkpoint only once it is complete. It deletes old ones, so a checkpoint may be gone before it is
-    read; `is_there` tells.
+    A trainer names a checkpoint only when it is complete. The trainer also deletes old checkpoints, so a checkpoint may
+    be deleted before it is read; see `is_there`.
 
     Args:
-      output_dir: the run's folder; may not exist yet.
-      timeout: seconds to wait for the first and for each next one; 0 yields only the latest.
+      output_dir: the run's folder, which may not exist yet.
+      timeout: seconds to wait for the first and for each next checkpoint; 0 yields only the latest.
       is_last: whether the run ends with the checkpoint at this step.
 
     Yields:
@@ -46,7 +46,7 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
                 raise InputError(
                     f"{output_dir}: holds no checkpoint{waited}; give a folder where training has saved one"
                 )
-            logging.info("no new checkpoint within %g seconds; the last one has step %d", timeout, newest)
+            logging.info("no new checkpoint within %g seconds; the last checkpoint has step %d", timeout, newest)
             return
         time.sleep(_SECONDS_BETWEEN_LOOKS)
 

@@ -1,4 +1,4 @@
-"""Which of a run's checkpoints is evaluated, predicts, and is exported or converted.
+"""Chooses the checkpoint of a run for evaluation, prediction, export and conversion.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -12,7 +12,7 @@ _LAST = "--use_checkpoint=last"
 
 
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
-    """Returns the checkpoint of a run that is over; of a folder without `run.json` nobody knows that.
+    """Returns the checkpoint of a finished run; a folder without `run.json` is not checked.
 
     Args:
       folder: the run's folder.
@@ -34,8 +34,9 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
 
     Args:
       folder: the run's folder.
-      newest: its newest intact checkpoint.
-      use: "best" for the best one on the dev data if the run was evaluated during training; "last" for the newest.
+      newest: the folder's newest intact checkpoint.
+      use: "best" for the best checkpoint on the dev data if the run was evaluated during training; "last" for the
+        newest.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged.
@@ -46,7 +47,7 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     if chosen.prefix != newest.prefix:
         found, step = evaluations.read(folder), latest.step_of(chosen.prefix)
         logging.info(
-            "%s: the best checkpoint on the dev data, with %s %.4g; the last one is of step %d (%s)",
+            "%s: the best checkpoint on the dev data, with %s %.4g; the last checkpoint has step %d (%s)",
             chosen.prefix, found.metric, found.scores[step][found.metric], newest.step, _LAST,
         )  # fmt: skip
     return chosen

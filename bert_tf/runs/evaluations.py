@@ -1,7 +1,7 @@
-"""The dev data of a run, its evaluations during training, and the best checkpoint, which follows from them.
+"""The dev data of a run, the evaluations during training, and the resulting best checkpoint.
 
-`evaluations.json` is replaced as a whole after each evaluation. The best checkpoint and early stopping are computed
-from it alone, so they never contradict the evaluations, whenever the run is killed.
+Each evaluation atomically replaces `evaluations.json`. The best checkpoint and early stopping are computed from this
+file alone, so they never contradict the evaluations, even if the run is killed at any moment.
 """
 
 import dataclasses
@@ -18,14 +18,14 @@ NAME = "evaluations.json"
 
 @dataclasses.dataclass(frozen=True)
 class Evaluations:
-    """What a run's evaluations on its dev data have found.
+    """The results of a run's evaluations on its dev data.
 
     Attributes:
       metric: name of the main metric; "" before the first evaluation.
-      higher_is_better: whether a higher value of it is better.
-      patience: evaluations in a row without a better value that end training; 0 for never.
-      data: identifies the dev data by name, number of examples and hash; "" if the run has none yet.
-      scores: metrics by name, by the step of their checkpoint, in ascending order.
+      higher_is_better: whether a higher value of the main metric is better.
+      patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
+      data: identifies the dev data by name, number of examples and hash; "" before the first evaluation.
+      scores: maps the step of each evaluated checkpoint, in ascending order, to metrics by name.
     """
 
     metric: str = ""
@@ -36,17 +36,17 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best checkpoint by `rank`, the first of several equal ones; None before the first evaluation."""
+        """Step of the best checkpoint by `rank`, or of the first of equal ones; None before the first evaluation."""
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
 
     def up_to(self, step: int) -> "Evaluations":
-        """Returns the evaluations of checkpoints up to a step; later checkpoints are lost."""
+        """Returns the evaluations up to a step, for a run that lost its later checkpoints."""
         return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
 
 
 def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tuple[float, float]:
-    """Returns the sort key of an evaluation, larger for a better one: by its metric, then by the lower loss."""
+    """Returns the sort key of an evaluation: first the metric, then the loss; better evaluations have larger keys."""
     return (scores[metric] if higher_is_better else -scores[metric]), -scores.get("loss", 0.0)
 
 
@@ -56,7 +56,7 @@ def exists(folder: str) -> bool:
 
 
 def read(folder: str) -> Evaluations:
-    """Reads the evaluations of a run's folder; none if it was never evaluated during training.
+    """Reads the evaluations of a run's folder; empty if the run was not evaluated during training.
 
     Raises:
       InputError: the file is damaged.
@@ -80,7 +80,7 @@ def write(folder: str, evaluations: Evaluations) -> None:
         "higher_is_better": evaluations.higher_is_better,
         "patience": evaluations.patience,
         "data": evaluations.data,
-        "best_step": evaluations.best_step,  # for people; readers compute it
+        "best_step": evaluations.best_step,  # only for people; programs compute it
         "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
     }
     storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

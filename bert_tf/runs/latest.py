@@ -30,19 +30,19 @@ class ResumePoint:
 
     @property
     def step(self) -> int:
-        """Number of trained steps; 0 without a checkpoint."""
+        """Number of completed steps; 0 if there is no checkpoint."""
         return int(tf.train.load_variable(self.prefix, f"global_step{VALUE}")) if self.prefix else 0
 
     @property
     def position(self) -> Position:
-        """Position in the training data; its beginning without a checkpoint."""
+        """Position in the training data; the beginning if there is no checkpoint."""
         if not self.prefix:
             return BEGINNING
         return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
 
 
 def prefixes(folder: str) -> list[str]:
-    """Lists a folder's checkpoints, intact or not: the latest by its `checkpoint` file, then by descending step."""
+    """Lists a folder's checkpoints, intact or damaged: the latest of the `checkpoint` file, then by falling step."""
     if not tf.io.gfile.isdir(folder):
         return []
     named, latest = _named(folder)
@@ -51,17 +51,17 @@ def prefixes(folder: str) -> list[str]:
 
 
 def numbered(folder: str) -> dict[int, str]:
-    """Maps the step in their names to a folder's checkpoints, intact or not."""
+    """Maps steps to a folder's checkpoints, intact or damaged, by the steps in their names."""
     return {step_of(prefix): prefix for prefix in prefixes(folder)}
 
 
 def find(folder: str) -> ResumePoint:
-    """Finds the newest intact checkpoint. It reads every byte and verifies the checksums.
+    """Finds the newest intact checkpoint; reads every byte and verifies the checksums.
 
     Damaged checkpoints are skipped with a warning.
 
     Raises:
-      InputError: all checkpoints are damaged, or one cannot be read at the moment.
+      InputError: all checkpoints are damaged, or a checkpoint cannot be read at the moment.
     """
     reasons = {}
     for prefix in prefixes(folder):
@@ -80,7 +80,7 @@ def find(folder: str) -> ResumePoint:
 
 
 def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint; it does not verify checkpoints.
+    """Refuses a folder without a checkpoint; does not verify the checkpoints.
 
     Raises:
       InputError: names the folder.
@@ -93,7 +93,7 @@ def check_there(folder: str) -> None:
     if tf.io.gfile.exists(ensemble):
         raise InputError(
             f"{folder}: holds the results of an ensemble, which has no checkpoint of its own; give "
-            f"--ensemble_checkpoints with the checkpoints that {ensemble} names"
+            f"--ensemble_checkpoints with the checkpoints in {ensemble}"
         )
     raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
 
@@ -110,7 +110,7 @@ def indexes(folder: str) -> list[str]:
 
 
 def _named(folder: str) -> tuple[list[str], str]:
-    """Reads all prefixes and the latest from the folder's `checkpoint` file; [] and "" if it is damaged."""
+    """Reads all prefixes and the latest prefix from the folder's `checkpoint` file; [] and "" if it is damaged."""
     try:
         state = tf.train.get_checkpoint_state(folder)
     except (ValueError, tf.errors.OpError):

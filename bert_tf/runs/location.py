@@ -1,4 +1,4 @@
-"""Finds a checkpoint's files from the path that a user gives."""
+"""Finds the files of a checkpoint, given a user's path."""
 
 import dataclasses
 import os
@@ -31,7 +31,7 @@ class Location:
 
     @property
     def folder(self) -> str:
-        """The folder that holds the files."""
+        """The folder of the files."""
         return os.path.dirname(self.path) or "."
 
 
@@ -39,12 +39,12 @@ def locate(path: str) -> Location:
     """Finds a checkpoint.
 
     Args:
-      path: a folder, a prefix, or any of a checkpoint's files. The folder of a run means its best checkpoint on the
-        dev data if the run was evaluated during training, else its newest intact one.
+      path: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev data
+        if the run was evaluated during training, else the newest intact checkpoint.
 
     Raises:
-      InputError: there is no checkpoint, there are several, a run's best one is missing or damaged, or the file
-        is a pickle.
+      InputError: there are no checkpoints or several, a run's best checkpoint is missing or damaged, or the file is a
+        pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
@@ -92,7 +92,7 @@ def _in_folder(folder: str) -> Location:
         refuse_pickle(os.path.join(folder, pickle))
     raise InputError(
         f"{folder}: holds no checkpoint; give a folder where training has saved one, "
-        "or one with a .index file or model.safetensors"
+        "or a folder with a .index file or model.safetensors"
     )
 
 

@@ -1,8 +1,8 @@
-"""Adds checkpoints to a run's folder without risk to those already there.
+"""Adds checkpoints to a run's folder without risk to existing checkpoints.
 
-A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names it, and
-the oldest ones are deleted. Of the best on the dev data, the weights stay. So the named checkpoint is complete after a
-kill, a power cut or a full disk.
+A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names the new
+checkpoint, and the oldest checkpoints are deleted, except for the weights of the best checkpoint on the dev data. The
+named checkpoint is therefore complete after a kill, a power cut or a full disk.
 """
 
 import contextlib
@@ -21,9 +21,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import best, evaluations
 from bert_tf.runs.latest import ResumePoint, indexes, prefixes, step_of
 
-# How many are kept by default.
+# How many checkpoints are kept by default.
 KEPT = 5
-# Folders of the checkpoint that is being written, and of damaged ones.
+# Folders for the checkpoint that is being written, and for damaged checkpoints.
 _SAVING, _DAMAGED = "saving", "damaged"
 
 
@@ -33,22 +33,22 @@ def at_step(folder: str, step: int) -> str:
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest ones, but never the weights of the best one.
+    """Adds a checkpoint to a folder, then deletes the oldest checkpoints, but not the weights of the best checkpoint.
 
     Args:
-      folder: the run's folder; local, or one that TensorFlow can write to.
-      checkpoint: what to save.
-      step: the step that it is named after.
-      most: how many are kept; 0 for all.
+      folder: the run's folder, local or any path to which TensorFlow can write.
+      checkpoint: the objects to save.
+      step: the step for the checkpoint's name.
+      most: number of checkpoints to keep; 0 keeps all.
 
     Returns:
-      Its prefix.
+      The checkpoint's prefix.
 
     Raises:
-      InputError: it cannot be written, for example on a full disk. No partial file is left, and earlier checkpoints
-        are unchanged.
+      InputError: the checkpoint cannot be written, for example on a full disk. No partial file remains, and earlier
+        checkpoints are unchanged.
     """
-    # `restore` expects this counter, which `write` alone omits
+    # `restore` expects this counter, which `write` does not add.
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
@@ -60,14 +60,14 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
         raise InputError(
             f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example free "
-            "disk space, and run the same command again to resume from them"
+            "disk space, and run the same command again to resume from the last one"
         ) from error
     _delete_older(folder, [step_of(path) for path in kept])
     return prefix
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes what is older than the kept checkpoints, except the weights that are the best for one of these."""
+    """Deletes checkpoints older than `kept`, except the best weights at the time of any of the kept checkpoints."""
     recorded = evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
@@ -78,7 +78,7 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 
 
 def delete_stale_weights(folder: str) -> None:
-    """Deletes the weights of earlier best checkpoints that are the best for no checkpoint of a folder any more."""
+    """Deletes weights that are not the best at the time of any checkpoint in the folder."""
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in best.weights(folder):
@@ -87,20 +87,20 @@ def delete_stale_weights(folder: str) -> None:
 
 
 def _keep_weights(folder: str, step: int) -> bool:
-    """Writes a checkpoint's weights to a checkpoint of their own; says whether it could."""
+    """Writes a checkpoint's weights to a separate checkpoint; returns whether it succeeded."""
     prefix = at_step(folder, step)
     try:
         _write(folder, best.weights_name(step), functools.partial(write_without_optimizer, prefix))
     except (InputError, tf.errors.OpError, OSError) as error:
         reason = " ".join(str(error).split())
-        logging.warning("%s: stays as it is, because its weights cannot be copied (%s)", prefix, reason)
+        logging.warning("%s: is kept as it is, because its weights cannot be copied (%s)", prefix, reason)
         return False
     return True
 
 
 def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
-    """Writes a checkpoint of a name into a folder, so that it appears there complete or not at all."""
-    if not _is_local(folder):  # an object store shows complete files only
+    """Writes a checkpoint into a folder, where it appears complete or not at all."""
+    if not _is_local(folder):  # an object store shows only complete files
         write(os.path.join(folder, name))
         return
     with _aside(folder) as aside:
@@ -109,7 +109,7 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
 
 
 def tidy(folder: str, found: ResumePoint) -> None:
-    """Cleans up a locked folder before training: deletes what a kill left, and moves damaged checkpoints aside.
+    """Cleans up a locked folder before training: deletes partial files of a kill, and moves damaged checkpoints aside.
 
     Args:
       folder: the run's folder.
@@ -120,19 +120,19 @@ def tidy(folder: str, found: ResumePoint) -> None:
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
     for name in tf.io.gfile.listdir(folder):
-        # another process that evaluates may be writing these
+        # Another process that evaluates may be writing these files.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
-        # a kill during deletion leaves data without its index
+        # A kill during deletion leaves data without an index.
         if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
 def put_aside_latest(folder: str) -> str:
-    """Moves the latest checkpoint of a folder into `damaged/`, so that nothing takes its weights for a result.
+    """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
 
     Returns:
-      The prefix of the checkpoint that is the latest now; "" if there is no other one and nothing was moved.
+      The prefix of the new latest checkpoint; "" if there is no other checkpoint, so that nothing was moved.
     """
     latest, *others = prefixes(folder)
     if not others:
@@ -142,7 +142,7 @@ def put_aside_latest(folder: str) -> str:
 
 
 def delete_all(folder: str) -> None:
-    """Deletes all checkpoints of a folder, which may be missing; its other files stay."""
+    """Deletes all checkpoints of a folder, which may be missing; keeps its other files."""
     if not tf.io.gfile.isdir(folder):
         return
     with contextlib.suppress(tf.errors.NotFoundError):
@@ -152,12 +152,12 @@ def delete_all(folder: str) -> None:
 
 
 def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
-    """Checks that the disk has space for the next checkpoint; warns if it lacks space for all that are kept.
+    """Checks that the disk has space for the next checkpoint; warns if the space is too small for all kept checkpoints.
 
     Args:
       folder: the run's folder, which exists.
       checkpoint_bytes: size of a checkpoint.
-      most: how many are kept.
+      most: number of checkpoints to keep; 0 keeps all.
 
     Raises:
       InputError: states the required and the free space.
@@ -166,16 +166,16 @@ def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
         return
     free = shutil.disk_usage(folder).free
     there = min(most, len(indexes(folder)))
-    # the oldest one is deleted only after the newest is written
+    # The oldest checkpoint is deleted only after the newest is written.
     needed = checkpoint_bytes * (most + 1 - there)
     if free < checkpoint_bytes:
         raise InputError(
-            f"--output_dir={folder}: a checkpoint takes {_megabytes(checkpoint_bytes)}, and {_megabytes(free)} are "
-            "free there; free disk space, or give another folder"
+            f"--output_dir={folder}: a checkpoint needs {_megabytes(checkpoint_bytes)}, but {_megabytes(free)} are "
+            "free; free disk space, or give another folder"
         )
     if free < needed:
         logging.warning(
-            "%s: the checkpoints that are kept will take %s more, and %s are free",
+            "%s: the checkpoints to keep will need %s more, but only %s are free",
             folder, _megabytes(needed), _megabytes(free),
         )  # fmt: skip
 
@@ -194,7 +194,7 @@ def _by_step(folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def _aside(folder: str) -> Iterator[str]:
-    """Yields a temporary folder for a checkpoint, and always deletes it afterwards."""
+    """Yields a temporary folder for a checkpoint; always deletes it afterwards."""
     path = os.path.join(folder, _SAVING)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
@@ -205,11 +205,11 @@ def _aside(folder: str) -> Iterator[str]:
 
 
 def _move(aside: str, name: str, folder: str) -> None:
-    """Flushes and renames a checkpoint's files, the index last, because the index makes it a checkpoint."""
+    """Flushes and renames a checkpoint's files; the index is last, because it makes the files a checkpoint."""
     files = sorted(os.listdir(aside), key=lambda file: file.endswith(".index"))
     for file in files:
         _flush(os.path.join(aside, file))
-    # a discarded checkpoint of the same step: its index must never refer to the new data
+    # Remove the index of a discarded checkpoint with the same step, since it must not refer to the new data.
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, f"{name}.index"))
     for file in files:
@@ -245,7 +245,7 @@ def _remove(prefix: str) -> None:
 
 
 def _put_aside(folder: str, found: ResumePoint) -> None:
-    """Moves the files of damaged checkpoints into a folder for inspection."""
+    """Moves the files of damaged checkpoints into a folder, where a person can inspect them."""
     if not found.damaged:
         return
     _name_latest(folder, [os.path.basename(found.prefix)])

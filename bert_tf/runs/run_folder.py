@@ -1,7 +1,7 @@
 """The identity of a run's folder, so that a folder never mixes two runs.
 
-`run.json` lists the phases that were trained into the folder, each with its settings and fingerprints of model, data
-and optimizer. A later start must be the same run, or the next phase of it.
+`run.json` lists the phases of training in the folder, each with its settings and fingerprints of model, data and
+optimizer. A later start must be the same run, or the next phase of this run.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import early_stopping, evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
-# Flags that fine-tuning computes the numbers of steps from.
+# Flags from which fine-tuning computes the numbers of steps.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
 
 
 class Lock:
-    """Locks a folder against a second training run until this run ends or is killed."""
+    """Locks a folder against other training runs until this run ends or is killed."""
 
     def __init__(self, output_dir: str):
         self._output_dir = output_dir
@@ -56,7 +56,7 @@ class Lock:
 
 
 def fingerprint(paths: Sequence[str]) -> list[str]:
-    """Returns the name, the size and a hash of both ends of each file, which identify it at any location."""
+    """Returns the name, the size and a hash of both ends of each file, which identify a file at any location."""
     entries = []
     for path in paths:
         size = tf.io.gfile.stat(path).length
@@ -69,7 +69,7 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
 
 
 def identify(prints: Sequence[str]) -> str:
-    """Returns what identifies some files together, in the form of an entry of `fingerprint`."""
+    """Combines the fingerprints of several files into one, in the format of `fingerprint`."""
     if len(prints) < 2:
         return "".join(prints)
     digest = hashlib.sha256(json.dumps(without_names(prints)).encode()).hexdigest()[:16]
@@ -80,25 +80,25 @@ def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) 
     """Returns whether a run was trained on any of the files.
 
     Args:
-      prints: `fingerprint` of the files. Their names are not compared, since a copy may have another name.
-      phases: of the run.
+      prints: `fingerprint` of the files. Names are not compared, since a copy may have another name.
+      phases: the phases of the run.
     """
     trained = {file for phase in phases for file in without_names(phase.data.get("input_file", ()))}
     return not trained.isdisjoint(without_names(prints))
 
 
 def without_names(prints: Sequence[str]) -> list[str]:
-    """Returns the entries of `fingerprint` without the files' names, which a copy may not have: sizes and hashes."""
+    """Returns the sizes and hashes in the entries of `fingerprint`, without names, which may differ in copies."""
     return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
 
 
 def initial_checkpoint(settings) -> str:
-    """Returns the `init_checkpoint` to start from; "" if none is given or the run has its own checkpoint."""
+    """Returns the `init_checkpoint` to start from; "" if the flag is not given or the run has its own checkpoint."""
     return settings.init_checkpoint if settings.do_train and not run_record.read_phases(settings.output_dir) else ""
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
-    """Raises an error if the folder has a run of another model, or on data of another vocabulary.
+    """Raises an error if the folder belongs to a run of another model or of data with another vocabulary.
 
     Raises:
       InputError: names the difference.
@@ -111,12 +111,12 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
 
 
 def check_script(folder: str, script: str, do_train: bool) -> None:
-    """Refuses a folder that another script has trained into.
+    """Refuses a folder in which another script has trained.
 
     Args:
-      folder: of a run, or a new one.
-      script: the script that is running, as `run_squad`; "" for a caller from Python, for which any is right.
-      do_train: whether it trains.
+      folder: the folder of a run, or a new folder.
+      script: name of the current script, such as `run_squad`; "" for a Python caller, which accepts any script.
+      do_train: whether the current script trains.
 
     Raises:
       InputError: names the script that trained.
@@ -125,19 +125,19 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
     trained_by = phases[-1].script if phases else script
     if script == trained_by or "" in (script, trained_by):
         return
-    remedy = f"train in another folder, for example from this one as --init_checkpoint={folder}"
+    remedy = f"train in another folder, for example with --init_checkpoint={folder}"
     if not do_train:
         remedy = f"give the folder of a run of {script}, or use {trained_by}"
     raise InputError(f"{folder}: holds a run of {trained_by}, not of {script}; {remedy}")
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
-    """Refuses a run whose training has neither reached its last step nor ended early, or has not begun.
+    """Refuses a run whose training has not begun, or has neither reached its last step nor ended early.
 
     Args:
       folder: the run's folder.
-      trained_steps: step of the checkpoint that is to be used.
-      allow_unfinished: whether an unfinished run is used; one without any step never is.
+      trained_steps: step of the checkpoint to use.
+      allow_unfinished: whether to accept an unfinished run that has at least one step.
 
     Raises:
       InputError: names the step.
@@ -145,7 +145,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
     last = _last_step(folder)
     if trained_steps >= last or _ended_early(folder, trained_steps):
         return
-    stands = f"{folder}: its newest intact checkpoint is of step {trained_steps} of {last}"
+    stands = f"{folder}: its newest intact checkpoint has step {trained_steps} of {last}"
     if not trained_steps:
         raise InputError(f"{stands}: nothing is trained yet; train first")
     if not allow_unfinished:
@@ -154,10 +154,10 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
-    """Warns of a checkpoint whose run has not reached its last step.
+    """Warns if a checkpoint belongs to a run that has not reached its last step.
 
-    A folder without a `run.json` gives no warning.
-    The best checkpoint of a finished run may be of any step, so the newest one in the folder decides.
+    There is no warning for a folder without a `run.json`. The best checkpoint of a finished run may have any step, so
+    the newest checkpoint in the folder decides.
 
     Raises:
       InputError: the run's `run.json` is damaged.
@@ -171,7 +171,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
 
 def _ended_early(folder: str, step: int) -> bool:
-    """Whether early stopping ended a run at a step, or a model was saved there."""
+    """Whether early stopping ended a run at a step, or the folder is a saved model of this step."""
     return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
 
 
@@ -180,18 +180,18 @@ def _last_step(folder: str) -> int:
 
 
 def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Raises an error if the folder has another run than that of a phase.
+    """Raises an error if a phase neither belongs to the folder's run nor can continue it.
 
-    The next phase has the same model and more steps, and starts when the phase before has reached its last step. It has
-    rows of another length (paper, A.2: 128 tokens first, then 512), or the same data with more steps.
+    The next phase has the same model and more steps, and starts after the last step of the previous phase. It has rows
+    of another length (paper, A.2: 128 tokens first, then 512), or the same data with more steps.
 
     Args:
       output_dir: the run's folder.
       phase: the phase to train.
-      trained_steps: step of the folder's latest checkpoint; 0 for none.
+      trained_steps: step of the folder's latest checkpoint; 0 if there is none.
 
     Returns:
-      The steps that were already trained on the phase's data.
+      The number of steps already trained on the phase's data.
 
     Raises:
       InputError: names the difference.
@@ -201,7 +201,7 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
         return 0
     if run_record.saved_step(output_dir) is not None:
         raise InputError(
-            f"--output_dir={output_dir}: holds a saved model, whose training cannot be continued; give another "
+            f"--output_dir={output_dir}: holds a saved model, whose training cannot continue; give another "
             f"--output_dir, with --init_checkpoint={output_dir} to start from its weights"
         )
     last = phases[-1]
@@ -214,14 +214,14 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
 
 
 def phase_under_way(output_dir: str, phases: Sequence[run_record.Phase], trained_steps: int) -> int:
-    """Returns the index of the command's phase that the folder began last, finished or not; 0 for none of them."""
+    """Returns the index of the command's phase that the folder began last, finished or not; 0 if it began none."""
     begun = _begun(output_dir, trained_steps)[-1:]
     same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
     return max(same, default=0)
 
 
 def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
-    """Raises an error if a phase cannot continue the phase before; see `check`.
+    """Raises an error if a phase cannot continue the previous phase; see `check`.
 
     Raises:
       InputError: gives the reason.
@@ -229,7 +229,7 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
     first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
     if last <= first:
         raise InputError(
-            f"--next_phase: --num_train_steps={last} must be above the {first} of the phase before; "
+            f"--next_phase: --num_train_steps={last} must be above the {first} of the previous phase; "
             "steps are counted from the first step of the first phase"
         )
     different = differences(before.model, after.model)
@@ -237,15 +237,15 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
         different = differences(before.data, after.data) + differences(before.optimizer, after.optimizer)
     if different:
         raise InputError(
-            f"--next_phase: cannot continue the phase before ({'; '.join(different)}); it needs the same model, "
+            f"--next_phase: cannot continue the previous phase ({'; '.join(different)}); it needs the same model, "
             "and rows of another --max_seq_length, or the same data and optimizer with more steps"
         )
 
 
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Registers a phase in a folder: a new run, a resumed run, or the phase after a finished one.
+    """Registers a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 
-    Args, Returns, Raises: those of `check`.
+    Args, Returns, Raises: see `check`.
     """
     done = check(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)
@@ -254,7 +254,7 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
             _warn_of_jump(*phases[-2:])
-    elif phase.vocabulary and not phases[-1].vocabulary:  # it was unknown at the earlier start
+    elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know it
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
         return done
@@ -266,13 +266,13 @@ def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
     old, new = (phase.optimizer["num_schedule_steps"] for phase in (before, after))
     if old != new:
         logging.warning(
-            "the learning rate jumps here: its schedule ends at step %d in this phase, at step %d in the one before",
+            "the learning rate jumps here: its schedule ends at step %d in this phase, at step %d in the previous one",
             new, old,
         )  # fmt: skip
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
-    """Returns the phases that the checkpoint has reached; after the loss of newer checkpoints these are not all."""
+    """Returns the phases that the latest checkpoint has reached; if newer checkpoints are lost, some are missing."""
     return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
@@ -281,7 +281,7 @@ def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
 
 
 def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
-    """Returns the names of the optimizer's flags that differ. Two spellings of the same path do not differ."""
+    """Returns the names of the optimizer's flags that differ; two spellings of one path count as equal."""
     different = [
         key
         for key in dict.fromkeys([*last.optimizer, *phase.optimizer])
@@ -295,7 +295,7 @@ def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[st
 
 
 def resolved_path(path: str) -> str:
-    """Returns a local path as absolute and without links; others, such as hf://owner/model, as they are."""
+    """Returns a local path as absolute and without links; returns other paths, such as hf://owner/model, unchanged."""
     return os.path.realpath(path) if path and "://" not in path else path
 
 
@@ -324,14 +324,14 @@ def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Pha
             if last.settings.get(name) != phase.settings.get(name)
         ]
         raise InputError(
-            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); give its own flags to "
-            f"resume it, or, to train with these, a new --output_dir with --init_checkpoint={output_dir}, which takes "
-            "its weights but not the state of its optimizer"
+            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); give the run's flags to "
+            f"resume it, or, to train with these, a new --output_dir with --init_checkpoint={output_dir}, which loads "
+            "the weights but not the state of the optimizer"
         )
 
 
 def _flag(name: str, phase: run_record.Phase) -> str:
-    """Returns how messages name a fact of the optimizer; fine-tuning computes the numbers of steps from other flags."""
+    """Returns the name of an optimizer's fact for messages; fine-tuning computes the numbers of steps from flags."""
     return f"--{name}" if name in phase.settings else name
 
 
@@ -344,7 +344,7 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
-    """Describes each entry that differs, for messages; of two lists, the first that differs; of two mappings, all."""
+    """Describes each entry that differs, for messages: in lists only the first difference, in mappings all."""
     found = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
@@ -356,7 +356,7 @@ def differences(old: Mapping, new: Mapping) -> list[str]:
 
 
 def _difference(key: str, old, new) -> str:
-    if isinstance(old, list) and isinstance(new, list):  # of many files, name the first that differs
+    if isinstance(old, list) and isinstance(new, list):  # of many files, name only the first that differs
         lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
         pairs = itertools.zip_longest(old, new)
         at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])

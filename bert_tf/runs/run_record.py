@@ -1,4 +1,4 @@
-"""The record of a run in its folder: `run.json`, which lists the phases that were trained into the folder."""
+"""The record of a run in its folder: `run.json`, which lists the phases of training in the folder."""
 
 import dataclasses
 import json
@@ -25,9 +25,9 @@ class Phase:
       data: identifies the data.
       optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
       first_step: step at which training on this data began.
-      begun_at: step at which the phase began; later than `first_step` if it continues the data of the phase before.
+      begun_at: step at which the phase began; later than `first_step` if it continues the previous phase's data.
       vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
-      script: that trains; "" if it is unknown.
+      script: the script that trains; "" if unknown.
     """
 
     settings: dict
@@ -49,9 +49,9 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
     """Writes the phases of a folder, atomically.
 
     Args:
-      folder: of the run.
-      phases: in the order of their training.
-      saved_step: where the folder is a copy for use, with the weights of one step, that step.
+      folder: the run's folder.
+      phases: the phases in the order of training.
+      saved_step: for a saved model, which has the weights of one step, this step; None for a run.
     """
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
     entries |= {} if saved_step is None else {"saved_step": saved_step}
@@ -59,7 +59,7 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
 
 
 def saved_step(folder: str) -> int | None:
-    """Returns the step whose weights a copy for use holds; None for the folder of a run.
+    """Returns the step of a saved model's weights; None for the folder of a run.
 
     Raises:
       InputError: the file is damaged.
@@ -71,7 +71,7 @@ def saved_step(folder: str) -> int | None:
 
 
 def last_settings(folder: str) -> dict:
-    """Returns the settings of the last training in a folder; {} if the folder is not a run's.
+    """Returns the settings of the last training in a folder; {} if the folder does not belong to a run.
 
     Raises:
       InputError: see `read_phases`.
@@ -84,7 +84,7 @@ def read_phases(output_dir: str) -> list[Phase]:
     """Returns the phases of a folder; [] if no checkpoint was saved there.
 
     Raises:
-      InputError: `run.json` cannot be read, or is missing beside checkpoints.
+      InputError: `run.json` cannot be read, or is missing although there are checkpoints.
     """
     if not latest.prefixes(output_dir):
         return []
@@ -95,5 +95,5 @@ def read_phases(output_dir: str) -> list[Phase]:
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
         phases = [Phase(**phase) for phase in entries["phases"]]
         if not phases:
-            raise ValueError("it lists no phase")
+            raise ValueError("it does not list a phase")
     return phases

@@ -1,4 +1,4 @@
-"""Which vocabulary pre-training data was made with, so that no model learns from two of them.
+"""The vocabulary that made pre-training data, which is checked so that a model never learns from two vocabularies.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # fine-tuning and export compare by it too
+from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # also for fine-tuning and export
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,8 +18,8 @@ class DataVocabulary:
     Attributes:
       data: the file of records.
       vocab_file: path of the vocabulary when the records were made.
-      sha256: of its tokens, see `bert_tf.core.vocabulary_file`.
-      do_lower_case: whether the text was lower-cased; None where nothing tells.
+      sha256: SHA-256 of the tokens; see `bert_tf.core.vocabulary_file`.
+      do_lower_case: whether the text was lower-cased; None if unknown.
     """
 
     data: str
@@ -29,7 +29,7 @@ class DataVocabulary:
 
     @classmethod
     def of_manifest(cls, path: str, entries: Mapping) -> "DataVocabulary | None":
-        """What the manifest of a file of records says; None where it does not."""
+        """Returns the vocabulary in the manifest of a file of records; None if absent."""
         settings = entries.get("settings", {})
         if not entries.get("vocab_sha256"):
             return None
@@ -38,14 +38,14 @@ class DataVocabulary:
 
     @property
     def name(self) -> str:
-        """How messages name the vocabulary."""
+        """The name of the vocabulary in messages."""
         return f"{os.path.basename(self.vocab_file)}, SHA-256 {self.sha256[:12]}"
 
     def refuse(self, other: "DataVocabulary") -> None:
         """Refuses data of another vocabulary or casing.
 
         Raises:
-          InputError: names both files of records, and what differs.
+          InputError: names both files of records, and the difference.
         """
         if self.sha256 != other.sha256:
             raise InputError(
@@ -55,17 +55,17 @@ class DataVocabulary:
         if None not in (self.do_lower_case, other.do_lower_case) and self.do_lower_case != other.do_lower_case:
             raise InputError(
                 f"{other.data}: made with --do_lower_case={flag_value(other.do_lower_case)}, but {self.data} with "
-                f"--do_lower_case={flag_value(self.do_lower_case)}; make both alike"
+                f"--do_lower_case={flag_value(self.do_lower_case)}; make both with the same value"
             )
 
 
 def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | None:
-    """The vocabulary that all data has; None where it is known of none.
+    """Returns the common vocabulary of all data; None if no vocabulary is known.
 
     Raises:
-      InputError: there are two; see `DataVocabulary.refuse`.
+      InputError: there are two vocabularies; see `DataVocabulary.refuse`.
     """
-    # one whose casing is known stands for all, so that each other is compared with it
+    # Prefer a vocabulary with known casing, so that the casing of all others is compared with it.
     known = sorted(filter(None, vocabularies), key=lambda vocabulary: vocabulary.do_lower_case is None)
     for vocabulary in known:
         known[0].refuse(vocabulary)

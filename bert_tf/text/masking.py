@@ -72,9 +72,9 @@ class Masked:
 
     Attributes:
       input_ids: int32 [B, S], the rows after replacement.
-      positions: int32 [B, P], ascending, 0 where there is no prediction.
-      labels: int32 [B, P], the original token ids, 0 where there is no prediction.
-      weights: float32 [B, P], 1 for a prediction and 0 for none.
+      positions: int32 [B, P], ascending; unused entries are 0.
+      labels: int32 [B, P], the original token ids; unused entries are 0.
+      weights: float32 [B, P], 1 for a prediction, 0 for an unused entry.
     """
 
     input_ids: np.ndarray
@@ -88,9 +88,9 @@ def mask(
 ) -> Masked:
     """Chooses positions and replaces their tokens.
 
-    Each row gets at least one and at most `max_predictions_per_seq` positions. The exception is whole-word masking
-    where no word is short enough: as in the original, a word that does not fit is skipped. [MASK], random tokens or
-    the original tokens are used for all tokens of a word (or of an n-gram) together.
+    Each row gets at least one and at most `max_predictions_per_seq` positions. Whole-word masking is an exception: as
+    in the original, a word that does not fit is skipped, so a row without a short enough word gets none. The tokens of
+    a word (or of an n-gram) become [MASK], become random tokens, or stay unchanged together.
 
     Args:
       input_ids: int32 [B, S]; the padding may have any values.
@@ -121,7 +121,7 @@ def _choose_tokens(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.
 def _argsort(keys: np.ndarray) -> np.ndarray:
     """Returns int32 [B, n], the columns sorted by each row's keys, uint64 [B, n].
 
-    The low bits of the keys are replaced by the column, so keys that differ only there count as equal. Sorting such
+    The column replaces the low bits of each key, so keys that differ only in these bits count as equal. Sorting such
     numbers is several times faster than np.argsort.
     """
     bits = np.uint64(max(1, keys.shape[1] - 1).bit_length())
@@ -208,7 +208,7 @@ def _ngrams_in_random_order(
 
 
 def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
-    """Tries the candidates of all rows in parallel and takes each that fits and does not overlap a taken one.
+    """Tries the candidates of all rows in parallel; takes each candidate that fits and overlaps no taken candidate.
 
     Returns:
       int [B, W], the number of the candidate that took each word, _NONE for words that are not taken.

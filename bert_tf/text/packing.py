@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-# Values of --long_text: what becomes of a text that is longer than a row.
+# Values of --long_text, which says how to treat a text that is longer than a row.
 TRUNCATE, HEAD_TAIL, WINDOW = "truncate", "head_tail", "window"
 
 
@@ -33,7 +33,7 @@ def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> 
 
 
 def kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes how many tokens of each segment a row holds beside [CLS] and one [SEP] for each segment.
+    """Computes how many tokens of each segment fit into a row with [CLS] and one [SEP] per segment.
 
     Args:
       length_a: int64 [B], number of tokens in A.
@@ -66,8 +66,8 @@ def pack(
       max_seq_length: S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
-      with_tail: whether a segment that is too long keeps its first and its last tokens, a quarter (rounded) and three
-        quarters of what it keeps, instead of its first tokens alone. As many tokens are kept either way.
+      with_tail: whether a segment that is too long keeps tokens from its start (a quarter of them, rounded) and from
+        its end (three quarters), instead of only from its start. The number of kept tokens is the same.
 
     Returns:
       `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
@@ -104,9 +104,9 @@ def sliced(segments: tf.RaggedTensor, indices: tf.Tensor, starts: tf.Tensor, len
 
     Args:
       segments: [B, (tokens)].
-      indices: int64 [N], the row that each slice is of.
-      starts: int64 [N], where each slice starts within its row.
-      lengths: int64 [N], which do not go beyond the row.
+      indices: int64 [N], the row of each slice.
+      starts: int64 [N], the start of each slice within its row.
+      lengths: int64 [N], the length of each slice, which must not exceed the row.
 
     Returns:
       [N, (tokens)].
@@ -130,7 +130,7 @@ def _first_and_last(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTens
 
 
 def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row: they cost time and change nothing."""
+    """Drops the columns of [B, S] inputs that are padding in every row: they take time without any effect."""
     # An empty batch keeps one column.
     longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
     return {name: values[:, :longest] for name, values in inputs.items()}

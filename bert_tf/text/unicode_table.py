@@ -71,7 +71,7 @@ def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, 
         elif not unicodedata.combining(c):
             result.append((BOUNDARY, c))
     kinds = {kind for kind, _ in result}
-    # Any kept character that is not a mark is a boundary already, so BOUNDARY entries beside it are redundant.
+    # Any kept character that is not a mark is itself a boundary, so adjacent BOUNDARY entries are redundant.
     return result if kinds <= {BOUNDARY, ORDERED_MARK} else [pair for pair in result if pair[0] != BOUNDARY]
 
 
@@ -99,11 +99,11 @@ def load(do_lower_case: bool) -> Table:
 
 
 def load_sigma_context() -> np.ndarray:
-    """Reads the role of each code point beside a capital sigma, uint8 [0x110000].
+    """Reads the role of each code point next to a capital sigma, uint8 [0x110000].
 
-    The final sigma depends on the nearest cased character. CASED is such a character, OTHER ends the search, and
-    IGNORED is skipped: the case-ignorable code points (Unicode 14.0, section 3.13), and those that the normalization
-    has dropped.
+    The final sigma depends on the nearest cased character. CASED is such a character, and OTHER ends the search. The
+    search skips IGNORED: the case-ignorable code points (Unicode 14.0, section 3.13), and the code points that
+    normalization drops.
     """
     with np.load(_PATH) as file:
         return file["sigma_context"]

@@ -11,19 +11,19 @@ from bert_tf.text.packing import kept_lengths, sliced
 def cut_windows(
     segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, *, max_seq_length: int, stride: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
-    """Cuts the longer segment of each example into windows; the other one stands, cut at its end, beside each window.
+    """Cuts the longer segment of each example into windows; each window gets the other segment, truncated.
 
-    A window has as many tokens as truncation keeps of its segment. The last window ends where the segment ends, so
-    every window of a long text is full. Of two equally long segments, B is cut.
+    A window has as many tokens as truncation keeps of the longer segment. The last window ends at the end of the
+    segment, so every window of a long text is full. If both segments are equally long, B is cut.
 
     Args:
       segment_a: int32 [B, (tokens)].
       segment_b: int32 [B, (tokens)], or None for single texts.
-      max_seq_length: tokens in a row, special tokens included.
-      stride: tokens between the starts of two windows, at most a window; 0 for half a window.
+      max_seq_length: number of tokens in a row, including special tokens.
+      stride: number of tokens between the starts of two windows, at most a window's length; 0 for half of this length.
 
     Returns:
-      The segments, int32 [N, (tokens)], which fit into rows, and the index of the example of each window, int64 [N],
+      The segments, int32 [N, (tokens)], which fit into rows; and the example's index for each window, int64 [N],
       ascending. An example that fits into one row is one window.
     """
     length_a = segment_a.row_lengths()

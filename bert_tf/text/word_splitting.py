@@ -1,4 +1,4 @@
-"""Splits text into normalized words, as the original's basic tokenizer does, in graph ops.
+"""Splits text into normalized words with TensorFlow operations, as the original's basic tokenizer does.
 
 Paper: section 3 ("Input/Output Representations").
 
@@ -15,7 +15,7 @@ from bert_tf.text import unicode_table
 
 # A longer word becomes [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
-# Replaces a word that is too long: a noncharacter, which no vocabulary should contain.
+# Replaces a word that is too long. It is a noncharacter, which vocabularies do not contain.
 TOO_LONG = 0x10FFFF
 
 _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
@@ -76,7 +76,7 @@ class WordSplitter(tf.Module):
         return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
 
     def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
-        """Splits texts and returns what is needed to compute offsets; see `__call__`."""
+        """Splits texts and also returns the values from which offsets are computed; see `__call__`."""
         # A final space keeps a word from continuing into the next text.
         texts = tf.strings.join([texts, " "])
         if with_offsets:
@@ -145,7 +145,7 @@ class WordSplitter(tf.Module):
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources, text_splits):
-        """Returns True where the nearest deciding character before is cased and the one after is not.
+        """Returns True where the nearest deciding character before is cased and the nearest one after is not.
 
         Every text ends with a space, so the search never crosses into the next text.
         """

@@ -1,7 +1,8 @@
-"""Equal parts of a batch, computed at the same time: one part for each core of a small machine.
+"""Equal parts of a batch that run at the same time: one part per core of a small machine.
 
-If all cores share each operation, they wait for each other at its end, and an operation that one core computes leaves
-the others idle. If each core computes a part of the batch with one thread an operation, they wait once a step.
+If all cores share each operation, they wait for each other after every operation, and are idle while one core computes
+an operation alone. If each core computes its own part of the batch with one thread per operation, they wait for each
+other only once per step.
 
 Letters: B batch.
 """
@@ -13,15 +14,15 @@ import tensorflow as tf
 
 from bert_tf.settings import FineTuningSettings
 
-# More cores were not measured. Each of many parts would be too small for efficient products.
+# More cores were not measured. Many small parts would make matrix products inefficient.
 _CORES = 2
 
 
 def choose_parts(settings: FineTuningSettings) -> int:
-    """Returns the number of parts of a batch to compute at once: on a CPU with two cores 2, else 1.
+    """Returns the number of parts of a batch to compute at the same time: 2 on a CPU with two cores, else 1.
 
-    For several parts it sets the number of threads of an operation to 1, for the whole process. So call it before any
-    computation; later TensorFlow refuses, and the number is 1.
+    For 2 parts, the function sets the threads per operation of the whole process to 1. Call it before any computation:
+    later, TensorFlow refuses the setting, and the function returns 1.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -59,16 +60,16 @@ def split(batch: Mapping[str, tf.Tensor], count: int) -> dict[str, tf.Tensor]:
 def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int, *arguments: list) -> list:
     """Applies a function to equal parts of a batch.
 
-    It is traced once. Nothing orders its calls, so TensorFlow runs them at the same time.
+    The function is traced once. Its calls do not depend on each other, so TensorFlow runs them at the same time.
 
     Args:
-      function: takes a part and further arguments.
+      function: takes a part and its entries of `arguments`.
       batch: columns [B, ...].
       count: number of parts.
-      *arguments: lists with an entry for each part.
+      *arguments: lists with one entry per part.
 
     Returns:
-      What the function returned for each part.
+      The function's results, one per part.
     """
     traced, columns = tf.function(function, autograph=False), split(batch, count)
     parts = [{name: value[index] for name, value in columns.items()} for index in range(count)]

@@ -1,9 +1,9 @@
-"""FLOPs of a training step by formula, and the peak FLOP/s of a device.
+"""The FLOPs of a training step by formula, and the peak FLOP/s of a device.
 
-Model FLOP utilization is the first, per second, divided by the second.
+Model FLOP utilization is the number of FLOPs per second in training, divided by the peak.
 
 Letters: L layers, H hidden size, I intermediate size, S sequence length, P predictions, V vocabulary size, N examples
-of a packed row.
+in a packed row.
 """
 
 import dataclasses
@@ -17,11 +17,11 @@ import tensorflow as tf
 
 from bert_tf.config import BertConfig
 
-# The backward pass computes two products for each one of the forward pass: the gradients of its input and its weights.
+# For each product in the forward pass, the backward pass computes two: the gradients of the input and of the weights.
 _TRAINING_OVER_FORWARD = 3
 
-# Published dense peaks of one GPU in 10^12 FLOP/s: (float16 and bfloat16; float32, for which TensorFlow uses TF32 where
-# the GPU has it). The first pattern found in the device's name counts.
+# Published dense peaks of one GPU in 10^12 FLOP/s: first float16 and bfloat16, then float32, for which TensorFlow uses
+# TF32 if the GPU supports it. The first pattern in the device's name counts.
 _GPUS = (
     ("H200", 989.5, 494.7),
     ("H100 PCIe", 756.0, 378.0),
@@ -35,8 +35,8 @@ _GPUS = (
 )
 _WITHOUT_BFLOAT16 = ("V100", "T4")
 
-# The peak of one TPU chip in bfloat16, which a TPU uses for float32 products too; and how many units one chip counts
-# for in the accelerator's type ("v3-8", "v5litepod-8").
+# The peak of one TPU chip in bfloat16, which a TPU also uses for float32 products; and the number of units per chip in
+# names of accelerator types ("v3-8", "v5litepod-8").
 _TPUS = {
     "v2": (46.0, 2),
     "v3": (123.0, 2),
@@ -47,8 +47,8 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of these matrix products: their size, and whether several run at once. Small products
-# stay in the cache. Several at once use all cores even where TF_NUM_INTRAOP_THREADS is 1.
+# A CPU's peak is the best rate of these matrix products: (size, whether several run at the same time). Small products
+# stay in the cache. Several products use all cores even if TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
 _MEASURED_SECONDS = 0.1
@@ -58,12 +58,12 @@ _LONGEST_CALL = 0.3
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """The most FLOP/s that all devices of a strategy can do together.
+    """The peak FLOP/s of all devices of a strategy together.
 
     Attributes:
-      flops: per second.
-      source: where the number comes from, for the log.
-      measure: measures `flops` again; None if it is published.
+      flops: FLOPs per second.
+      source: origin of the number, for the log.
+      measure: measures `flops` again; None for a published number.
     """
 
     flops: float
@@ -74,20 +74,20 @@ class Peak:
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
     """Computes the model FLOPs of training on one row, forward and backward; a multiply-add counts as two.
 
-    The formula counts matrix products, padding included, because padding is computed too. It leaves out operations that
-    are linear in the hidden size (normalization, activations, softmax, dropout, the optimizer) and embedding lookups.
-    The forward pass of a row takes:
+    The formula counts matrix products, also of padding, because the device computes these too. It leaves out embedding
+    lookups and operations that are linear in the hidden size (normalization, activations, softmax, dropout, the
+    optimizer). The forward pass of a row takes:
 
-      each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and their use
-      masked LM          2 P (H^2 + H V)                 transform; the vocabulary
-      pooled output      2 N (H^2 + H outputs)           pooler; what stands on it
+      each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and contexts
+      masked LM          2 P (H^2 + H V)                 transform; logits of the vocabulary
+      pooled output      2 N (H^2 + H outputs)           pooler; head
 
     Args:
-      config: shape of the encoder.
+      config: the encoder's configuration.
       length: S.
       predictions: P, positions at which tokens are predicted.
-      outputs: outputs of the head on the pooled [CLS]; 0 if there is no such head, so the pooler is not trained.
-      examples: N, places for examples in a row. Attention scores are computed, and counted, over the whole row.
+      outputs: outputs of the head on the pooled output; 0 if there is no such head, so that the pooler is not trained.
+      examples: N, the capacity of a row in examples. Attention scores are computed, and counted, over the whole row.
     """
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
@@ -103,20 +103,20 @@ def pretraining_flops(config: BertConfig, length: int, predictions: int, outputs
 
 
 def bilstm_flops(config: BertConfig, length: int) -> int:
-    """Computes the FLOPs of training a BiLSTM of H units a direction on one row: 4 gates of 2 H inputs each."""
+    """Computes the FLOPs of training a BiLSTM with H units per direction on one row: 4 gates with 2 H inputs each."""
     return _TRAINING_OVER_FORWARD * 2 * length * 2 * 4 * 2 * config.hidden_size**2
 
 
 def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
-    """Computes the FLOPs that `training_flops` counts for a row but a pre-training step does not need.
+    """Computes the FLOPs that `training_flops` counts for a row although pre-training does not need them.
 
-    The last layer is computed only at the positions that the heads read: the predicted ones and those of the pooler.
-    At the others it needs only keys and values.
+    Pre-training computes the last layer only at the positions that the heads read: the masked positions and the
+    pooler's. At other positions it computes only keys and values.
 
     Args:
-      config: shape of the encoder.
+      config: the encoder's configuration.
       length: S.
-      read: number of positions that are read; S or more for all.
+      read: number of positions that the heads read; S or more for all positions.
     """
     hidden, unread = config.hidden_size, max(0, length - read)
     layer = 2 * unread * (2 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * unread * length * hidden
@@ -127,14 +127,14 @@ def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
     """Returns the peak of all devices of a strategy: published, or measured on a CPU.
 
     Args:
-      strategy: where a model is trained.
-      dtype: of the computation: float32, bfloat16 or float16.
+      strategy: the strategy that trains the model.
+      dtype: compute dtype: float32, bfloat16 or float16.
 
     Returns:
       None if the device is unknown.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        # only a TPU VM's environment names the type
+        # Only the environment of a TPU VM names the accelerator's type.
         return tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
     product = strategy.run(lambda: tf.matmul([[1.0]], [[1.0]]))
     here = strategy.experimental_local_results(product)
@@ -166,7 +166,8 @@ def tpu_peak(accelerator_type: str) -> Peak | None:
 
 
 def _cpu_peak(dtype: str, workers: int) -> Peak:
-    # The replicas of a process share its CPU. Workers measure at the same time, so those of one machine share it too.
+    # The replicas of a process share its CPU. Workers measure at the same time, so workers on one machine share the CPU
+    # during the measurement too.
     source = f"the best rate of {dtype} matrix products on this CPU"
     if workers > 1:
         source += f", times {workers} workers"
@@ -175,28 +176,28 @@ def _cpu_peak(dtype: str, workers: int) -> Peak:
 
 @functools.cache
 def _measured_on_cpu(dtype: str) -> float:
-    """`_measure_on_cpu`, once for a process."""
+    """Returns the result of `_measure_on_cpu`, which runs once per process."""
     return _measure_on_cpu(dtype)
 
 
 def _measure_on_cpu(dtype: str) -> float:
-    """FLOP/s of the fastest of some matrix products; takes about a second."""
+    """Returns the FLOP/s of the fastest of some matrix products; takes about a second."""
     best = 0.0
     for size, several in _MEASURED:
         count = min(_usable_cores(), _MOST_AT_ONCE) if several else 1
         if best and 2 * count * size**3 / best > _LONGEST_CALL:
-            continue  # a dtype that the CPU is slow in
-        with tf.device("CPU:0"):  # where there are GPUs too, they would be the default
+            continue  # the CPU is slow in this dtype
+        with tf.device("CPU:0"):  # if there is a GPU, it would be the default
             best = max(best, _product_rate(dtype, size, count))
     return best
 
 
 def _product_rate(dtype: str, size: int, count: int) -> float:
-    """The best FLOP/s of `count` products of square matrices at once."""
+    """Returns the best FLOP/s of `count` simultaneous products of square matrices."""
     matrices = [tf.cast(tf.random.stateless_normal([size, size], [0, seed]), dtype) for seed in range(count)]
     products = tf.function(lambda: [tf.matmul(x, x)[0, 0] for x in matrices]).get_concrete_function()
     best, calls, end = 0.0, 0, time.monotonic() + _MEASURED_SECONDS
-    # the first call starts threads, and a busy processor may hold up a single one
+    # The first call starts threads, and other work on the processor may delay a single call.
     while calls < _FEWEST_CALLS or time.monotonic() < end:
         start = time.perf_counter()
         for value in products():

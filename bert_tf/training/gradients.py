@@ -1,6 +1,6 @@
-"""Gradients of a replica's share of a step, for the whole per-replica batch or one micro-batch at a time.
+"""Gradients of the per-replica batch, computed at once or in micro-batches.
 
-Paper: appendix A.2: one step is a batch of 256 rows, however many of them fit into a device.
+Paper: appendix A.2: a step uses 256 rows, even if fewer fit into a device's memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ class Objective(Protocol):
 
     Attributes:
       model: the model.
-      metrics: declares all loss terms and metrics, and those that are derived from them.
+      metrics: declarations of all loss terms, measured metrics and derived metrics.
     """
 
     model: keras.Model
     metrics: tuple[metrics.Metric, ...]
 
     def denominators(self, batch: Mapping) -> dict[str, dict[str, tf.Tensor]]:
-        """Computes what the numerators are divided by, without running the model.
+        """Computes the denominators of the means, without running the model.
 
         Returns:
           "loss" and "metrics": name to a denominator, float32 [], for each name that `numerators` returns.
@@ -38,18 +38,18 @@ class Objective(Protocol):
 
         Returns:
           "loss": name to a numerator, float32 [], for each term of the loss.
-          "metrics": the same for what is only measured.
+          "metrics": the same for the metrics, which do not affect the gradients.
         """
 
     def loss(self, numerators: Scalars, denominators: Scalars) -> tf.Tensor:
-        """Computes the loss, float32 [], the sum of the means of its terms.
+        """Computes the loss, float32 []: the sum over its terms of numerator / denominator.
 
-        The result is the loss of a batch, or the share of some rows in it where the denominators are those of all rows.
+        If the numerators cover only some rows and the denominators all rows, the result is the share of these rows.
         """
 
 
 def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Sums scalars over all replicas; in replica context."""
+    """Sums scalars over all replicas; call it in replica context."""
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync == 1:
         return dict(values)
@@ -72,28 +72,28 @@ def accumulate(
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches.
 
-    The activations of one micro-batch are in memory at a time. All shapes are static and nothing is reduced over
-    replicas here, so XLA compiles the loop.
+    Memory contains the activations of only one micro-batch at a time. XLA can compile the loop, because all shapes are
+    static and the loop does not communicate with other replicas.
 
     Args:
       objective: model and loss.
-      names: of all numerators.
+      names: names of all numerators.
       variables: the weights.
-      batch: the per-replica batch, whose first dimension `micro_batches` times `parts` divides.
-      seed: int32 [2] for the dropout masks; each of several micro-batches or parts gets its own, derived from it.
-      denominators: of each loss term, float32 [], over the whole batch of all replicas. So a prediction weighs
-        the same in every replica and micro-batch.
-      micro_batches: how many.
+      batch: the per-replica batch; `micro_batches` times `parts` must divide its first dimension.
+      seed: int32 [2] for the dropout masks; each of several micro-batches or parts gets a seed derived from this one.
+      denominators: denominator of each loss term, float32 [], over the batches of all replicas. Each prediction thus
+        has the same weight in every replica and micro-batch.
+      micro_batches: number of micro-batches.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
-      scaled: maps the loss to the value whose gradients are taken.
-      compiled: let XLA compile all of it as one program. A replica exchanges values with others only before and after.
+      scaled: maps the loss to the value to differentiate.
+      compiled: whether XLA compiles the whole computation as one program. Replicas communicate only before and after.
 
     Returns:
-      One gradient for each weight, None where the loss does not depend on it; and the numerators by name.
+      One gradient per weight, None if the loss does not depend on the weight; and the numerators by name.
     """
 
     def of_rows(rows, drawn):
-        # only these weights are watched, so nothing is computed for the gradients of frozen layers below them
+        # The tape watches only these weights, so there is no backward pass through frozen layers below them.
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
@@ -101,7 +101,7 @@ def accumulate(
             loss = scaled(objective.loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
-    # Outside of the compiled program, because XLA derives other seeds than TensorFlow does.
+    # Seeds are derived outside the compiled program, because XLA would derive other seeds than TensorFlow.
     seeds = _derived(seed, micro_batches)
 
     def of_micro_batch(rows, drawn):
@@ -112,7 +112,7 @@ def accumulate(
             return of_micro_batch(batch, seed)
         return _summed(of_micro_batch, names, variables, batch, tf.stack(seeds))
 
-    # A function of this replica alone: it captures the replica's own copies of the weights.
+    # Each replica has its own function, which captures the replica's own copies of the weights.
     return (tf.function(of_all_rows, jit_compile=True, autograph=False) if compiled else of_all_rows)()
 
 
@@ -122,14 +122,14 @@ def _derived(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
 
 
 def _in_parts(of_rows: Callable, batch: Mapping, seed: tf.Tensor, count: int) -> tuple[list, Scalars]:
-    """Adds up what `of_rows` returns for equal parts of a batch, which are computed at the same time."""
+    """Sums the results of `of_rows` for equal parts of a batch, which run at the same time."""
     gradients, numerators = zip(*side_by_side(of_rows, batch, count, _derived(seed, count)), strict=True)
     sums = [None if of_one[0] is None else _sum(of_one) for of_one in zip(*gradients, strict=True)]
     return sums, tf.nest.map_structure(lambda *terms: tf.add_n(terms), *numerators)
 
 
 def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.IndexedSlices:
-    """Adds up gradients of one weight; that of a table stays one of the rows that were read."""
+    """Sums gradients of one weight; gradients of embedding tables stay sparse."""
     if not all(isinstance(term, tf.IndexedSlices) for term in terms):
         return tf.add_n([tf.convert_to_tensor(term) for term in terms])
     values, indices = (tf.concat([getattr(term, name) for term in terms], 0) for name in ("values", "indices"))
@@ -139,7 +139,7 @@ def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.Indexe
 def _summed(
     of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seeds: tf.Tensor
 ) -> tuple[list[tf.Tensor | None], Scalars]:
-    """Adds up what `of_rows` returns for the parts of a batch, one after the other; each has a row of `seeds`."""
+    """Sums the results of `of_rows` for parts of a batch, which run one after another; `seeds` has a row per part."""
     parts = seeds.shape[0]
     columns = split(batch, parts)
     reached = []
@@ -157,7 +157,7 @@ def _summed(
         lambda index, *_: index < parts,
         add,
         [tf.constant(0), zeros, {name: tf.zeros([]) for name in names}],
-        parallel_iterations=1,  # otherwise memory would hold the activations of several
+        parallel_iterations=1,  # else memory would contain the activations of several parts
         maximum_iterations=parts,
     )
     return [total if there else None for total, there in zip(sums, reached, strict=True)], numerators

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C during training: the current step is finished and saved before the process ends."""
+"""SIGTERM and Ctrl-C during training: the process finishes and saves the current step before it ends."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Notes the first SIGTERM or Ctrl-C and lets training continue; a second one ends the process.
+    """Records the first SIGTERM or Ctrl-C and lets training continue; a second signal ends the process.
 
-    A context manager for the main thread. In another thread, where no signal arrives, it notes nothing.
+    Use it as a context manager in the main thread. In other threads it has no effect, since they receive no signals.
     """
 
     def __init__(self):
@@ -28,13 +28,13 @@ class Interruption:
     def __exit__(self, kind, *_) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
-        if self.noted and kind is None:  # it came after the work had last looked
+        if self.noted and kind is None:  # the signal arrived after the last check
             self.stop()
 
     def _note(self, number, frame) -> None:
         self._noted = number
         for each in self._before:
-            # the system's default action, since a Python handler would wait for TensorFlow to return
+            # Restore the system's default action: a Python handler would wait until TensorFlow returns.
             signal.signal(each, signal.SIG_DFL)
 
     @property
@@ -43,7 +43,7 @@ class Interruption:
         return bool(self._noted)
 
     def stop(self) -> None:
-        """Stops as the signal would have done.
+        """Raises the exception that belongs to the signal.
 
         Raises:
           Terminated: after SIGTERM.

@@ -25,14 +25,14 @@ from bert_tf.training.metrics import NotFinite
 from bert_tf.training.progress import TrainingProgress
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 
-# Without a TPU a return to Python costs nothing, so loops are short enough to show progress.
+# Without a TPU, returning to Python costs almost no time, so short loops can show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
-# Each loop is a point of the curves, and a short run needs enough of them to show one.
+# Each loop is a point of a curve, and even a short run must have enough points for a curve.
 _FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
-# Names the records of the step that ended training.
+# This file lists the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-# A loss above this multiple of the first one, and this much more, is not the noise of a batch.
+# A loss that exceeds the first loss by this factor and by this difference is not noise of a batch.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
@@ -43,7 +43,7 @@ def optimizer_facts(
     num_warmup_steps: int,
     num_schedule_steps: int,
 ) -> dict:
-    """Returns the settings of the optimizer that the weights depend on, for `run_record.Phase`."""
+    """Returns the optimizer settings that affect the weights, for `run_record.Phase`."""
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,
@@ -68,30 +68,30 @@ def train(
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step, from the folder's newest complete checkpoint, or else from the model's own weights.
+    """Trains up to a step, starting from the folder's newest complete checkpoint, else from the model's weights.
 
     After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
     workers, it finishes the current loop.
 
     Args:
-      trainer: with optimizer and training data.
-      settings: the folder, and how often to save and to return to Python.
-      num_train_steps: last step, counted from the folder's first.
+      trainer: has an optimizer and training data.
+      settings: the folder, the interval of checkpoints and the number of steps per loop.
+      num_train_steps: the last step, counted from the first step in the folder.
       found: the checkpoint to resume from, if there is one.
       evaluate: called at the start, and after every checkpoint but the last.
-      records_of: names the records of a step's batch, given the step and the position of the data before it; for the
-        message about a failed step.
-      next_evaluation: returns the next step after the given one at which a checkpoint is saved to be evaluated, beside
-        those of the settings; None for no further one.
+      records_of: returns the names of the records in a step's batch, for the message about a failed step. Takes the
+        step and the position in the data before the step.
+      next_evaluation: takes a step, and returns the next step that needs a checkpoint for an evaluation, in addition to
+        the checkpoints of the settings; None if there is no such step.
       has_ended: called after `evaluate`; True ends training before its last step.
 
     Raises:
-      NotFinite: a loss or a gradient is not finite and may not be skipped, or the weights are not finite.
+      NotFinite: a loss or gradient is not finite and such steps must not be skipped, or a weight is not finite.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step
     if step >= num_train_steps:
-        logging.info("training is complete at step %d; nothing is left to do", step)
+        logging.info("training is already complete at step %d", step)
         return
     every = settings.save_checkpoints_steps
     try:
@@ -108,12 +108,12 @@ def train(
     logging.info("saved %s", run.saved)
     if run.shown:
         _warn_if_diverged(settings.output_dir)
-    # no worker may continue, or read the folder, before the last checkpoint is there
+    # No worker must continue or read the folder before the last checkpoint is complete.
     workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
 
 
 def _warn_if_diverged(folder: str) -> None:
-    """Warns of a run whose loss is now well above that of its first step."""
+    """Warns if the loss is now far above the loss of the run's first step."""
     rows = [row for row in metrics_file.read(folder, metrics_file.METRICS_NAME) if row["split"] == metrics_file.TRAIN]
     losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
     if losses and losses[-1][1] > _DIVERGED_FACTOR * losses[0][1] + _DIVERGED_MORE:
@@ -125,9 +125,9 @@ class _Run:
     """A training run in progress.
 
     Attributes:
-      first_step: step that it started from.
+      first_step: number of steps before this start of the run.
       saved: prefix of the last checkpoint.
-      shown: its progress; None on a worker that writes nothing.
+      shown: the progress display; None on a worker that writes no files.
     """
 
     def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.ResumePoint, records_of):
@@ -149,7 +149,7 @@ class _Run:
         if self._writes:
             facts, declared = trainer.throughput.describe(), trainer.objective.metrics
             steps = f"steps {self.first_step + 1} to {num_train_steps}"
-            logging.info("training in %s: %s; the first takes longest, because it is compiled", self._folder, steps)
+            logging.info("training in %s: %s; the first step is slow, because it is compiled", self._folder, steps)
             self.shown = TrainingProgress(self._folder, self.first_step, num_train_steps, facts, declared)
         summary_dir = os.path.join(self._folder, "train") if self._writes else None
         self._controller = orbit.Controller(
@@ -162,8 +162,8 @@ class _Run:
         )
 
     def train_to(self, step: int) -> None:
-        """Trains up to a step, or until it is interrupted, and saves."""
-        # orbit prints each loop's metrics; `TrainingProgress` shows them on one line
+        """Trains up to a step or an interruption, and saves a checkpoint."""
+        # orbit would print the metrics of each loop, which `TrainingProgress` shows on one line.
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             self._trainer.between_parts = self._show
@@ -177,7 +177,7 @@ class _Run:
                 interruption.stop()
 
     def _show(self) -> None:
-        """Shows progress inside a loop, which can take minutes if steps are slow."""
+        """Shows progress inside a loop, since a loop of slow steps can take minutes."""
         if not self.shown:
             return
         step = int(self._trainer.global_step.numpy())
@@ -205,7 +205,7 @@ class _Run:
         return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {remedy}"
 
     def _described_records(self, step: int) -> str:
-        """Names a failed step's records; an error in doing so must not hide the failure itself."""
+        """Describes a failed step's records; an error while reading them must not hide the failure itself."""
         try:
             names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
         except (InputError, OSError, tf.errors.OpError) as error:
@@ -237,7 +237,7 @@ class _Run:
 def _steps_per_loop(
     settings: PretrainingSettings | FineTuningSettings, num_train_steps: int, strategy: tf.distribute.Strategy
 ) -> int:
-    """Returns how many steps to train at once; wherever a run resumes, so that it records the same points."""
+    """Returns the number of steps per loop, which is the same after a resume, so that curves have the same points."""
     steps = min(settings.iterations_per_loop, settings.save_checkpoints_steps, max(1, num_train_steps // _FEWEST_LOOPS))
     return steps if isinstance(strategy, tf.distribute.TPUStrategy) else min(steps, _STEPS_PER_LOOP_OFF_TPU)
 

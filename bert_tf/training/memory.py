@@ -1,4 +1,4 @@
-"""The memory that training needs: refuses a model that cannot fit, and explains an error where memory ran out.
+"""The memory that training needs: refuses a model that does not fit, and explains out-of-memory errors.
 
 Letters: L layers, H hidden size, I intermediate size, A attention heads, V vocabulary size, B rows, S tokens in a row.
 """
@@ -14,11 +14,11 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 
 _BYTES_OF_FLOAT32 = 4
-# A weight, its gradient and its two moments.
+# For each weight, memory contains the weight, its gradient and its two moments.
 _TRAINED_COPIES = 4
-# Dropout numbers the values of a tensor in int32.
+# Dropout numbers the elements of a tensor with int32.
 _MOST_VALUES = 2**31 - 1
-# The words of TensorFlow's kernels, of XLA and of C++.
+# How TensorFlow's kernels, XLA and C++ report that memory ran out.
 _OUT_OF_MEMORY = re.compile(r"OOM when allocating|ut of memory|ailed to allocate|bad_alloc")
 _MEMORY_FILE = "/proc/meminfo"
 
@@ -26,8 +26,8 @@ _MEMORY_FILE = "/proc/meminfo"
 def require_memory(config: BertConfig, settings: DeviceSettings, training: bool) -> None:
     """Raises an error if the weights of a model, with gradients and moments in training, exceed the machine's memory.
 
-    Activations are not counted, and neither is what other processes use, so a model that could be trained is never
-    refused. Only a CPU's memory is known before the work.
+    The check ignores activations and the memory of other processes, so it never refuses a model that could be trained.
+    It applies only to CPUs, since the memory of other devices is not known in advance.
 
     Raises:
       InputError: states the required and the available memory.
@@ -39,7 +39,7 @@ def require_memory(config: BertConfig, settings: DeviceSettings, training: bool)
     if needed > available:
         what = "weights, gradients and moments" if training else "weights"
         raise InputError(
-            f"--bert_config_file: the {what} of this model take {needed / 1e9:,.1f} GB, and this machine has "
+            f"--bert_config_file: the {what} of this model need {needed / 1e9:,.1f} GB, but this machine has "
             f"{available / 1e9:,.1f} GB of memory and swap; make the model smaller (hidden_size={config.hidden_size}, "
             f"num_hidden_layers={config.num_hidden_layers}, vocab_size={config.vocab_size})"
         )
@@ -51,18 +51,18 @@ def require_batch_memory(
     replicas: int,
     micro_batch: tuple[int, int] | None = None,
 ) -> None:
-    """Raises an error if a training batch exceeds the memory of a CPU, or the sizes that dropout can count.
+    """Raises an error if a training batch exceeds a CPU's memory, or the tensor size that dropout supports.
 
-    Of all activations only one [B, S, H] is counted, beside the ids, so a batch that fits is never refused.
+    The check counts only the ids and one activation [B, S, H], so it never refuses a batch that fits.
 
     Args:
-      config: shape of the model.
-      settings: with the length of rows, of a run that trains.
+      config: the model's configuration.
+      settings: settings of a run that trains, with the length of rows.
       replicas: number of replicas that share the batch equally.
-      micro_batch: its number of rows and their length, if they are packed; None follows from the settings.
+      micro_batch: number and length of the rows in a micro-batch of packed rows; None derives both from the settings.
 
     Raises:
-      InputError: states what is required, and the flags that need less.
+      InputError: states the required memory or size, and the flags that reduce it.
     """
     steps = settings.gradient_accumulation_steps
     rows, length = micro_batch or (settings.train_batch_size // replicas // steps, settings.max_seq_length)
@@ -78,30 +78,30 @@ def require_batch_memory(
     available = _available(settings)
     if available is not None and needed > available:
         raise InputError(
-            f"{flag}: the ids and one activation alone take {needed / 1e9:,.1f} GB, and this machine has "
+            f"{flag}: the ids and one activation alone need {needed / 1e9:,.1f} GB, but this machine has "
             f"{available / 1e9:,.1f} GB of memory and swap; {remedy}"
         )
     if values > _MOST_VALUES:
         raise InputError(
-            f"{flag}: a tensor of {values:,} values on a device is too large, dropout counts up to {_MOST_VALUES:,}; "
+            f"{flag}: a tensor on a device would have {values:,} values, but dropout supports only {_MOST_VALUES:,}; "
             f"{remedy}"
         )
 
 
 def fewest_weights(config: BertConfig) -> int:
-    """Counts the weights of the large matrices of an encoder: V H embeddings, and 4 H^2 + 2 H I a layer."""
+    """Counts the weights in the large matrices of an encoder: V H embeddings, and 4 H^2 + 2 H I per layer."""
     hidden, inner = config.hidden_size, config.intermediate_size
     return config.vocab_size * hidden + config.num_hidden_layers * (4 * hidden**2 + 2 * hidden * inner)
 
 
 def _available(settings: DeviceSettings) -> int | None:
-    """Returns the bytes that a CPU can train in; None for other devices, or if the system does not tell."""
+    """Returns a CPU's memory for training in bytes; None for other devices and if it is unknown."""
     on_cpu = not (settings.num_gpus or settings.use_tpu or settings.distribution_strategy == "tpu")
     return _memory_and_swap() if on_cpu else None
 
 
 def _memory_and_swap() -> int | None:
-    """Returns the total memory and swap of this machine in bytes; None if the system does not tell."""
+    """Returns the total memory and swap of this machine in bytes; None if unknown."""
     try:
         with open(_MEMORY_FILE) as file:
             kilobytes = re.findall(r"^(?:MemTotal|SwapTotal):\s*(\d+) kB$", file.read(), re.MULTILINE)
@@ -112,16 +112,16 @@ def _memory_and_swap() -> int | None:
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts an error about memory that ran out, of any class and any place of a run, into one line.
+    """Converts an out-of-memory error of any class, from any part of a run, into one line.
 
     Raises:
-      InputError: names the shape of the tensor, and the flags that need less memory.
+      InputError: names the shape of the tensor, and the flags that reduce the memory.
     """
     try:
         yield
     except (tf.errors.OpError, MemoryError) as error:
         message = str(error)
-        # a full disk, or an error of other kind, is another matter
+        # A full disk and other errors are not handled here.
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(message):
             raise
         tensor = re.search(r"OOM when allocating tensor with shape\s*(\[[\d,]*\])", message)

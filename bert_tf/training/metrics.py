@@ -1,7 +1,7 @@
-"""Declarations of metrics: how each one is named, derived and shown, wherever it is shown.
+"""Declarations of metrics: their names, their derivation and their appearance.
 
-An objective declares the metrics of its task. `TRAINING` declares those that every training has. The trainer, the
-progress line, TensorBoard and the report read these declarations, and know no metric by its name.
+An objective declares the metrics of its task, and `TRAINING` declares the metrics of every training. The trainer, the
+progress line, TensorBoard and the report use these declarations; none of them tests for a metric by name.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 
-_LARGEST_EXPONENT = 88.0  # of float32
+_LARGEST_EXPONENT = 88.0  # exp of more overflows float32
 
 
 class NotFinite(InputError):
@@ -21,7 +21,7 @@ class NotFinite(InputError):
 
 
 class Form(enum.Enum):
-    """How people read a metric's value."""
+    """How a metric's value is written for people."""
 
     NUMBER = "number"  # "6.02", "41.2k"
     FRACTION = "fraction"  # "0.123" on the progress line, "12.3%" in the report
@@ -37,22 +37,22 @@ def perplexity(losses: Sequence[tf.Tensor]) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A metric and how it is shown.
+    """A metric and its appearance.
 
     Attributes:
-      name: in `metrics.jsonl` and `eval_results.txt`.
-      short_name: on the progress line; "" leaves it out there.
-      group: the metrics of one group stand together on the progress line.
+      name: name in `metrics.jsonl` and `eval_results.txt`.
+      short_name: name on the progress line; "" leaves the metric out there.
+      group: the progress line shows metrics of one group next to each other.
       tag: name in TensorBoard; "" for `name`.
-      title: of its curve in the report; "" for no curve.
-      form: how its value is written.
-      higher_is_better: which of several evaluations is the best.
-      log_scale: whether its curve has a logarithmic axis.
-      from_zero: whether the axis of its curve begins at 0.
-      is_speed: whether the report states it in a line of text, under its title, instead of a curve.
+      title: title of the curve in the report; "" for no curve.
+      form: how the value is written.
+      higher_is_better: whether the best evaluation is the one with the highest value.
+      log_scale: whether the curve has a logarithmic axis.
+      from_zero: whether the axis of the curve begins at 0.
+      is_speed: whether the report states the metric in a line of text, under its title, instead of a curve.
       derived_from: names of the metrics that `derive` takes; () if the metric is measured.
-      derive: computes the metric from the values of those that are there, float32 [] each. The values are means over
-        the whole loop or evaluation, since a mean of exponentials would not be the exponential of the mean.
+      derive: computes the metric from the available values of `derived_from`, float32 [] each. The values are means
+        over the whole loop or evaluation, since a mean of exponentials is not the exponential of the mean.
     """
 
     name: str
@@ -88,22 +88,22 @@ TRAINING = (
         "model_flop_utilization", "mfu", "utilization", "speed/model_flop_utilization", "model FLOP utilization",
         form=Form.PERCENT, higher_is_better=True, is_speed=True,
     ),
-    # a fact rather than a metric: the log names it once
+    # This is a fact rather than a metric; the log states it once.
     Metric("peak_flops", tag="speed/peak_flops"),
 )  # fmt: skip
 
 
 def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
-    """Maps names to the metrics of an objective, and then to those that every training has."""
+    """Maps names to the metrics of an objective, followed by the metrics of every training."""
     return {metric.name: metric for metric in (*declared, *TRAINING)}
 
 
 def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
-    """Raises an error if an evaluation is not finite: such weights must not pass for a result.
+    """Raises an error if a metric of an evaluation is not finite, since such weights are not a valid result.
 
     Args:
       values: metrics of the evaluation by name.
-      checkpoint: what was evaluated, for the message.
+      checkpoint: the evaluated checkpoint, for the message.
 
     Raises:
       NotFinite: names the metrics.
@@ -111,8 +111,8 @@ def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
         raise NotFinite(
-            f"{checkpoint} is of no use: its evaluation is not finite ({', '.join(bad)}); training diverged, or the "
-            "evaluated data is damaged; take an earlier checkpoint, or lower --learning_rate in another --output_dir"
+            f"{checkpoint} is unusable: its evaluation is not finite ({', '.join(bad)}); training diverged, or the "
+            "evaluated data is damaged; use an earlier checkpoint, or lower --learning_rate in another --output_dir"
         )
 
 
@@ -124,7 +124,7 @@ def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> 
       declared: the objective's metrics.
 
     Returns:
-      All of them by name, in the order of `declared`, then the others.
+      All metrics by name: first the declared metrics in the order of `declared`, then others.
     """
     found = {}
     for metric in declared:

@@ -1,8 +1,8 @@
 """Files of metrics in a run's folder, for curves and for other programs.
 
-Each loop of training and each evaluation adds a line to `metrics.jsonl`, or to `metrics-eval.jsonl` if another process
-trains. Each evaluation writes `eval_results.txt`. A line of an evaluation names its data, and no other data has lines
-of the same split.
+Each loop of training and each evaluation adds a line to `metrics.jsonl`. A process that only evaluates adds its lines
+to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies its data, and
+lines of different data have different splits.
 """
 
 import json
@@ -16,14 +16,14 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 
 METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
-# Splits of lines. An evaluation on training data must never look like one on held-out data.
+# Splits of lines. An evaluation on training data must not be mistaken for an evaluation on held-out data.
 START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
-# The split of a fine-tuning's dev data.
+# The split of the dev data in fine-tuning.
 DEV = "dev"
 _RESERVED = (START, TRAIN, HELD_OUT, TRAINING_DATA, DEV)
-# Folder of the files of evaluations on other data than the run's own dev or held-out data.
+# This folder has the files of evaluations on data other than the run's own dev or held-out data.
 OTHER_DATA = "evaluations"
-# A process that only evaluates writes this one, since another that trains may be writing the one above.
+# A process that only evaluates writes this file, since another process that trains may be writing the file above.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
 
@@ -32,10 +32,10 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
     Args:
       output_dir: the run's folder.
-      split: TRAIN, START where training starts or resumes, HELD_OUT, TRAINING_DATA, or another name of evaluated data.
-      step: steps trained so far.
+      split: TRAIN, HELD_OUT, TRAINING_DATA, START if training starts or resumes, or another name of evaluated data.
+      step: number of completed steps.
       values: metrics by name, or facts about a start.
-      name: of the file. No two processes may write the same one.
+      name: name of the file. Two processes must not write the same file.
     """
     tf.io.gfile.makedirs(output_dir)
     path = os.path.join(output_dir, name)
@@ -47,12 +47,12 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
 
 def series_of(output_dir: str, data: str, own: str = "") -> str:
-    """Returns the split of evaluated data: the one that it had before, else one that no other data has.
+    """Returns the split of evaluated data: its existing split, else a new unique one.
 
     Args:
       output_dir: the run's folder.
       data: identifies the data: name, number of examples or bytes, and hash, separated by ", ".
-      own: the split of the first data that is evaluated; "" to name also that by its data.
+      own: the split of the first evaluated data; "" to derive this split from the data's name too.
     """
     known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
     contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
@@ -66,22 +66,22 @@ def series_of(output_dir: str, data: str, own: str = "") -> str:
 
 
 def name_of(data: str) -> str:
-    """Returns the name of evaluated data from what identifies it."""
+    """Returns the name in the identification of evaluated data."""
     return data.rsplit(", ", 2)[0]
 
 
 def content_of(data: str) -> list[str]:
-    """Returns the size and the hash of evaluated data from what identifies it."""
+    """Returns the size and the hash in the identification of evaluated data."""
     return data.rsplit(", ", 2)[1:]
 
 
 def folder_of(output_dir: str, series: str) -> str:
-    """Returns the folder of evaluations on other data than the run's own, given its split."""
+    """Returns the folder of evaluations on data other than the run's own, given the data's split."""
     return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[:100])
 
 
 def other_data(output_dir: str) -> dict[str, str]:
-    """Returns the folders of evaluations on other data than the run's own dev data, by its split in metrics files."""
+    """Maps splits of data other than the run's own dev data to the folders of evaluations on this data."""
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
     splits = {entry["split"] for entry in read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)}
@@ -91,7 +91,7 @@ def other_data(output_dir: str) -> dict[str, str]:
 
 
 def _is_torn(path: str) -> bool:
-    """Whether a kill left half a line at the end of a file."""
+    """Whether a file ends in half a line, which a killed process can leave."""
     size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
     if not size:
         return False
@@ -101,18 +101,18 @@ def _is_torn(path: str) -> bool:
 
 
 def read(output_dir: str, *names: str) -> list[dict]:
-    """Reads the lines that `record` wrote, without those that no longer hold.
+    """Reads the lines that `record` wrote, without outdated lines.
 
-    A resumed run trains again the steps after its checkpoint, so the earlier lines of those steps no longer hold. If a
-    checkpoint is evaluated twice, the later evaluation holds. A line that is damaged, or that another process is just
-    writing, is skipped.
+    A resumed run repeats the steps after its checkpoint, so earlier lines of these steps are outdated. If a checkpoint
+    is evaluated twice, only the later line is returned. Lines that are damaged, or that another process is still
+    writing, are skipped.
 
     Args:
       output_dir: the run's folder.
-      *names: files, which may be missing; later ones are taken as written later.
+      *names: files, which may be missing; each file counts as newer than the files before it.
 
     Returns:
-      The lines' entries, those of each split by their steps.
+      The entries of the lines, ordered by step within each split.
     """
     by_split: dict[str, dict[int, dict]] = {}
     for name in names:
@@ -125,7 +125,7 @@ def read(output_dir: str, *names: str) -> list[dict]:
 
 
 def check_whole(output_dir: str, *names: str) -> None:
-    """Refuses a file most of whose lines cannot be read; half a line where a process was killed is harmless.
+    """Refuses a file if most of its lines cannot be read; half a line from a killed process is harmless.
 
     Raises:
       InputError: names the file.
@@ -133,7 +133,7 @@ def check_whole(output_dir: str, *names: str) -> None:
     for name in names:
         path = os.path.join(output_dir, name)
         *lines, last = _lines(path)
-        lines += [last] * bool(last and not last.startswith("{"))  # it may be half-written
+        lines += [last] * bool(last and not last.startswith("{"))  # may be incomplete
         damaged = sum(bool(line) and _parsed(line) is None for line in lines)
         if damaged > len(lines) - lines.count("") - damaged:
             raise InputError(
@@ -142,7 +142,7 @@ def check_whole(output_dir: str, *names: str) -> None:
 
 
 def _lines(path: str) -> list[str]:
-    """Returns the lines of a metrics file, which may be missing; the last one is "" if it is whole."""
+    """Returns the lines of a metrics file, which may be missing; the last entry is "" if the last line is complete."""
     if not tf.io.gfile.exists(path):
         return [""]
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -159,20 +159,20 @@ def _parsed(line: str) -> dict | None:
 
 
 def write_results(output_dir: str, results: dict[str, float]) -> None:
-    """Writes `eval_results.txt`, a "name = value" a line, sorted, as the original does."""
+    """Writes `eval_results.txt` with sorted lines "name = value", like the original."""
     tf.io.gfile.makedirs(output_dir)
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
     storage.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))
 
 
 def evaluated_step(folder: str) -> int | None:
-    """Returns the step of the last evaluation whose files are in a folder; None if there is none, or it has no step."""
+    """Returns the step of the evaluation whose files are in a folder; None if there is no evaluation or no step."""
     step = read_results(folder).get("global_step")
     return None if step is None else int(step)
 
 
 def read_results(output_dir: str) -> dict[str, float]:
-    """Reads what `write_results` wrote; {} if there is nothing.
+    """Reads the file that `write_results` wrote; {} if it is missing.
 
     Raises:
       InputError: the file is damaged.

@@ -1,4 +1,4 @@
-"""AdamW as the original wrote it, and LAMB, with linear warm-up and decay.
+"""The original's AdamW, and LAMB, with linear warm-up and decay.
 
 Paper: appendix A.2: Adam, learning rate 1e-4, beta 0.9 and 0.999, L2 weight decay 0.01, warm-up over
 the first 10,000 steps, linear decay. The published code leaves out Adam's bias correction, adds the
@@ -18,21 +18,21 @@ from bert_tf.modeling.compilation import inside_xla
 CLIP_NORM = 1.0
 # Layer-norm scales and offsets, and biases, are not decayed.
 _NOT_DECAYED = ("bias", "gamma", "beta")
-# A weight with at least this many elements is worth a compiled step.
+# From this number of elements, a weight benefits from a compiled update.
 _LARGE = 1 << 16
-# A gradient that reaches no larger share of a table's rows is kept as rows: norm and scaling then take less time.
+# A table's gradient stays sparse up to this share of the table's rows: norm and scaling then take less time.
 _FEW_ROWS = 0.25
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 over the warm-up, then follows the line that reaches 0 at `total_steps`.
+    """Rises linearly from 0 over the warm-up, then follows the line from `peak` at step 0 to 0 at `total_steps`.
 
     As in the original, the decay starts at step 0, not at the end of the warm-up.
 
     Args:
-      peak: the learning rate that the flag gives.
+      peak: the value of --learning_rate.
       total_steps: step at which the rate is 0.
-      warmup_steps: steps of the warm-up; 0 for none.
+      warmup_steps: number of warm-up steps; 0 for no warm-up.
     """
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int):
@@ -40,7 +40,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.peak, self.total_steps, self.warmup_steps = peak, total_steps, warmup_steps
 
     def __call__(self, step):
-        """Returns the learning rate at a step (scalar of any integer dtype), float32."""
+        """Returns the learning rate, float32, at a step, a scalar of any integer dtype."""
         step = tf.cast(step, tf.float32)
         total = tf.constant(self.total_steps, tf.float32)
         decayed = self.peak * (1.0 - tf.minimum(step, total) / total)
@@ -55,11 +55,11 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class _KernelScalars(NamedTuple):
-    """What a step of the kernel takes beside a weight, its moments and its gradient; float32 scalars.
+    """Inputs of the Adam kernel other than a weight, its moments and its gradient; float32 scalars.
 
     Attributes:
       gradient: factor of the gradient.
-      kept: factor of a decayed weight.
+      kept: factor of a weight that is decayed.
       rate: learning rate.
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
@@ -80,19 +80,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, by default without bias correction.
 
     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (c m / (sqrt(v) + eps) + decay w)
-    where c is 1, or corrected sqrt(1 - b2^t) / (1 - b1^t) at the update t, counted from 1.
+    where c is 1, or with bias correction sqrt(1 - b2^t) / (1 - b1^t) for update t, counted from 1.
 
-    `iterations` counts updates. A step whose gradients are not finite is skipped and changes no moments, so the bias
-    correction must not count it either.
+    `iterations` counts updates. A step whose gradients are not finite is skipped. It does not change the moments, so
+    the bias correction must not count it.
 
     Args:
       learning_rate: a number or a schedule.
-      weight_decay_rate: decay of all weights but biases and layer norms.
+      weight_decay_rate: decay of all weights except biases and layer norms.
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
       epsilon: added to the square root.
-      bias_correction: scale updates by c, as Adam's authors and tf-models-official do.
-      rate_factor: returns the factor of the learning rate for a weight; None: 1 for all. A configuration lacks it.
+      bias_correction: whether to scale updates by c, as Adam's authors and tf-models-official do.
+      rate_factor: returns the factor of the learning rate for a weight; None means 1 for all. `get_config` omits it.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # decided here, since within a step every replica but the first has its own name for a weight
+        # This is decided here, because inside a step all replicas but the first use other names for the weights.
         self._decayed = [decays(v) for v in var_list]
         self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True
@@ -132,23 +132,23 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def apply_scaled(
         self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
     ) -> None:
-        """Applies one step to all weights, and scales the gradients.
+        """Scales the gradients and applies one step to all weights.
 
         Call it in replica context, with values that are the same on all replicas.
 
         Args:
-          gradients: one for each weight; those of a table's rows may be `tf.IndexedSlices` without duplicates.
+          gradients: one per weight; the gradient of a table may be `tf.IndexedSlices` without duplicates.
           variables: the weights.
           factor: float32 scalar that multiplies all gradients.
           finite: bool scalar; if false, weights, moments and `iterations` do not change.
-          step: int64 scalar, the same on all replicas, for the learning-rate schedule. None: `iterations`.
+          step: int64 scalar for the learning-rate schedule, the same on all replicas; None means `iterations`.
         """
         step = self.iterations if step is None else step
 
         def apply(distribution, pairs, factor, finite, updates):
             if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
                 self._current_learning_rate.assign(self._learning_rate(step))
-            # once for all weights: a thousand small operations less to trace and to run
+            # Computed once for all weights, which saves a thousand small operations in tracing and running.
             scalars = functools.cache(self._kernel_scalars)
             for gradient, variable in pairs:
                 arguments = (gradient, factor, finite, scalars)
@@ -158,7 +158,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         with tf.init_scope():
             self.build(variables)
         pairs = list(zip(gradients, variables, strict=True))
-        # as in Keras's `apply_gradients`: some strategies update mirrored weights only all at once
+        # As in Keras's `apply_gradients`: some strategies require one merge call for all mirrored weights.
         merge = tf.__internal__.distribute.interim.maybe_merge_call
         merge(apply, tf.distribute.get_strategy(), pairs, factor, finite, tf.cast(finite, tf.int64))
 
@@ -169,7 +169,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             found = scalars(factor.ref(), finite.ref(), self._factors[index])
             self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
             return
-        # moments decay in rows without a gradient too, as with the dense gradients of the original
+        # Moments also decay in rows without a gradient, as with the original's dense gradients.
         gradient = tf.convert_to_tensor(gradient)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
@@ -177,19 +177,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
 
     def _has_kernel(self, variable) -> bool:
-        """Whether TensorFlow's own kernel of Adam updates a weight: a float32 one on a CPU, outside XLA."""
+        """Whether TensorFlow's Adam kernel updates a weight: it must be float32, on a CPU and outside XLA."""
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
         return plain and variable.dtype == tf.float32 and "CPU" in variable.device
 
     def _kernel_scalars(self, factor, finite, rate_factor: float) -> _KernelScalars:
-        """Computes what a step of the kernel takes for all weights of one `rate_factor`.
+        """Computes the kernel's scalars for all weights with the same `rate_factor`.
 
-        Where `finite` is false, all values are multiplied by 1 and nothing is added.
+        If `finite` is false, the scalars make the kernel multiply weights and moments by 1 and add 0.
 
         Args:
           factor: reference to the float32 scalar that multiplies all gradients.
           finite: reference to the bool scalar.
-          rate_factor: of the learning rate.
+          rate_factor: factor of the learning rate.
         """
         factor, finite = factor.deref(), finite.deref()
         rate = tf.cast(self.learning_rate, tf.float32) * rate_factor
@@ -208,8 +208,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def _step_by_kernel(self, variable, m, v, gradient, scalars: _KernelScalars, decayed: bool) -> None:
-        """Updates a weight and its moments as `_step` does, in a quarter of the time of compiled code on a CPU."""
-        if isinstance(gradient, tf.IndexedSlices):  # scale the rows alone, then make the whole table's gradient
+        """Updates a weight and its moments like `_step`; on a CPU in a quarter of the time of compiled code."""
+        if isinstance(gradient, tf.IndexedSlices):  # scale only these rows, then make the gradient dense
             values = tf.math.multiply_no_nan(gradient.values, scalars.gradient)
             gradient = tf.convert_to_tensor(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
         else:
@@ -219,7 +219,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         tf.raw_ops.ResourceApplyAdam(
             var=variable.handle, m=m.handle, v=v.handle, grad=gradient, epsilon=scalars.epsilon,
             lr=scalars.rate, beta1=scalars.beta_1, beta2=scalars.beta_2,
-            beta1_power=scalars.zero, beta2_power=scalars.zero,  # the correction is in the rate
+            beta1_power=scalars.zero, beta2_power=scalars.zero,  # the rate includes the correction
         )  # fmt: skip
 
     def _step(self, variable, m, v, *rest) -> None:
@@ -228,11 +228,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         for old, new in zip(variables, self._stepped(*map(tf.convert_to_tensor, variables), *rest), strict=True):
             old.assign(new)
 
-    # Compiled code writes in place what it reads once. Separate ops are bound by memory bandwidth.
+    # Compiled code reads each value once and writes in place. Separate operations are bound by memory bandwidth.
     _step_compiled = tf.function(_step, jit_compile=True, autograph=False)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
-        """Returns the weight and its moments after a step, unchanged if `finite` is false."""
+        """Returns the weight and its moments after a step; they are unchanged if `finite` is false."""
         gradient *= tf.cast(factor, weight.dtype)
         next_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
@@ -275,7 +275,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 
 class Lamb(AdamWeightDecay):
-    """LAMB: bias-corrected Adam with decay, which scales each weight's update to the norm of the weight.
+    """LAMB: bias-corrected Adam with decay, where the norm of each update is proportional to the norm of its weight.
 
     m' = m / (1 - b1^t);  v' = v / (1 - b2^t);  u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
 
@@ -283,7 +283,7 @@ class Lamb(AdamWeightDecay):
 
     Args:
       learning_rate: a number or a schedule.
-      **kwargs: `AdamWeightDecay`'s, without `bias_correction`.
+      **kwargs: arguments of `AdamWeightDecay` except `bias_correction`.
     """
 
     def __init__(self, learning_rate, name: str = "Lamb", **kwargs):
@@ -302,7 +302,7 @@ class Lamb(AdamWeightDecay):
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Whether weight decay applies to a weight: to all but biases and layer norms."""
+    """Whether weight decay applies to a weight; it does not apply to biases and layer norms."""
     return variable.name.split("/")[-1].split(":")[0] not in _NOT_DECAYED
 
 
@@ -312,18 +312,18 @@ def clipped_update(
     variables: Sequence[tf.Variable],
     step: tf.Variable | None = None,
 ) -> tf.Tensor:
-    """Applies one step with gradients that are summed over the replicas, then clipped by their global norm.
+    """Sums gradients over replicas, clips the sum by its global norm, and applies one step.
 
     Call it in replica context. Clipping after the sum makes the step independent of the number of replicas. If the norm
-    is not finite, weights, moments and `iterations` do not change on any replica. A `LossScaleOptimizer` takes the
-    gradients of the scaled loss, and adapts its scale.
+    is not finite, weights, moments and `iterations` do not change on any replica. With a `LossScaleOptimizer`, the
+    gradients belong to the scaled loss, and the scale is adapted.
 
     Args:
       optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
-      gradients: one for each weight, of this replica's share of the loss.
+      gradients: gradients of this replica's share of the loss, one per weight.
       variables: the weights.
-      step: int64 scalar, number of steps before this one, including skipped ones, for the learning-rate schedule.
-        None: `iterations` of the optimizer, which counts updates.
+      step: int64 scalar for the learning-rate schedule: the number of previous steps, including skipped steps. None
+        means the optimizer's `iterations`, which counts updates.
 
     Returns:
       The norm before clipping, float32 scalar.
@@ -347,7 +347,7 @@ def clipped_update(
 
 
 def _without_duplicates(gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor | tf.IndexedSlices:
-    """Adds up the entries of each row of a table's gradient if it has few rows, else makes the gradient dense."""
+    """Sums the duplicates of each row in a table's gradient; makes the gradient dense if it has many rows."""
     entries = None if isinstance(gradient, tf.Tensor) else gradient.indices.shape[0]
     if entries is None or entries > _FEW_ROWS * variable.shape[0] or inside_xla():
         return tf.convert_to_tensor(gradient)
@@ -357,10 +357,10 @@ def _without_duplicates(gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Var
 
 
 def _adapt_loss_scale(optimizer: keras.mixed_precision.LossScaleOptimizer, norm: tf.Tensor) -> None:
-    """Halves the loss scale after a norm that is not finite, doubles it after many finite ones."""
+    """Halves the loss scale after a norm that is not finite, and doubles it after many finite norms."""
 
     def adapt(distribution, norm):
-        optimizer._loss_scale.update([norm])  # what `apply_gradients` does with all gradients
+        optimizer._loss_scale.update([norm])  # `apply_gradients` calls this with all gradients
 
     if optimizer.dynamic:
         merge = tf.__internal__.distribute.interim.maybe_merge_call

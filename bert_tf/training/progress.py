@@ -1,4 +1,4 @@
-"""Progress of a training run on the screen: a bar on a terminal, else a log line every ten seconds and each tenth."""
+"""Progress of a training run: a bar on a terminal, else a log line every ten seconds and each tenth of the run."""
 
 import math
 import re
@@ -11,18 +11,18 @@ from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 from bert_tf.training import metrics, metrics_file
 from bert_tf.training.metrics import Form, Metric
 
-# "1.20e-04" says no more than "1.2e-4"
+# Removes superfluous zeros: "1.20e-04" becomes "1.2e-4".
 _ZEROS = re.compile(r"\.?0*e-0?")
 
 
 class TrainingProgress:
-    """Shows training, and adds the metrics of every loop to `metrics.jsonl`.
+    """Shows the progress of training, and adds the metrics of every loop to `metrics.jsonl`.
 
     Args:
-      output_dir: where `metrics.jsonl` stands.
-      first_step: step that training starts from.
-      last_step: step that it ends at.
-      facts: about this start of the run, recorded with it.
+      output_dir: the folder of `metrics.jsonl`.
+      first_step: number of steps before this start of the run.
+      last_step: the last step of the run.
+      facts: facts about this start of the run, which are recorded with it.
       declared: the objective's metrics.
     """
 
@@ -38,29 +38,29 @@ class TrainingProgress:
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
         self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
         self._last_shown = time.monotonic()
-        self._tenths = 10 * first_step // last_step  # each has a line, since a short run ends within ten seconds
+        self._tenths = 10 * first_step // last_step  # a line each, since a short run ends within ten seconds
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
 
         Args:
-          step: steps done so far.
+          step: number of completed steps.
           values: metrics by name, averaged over the loop.
         """
         metrics_file.record(self._output_dir, metrics_file.TRAIN, step, values)
         self.show(step, values)
 
     def end_compilation(self, step: int) -> None:
-        """Lets the time left count from this step on if it is the first, which includes compilation."""
+        """Starts the estimate of the time left after the first step, whose time includes compilation."""
         self._bar.end_compilation(step - self._bar.done)
 
     @property
     def is_due(self) -> bool:
-        """Whether nothing was shown for ten seconds."""
+        """Whether the last output is at least ten seconds old."""
         return time.monotonic() - self._last_shown > SECONDS_BETWEEN_LINES
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
-        """Shows the metrics of a loop, or of a part of it, without recording them; see `update`."""
+        """Shows the metrics of a loop or a part of a loop without recording them; see `update`."""
         self._last_shown = time.monotonic()
         described = describe(values, self._declared)
         before, self._tenths = self._tenths, 10 * step // self._last_step
@@ -78,7 +78,7 @@ def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> st
 
     Args:
       values: metrics by name.
-      declared: the objective's metrics, which say the short names; a metric that is not declared keeps its own name.
+      declared: the objective's metrics, which define short names; other metrics are shown with their full names.
     """
     known, groups = metrics.by_name(declared), {}
     for name, metric in known.items():
@@ -89,7 +89,7 @@ def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> st
 
 
 def _in_words(metric: Metric, value: float) -> str:
-    """A value as people say it: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
+    """Writes a metric with its short name: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
     short = metric.short_name
     if not math.isfinite(value):
         return f"{short} {value}"
@@ -105,7 +105,7 @@ def _in_words(metric: Metric, value: float) -> str:
 
 
 def abbreviated(value: float, space: str = "") -> str:
-    """Writes a number with three digits, thousands and beyond by letters: "41.2k"; `space` stands before the letter."""
+    """Writes a number with three digits and a letter for its unit: "41.2k"; `space` goes before the letter."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if 0.9995 * unit <= abs(value) < 1e15:
             return f"{value / unit:#.3g}".rstrip(".") + space + letter

@@ -1,7 +1,7 @@
-"""How a run resumes: from which checkpoint, at which position in the data, and with which values.
+"""Resuming a run: finds its checkpoint and its position in the data, and restores its values.
 
 Pre-training and fine-tuning resume in the same way. A checkpoint stores the `Position` in the data after its last step,
-so a resumed run reads the batches that an uninterrupted one would have read.
+so a resumed run reads the same batches as an uninterrupted run.
 """
 
 import tensorflow as tf
@@ -15,7 +15,7 @@ from bert_tf.training.trainer import Trainer
 
 
 def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
-    """Finds the checkpoint to resume from, the same one on all workers.
+    """Finds the checkpoint to resume from, which is the same on all workers.
 
     Raises:
       InputError: all checkpoints are damaged, or the workers see different folders.
@@ -26,24 +26,24 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
 
 
 def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
-    """Returns the position in the data at which a phase starts: the checkpoint's, or the beginning if the data is new.
+    """Returns the position in the data at which a phase starts: the checkpoint's, or the beginning for new data.
 
     Raises:
-      InputError: the folder holds another run; see `run_folder.check`.
+      InputError: the folder belongs to another run; see `run_folder.check`.
     """
     return point.position if run_folder.check(folder, phase, point.step) else BEGINNING
 
 
 def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
-    """Returns what a checkpoint holds. Before the first step all moments are 0 and would triple its size."""
+    """Returns the objects to save. Before the first step, the moments are left out: they are 0 and triple the size."""
     return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
 
 
 def restore(trainer: Trainer, point: ResumePoint) -> None:
-    """Gives weights, optimizer, step and seed the values of a checkpoint; does nothing if there is none.
+    """Restores weights, optimizer, step and seed from a checkpoint; does nothing if there is no checkpoint.
 
     Raises:
-      InputError: the checkpoint is of another model or optimizer.
+      InputError: the checkpoint belongs to another model or optimizer.
     """
     if not point.prefix:
         return
@@ -53,5 +53,5 @@ def restore(trainer: Trainer, point: ResumePoint) -> None:
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             reason = str(error).split("\n")[0]
             raise InputError(
-                f"{point.prefix}: holds something else than this run needs ({reason}); give another --output_dir"
+                f"{point.prefix}: belongs to another model or optimizer ({reason}); give another --output_dir"
             ) from error

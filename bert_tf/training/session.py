@@ -1,4 +1,4 @@
-"""What surrounds every run: the folder's lock, determinism, and errors in one line."""
+"""The context of every run: the lock of its folder, determinism, and errors in one line."""
 
 import contextlib
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ from bert_tf.training import memory
 def session(
     settings: PretrainingSettings | FineTuningSettings, strategy: tf.distribute.Strategy
 ) -> Iterator[run_folder.Lock | None]:
-    """Locks the run's folder if this process trains into it, and explains lost workers and memory that ran out.
+    """Locks the run's folder if this process trains, and explains errors about lost workers and exhausted memory.
 
-    `--deterministic` holds within it.
+    `--deterministic` has effect inside this context.
 
     Yields:
-      The lock; None for a process that does not write checkpoints.
+      The lock; None in a process that does not write checkpoints.
 
     Raises:
-      InputError: another run is training in the folder, a worker has stopped, or the memory ran out.
+      InputError: another run is training in the folder, a worker has stopped, or the memory is exhausted.
     """
     locked = settings.do_train and strategies.is_chief(strategy)
     with (

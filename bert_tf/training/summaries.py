@@ -11,17 +11,17 @@ from bert_tf.training import metrics
 def manager(
     folder: str | None, global_step: tf.Variable, declared: Sequence[metrics.Metric] = ()
 ) -> orbit.utils.SummaryManager:
-    """Makes a writer of metrics, for orbit's controller or to be called directly.
+    """Returns a writer of metrics, for orbit's controller or for direct calls.
 
     Args:
-      folder: where to write; None writes nothing.
-      global_step: the step that metrics are written at.
-      declared: the objective's metrics, which say their names in TensorBoard; one that is not declared keeps its own.
+      folder: folder of the event files; None writes no files.
+      global_step: the current step.
+      declared: the objective's metrics, which define names for TensorBoard; other metrics keep their own names.
     """
     tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
 
     def write(name, value, step):
-        # orbit's own rate includes checkpoints and evaluations
+        # orbit's own rate is left out, because it includes the time of checkpoints and evaluations.
         if name != "steps_per_second":
             tf.summary.scalar(tags.get(name, name), value, step=step)
 

@@ -1,4 +1,4 @@
-"""Training throughput: sequences, tokens and model FLOPs a second, without time spent on anything else."""
+"""Training throughput: sequences, tokens and model FLOPs per second of training time."""
 
 import dataclasses
 import time
@@ -12,13 +12,13 @@ from bert_tf.training.flops import Peak
 
 
 class Throughput:
-    """Counts the rows, sequences and tokens of all replicas in the graph, and the seconds outside it.
+    """Counts rows, sequences and tokens of all replicas in the graph, and measures the time outside the graph.
 
     Create it in the scope of the strategy.
 
     Args:
-      flops_per_row: FLOPs that a step computes for a row, by formula; see `flops`.
-      peak: the most FLOP/s that the devices can do; None if unknown.
+      flops_per_row: FLOPs of a training step per row, by formula; see `flops`.
+      peak: the peak FLOP/s of the devices; None if unknown.
     """
 
     def __init__(self, flops_per_row: float = 0.0, peak: Peak | None = None):
@@ -29,7 +29,7 @@ class Throughput:
         self._start = time.monotonic()
 
     def count(self, batch: Mapping[str, tf.Tensor]) -> None:
-        """Counts the batch of one replica, in replica context.
+        """Counts the batch of one replica; call it in replica context.
 
         Args:
           batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, which number the sequences.
@@ -43,7 +43,7 @@ class Throughput:
 
     def start(self) -> None:
         """Resets the counters, after all pending steps have finished."""
-        self._sequences.result().numpy()  # an accelerator may still be at work
+        self._sequences.result().numpy()  # wait, since an accelerator may still be computing
         self._rows.reset_states()
         self._sequences.reset_states()
         self._tokens.reset_states()
@@ -66,14 +66,14 @@ class Throughput:
         return rates
 
     def _utilization(self, done: float) -> dict[str, float]:
-        """Returns `done` FLOP/s as a share of the peak. If training is faster than the peak, the peak is wrong."""
+        """Returns `done` FLOP/s as a fraction of the peak; measures the peak again if training is faster."""
         if done > self.peak.flops and self.peak.measure:
-            # other work may have held the processor while the peak was measured
+            # Other processes may have slowed down the measurement of the peak.
             self.peak = dataclasses.replace(self.peak, flops=max(self.peak.flops, self.peak.measure()))
-            logging.info("training was faster than the peak, which is measured again: %.3g FLOP/s", self.peak.flops)
+            logging.info("training was faster than the peak; a new measurement gave %.3g FLOP/s", self.peak.flops)
         if done > self.peak.flops:
             logging.warning(
-                "training computes %.3g FLOP/s, more than %s (%.3g); model FLOP utilization is left out from here on",
+                "training computes %.3g FLOP/s, more than %s (%.3g); model FLOP utilization is no longer reported",
                 done, self.peak.source, self.peak.flops,
             )  # fmt: skip
             self.peak = None
@@ -81,11 +81,11 @@ class Throughput:
         return {"model_flop_utilization": done / self.peak.flops, "peak_flops": self.peak.flops}
 
     def describe(self) -> dict[str, float | str]:
-        """Returns and logs the peak that utilization refers to; {} if there is none."""
+        """Returns and logs the peak that utilization refers to; {} if it is unknown."""
         if not self.flops_per_row:
             return {}
         if self.peak is None:
-            logging.info("the peak of this device is not known; model FLOP utilization is left out")
+            logging.info("the peak of this device is unknown, so model FLOP utilization is not reported")
             return {}
         logging.info("model FLOP utilization refers to %.3g FLOP/s: %s", self.peak.flops, self.peak.source)
         return {

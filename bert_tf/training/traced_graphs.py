@@ -1,4 +1,4 @@
-"""Releases the graphs of a training, for a process that trains several models one after another."""
+"""Releases the graphs of a training run, for a process that trains several models one after another."""
 
 import contextlib
 import gc
@@ -9,11 +9,11 @@ from tensorflow.python.framework import ops
 
 @contextlib.contextmanager
 def released() -> Iterator[None]:
-    """Releases, at the end of a block, the graphs that were traced in it, and with them the weights that they read.
+    """Releases the graphs that were traced in a block, and the weights that they read, at the end of the block.
 
-    TensorFlow registers the gradient of each traced call of a `tf.custom_gradient` for ever. It holds the graph, which
-    holds the handles of all weights and moments. The entry is only looked up while a gradient is traced, so nothing
-    needs it once the block's models are gone.
+    TensorFlow keeps the gradient of each traced call of a `tf.custom_gradient` in a registry for ever. The gradient
+    holds the graph, and the graph holds the handles of all weights and moments. TensorFlow uses an entry only while it
+    traces a gradient, so the entries are not needed after the block.
     """
     gradients = ops.gradient_registry
     before = set(gradients.list())
@@ -23,5 +23,5 @@ def released() -> Iterator[None]:
         for name in set(gradients.list()) - before:
             if name.startswith("CustomGradient-"):
                 del gradients._registry[name]
-        # graphs and weights form reference cycles
+        # Graphs and weights form reference cycles.
         gc.collect()

@@ -17,13 +17,13 @@ from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
-# Training ends when more steps in a row than this are not finite.
+# Training ends if more consecutive steps than this are not finite.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Stopped(Exception):
-    """Training was asked to stop, and did so between two steps."""
+    """Training has stopped between two steps because of a request."""
 
 
 def make_optimizer(
@@ -33,14 +33,14 @@ def make_optimizer(
     warmup_steps: int,
     rate_factor: Callable[[tf.Variable], float] | None = None,
 ) -> keras.optimizers.Optimizer:
-    """AdamW or LAMB with warm-up and decay; with dynamic loss scaling under float16.
+    """Returns AdamW or LAMB with warm-up and decay, and with dynamic loss scaling if the compute dtype is float16.
 
     Args:
       settings: the update rule.
-      learning_rate: peak of the schedule.
-      total_steps: step at which the rate is 0.
-      warmup_steps: steps of the warm-up.
-      rate_factor: returns the factor of the learning rate for a weight; None: 1 for all.
+      learning_rate: peak of the learning-rate schedule.
+      total_steps: step at which the learning rate is 0.
+      warmup_steps: number of warm-up steps.
+      rate_factor: returns the factor of the learning rate for a weight; None means 1 for all.
     """
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
     if settings.optimizer == "lamb":
@@ -54,31 +54,31 @@ def make_optimizer(
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
-    """One model with its data, trained and evaluated by orbit's controller.
+    """A model with its data, which orbit's controller trains and evaluates.
 
     Args:
       objective: model and loss.
-      strategy: where to compute; create the trainer in its scope.
-      random_seed: seed of the dropout masks, which depend only on it, the step and the replica.
-      optimizer: None for evaluation only.
-      train_dataset: distributed dataset of batches. A batch holds an `input_mask`, and perhaps a `data_position`: the
-        position of the data after the batch, which checkpoints save.
-      eval_dataset: the same, finite.
-      throughput: counts sequences and tokens; None for one that counts no FLOPs.
-      gradient_accumulation_steps: micro-batches that a replica's share of a step is worked through in; they
-        divide it equally. The step is the same, the activations of one micro-batch are in memory at a time.
+      strategy: distribution strategy; create the trainer in its scope.
+      random_seed: seed of the dropout masks, which depend only on this seed, the step and the replica.
+      optimizer: the optimizer; None for evaluation only.
+      train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`: the
+        position in the data after the batch, which checkpoints save.
+      eval_dataset: distributed dataset of the batches of an evaluation; finite.
+      throughput: counts sequences and tokens; None for a counter without FLOPs.
+      gradient_accumulation_steps: number of equal micro-batches per replica. The step's result does not depend on it,
+        and memory contains the activations of only one micro-batch at a time.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
         never changes the weights.
-      compile_gradients: let XLA compile forward and backward pass of a replica as one program. A TPU compiles the whole
-        step anyway.
+      compile_gradients: whether XLA compiles the forward and backward pass of a replica as one program. On a TPU, XLA
+        always compiles the whole step.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
 
     Attributes:
       must_stop: called between steps, about once a second or at the end of a loop; True stops training.
       between_parts: called between the parts of a loop, about once a second; never on a TPU or with several workers.
-      checkpoint: everything that a run needs to resume.
+      checkpoint: all state that a run needs to resume.
       checkpoint_without_optimizer: the same without the optimizer's state.
-      random_seed: variable, int64, as given; saved in the checkpoint.
+      random_seed: variable, int64; see the argument. Checkpoints save it.
     """
 
     def __init__(
@@ -105,10 +105,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._parts = parts
         self._skips = skip_non_finite_steps
-        self._skipped = _integer([0, 0], "skipped_steps")  # in all, in a row
+        self._skipped = _integer([0, 0], "skipped_steps")  # in total, consecutive
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
-        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # position of the data before that step
+        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before this step
         self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
         names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
@@ -125,21 +125,21 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @property
     def failed_step(self) -> int:
-        """Number, from 1, of the step that is not finite and must end the training; 0 for none."""
+        """Number, from 1, of the step that is not finite and must end training; 0 if there is none."""
         return int(self._failed_step.numpy())
 
     @property
     def failed_after(self) -> Position:
-        """Position of the data before the failed step, if that was not the first step of this process."""
+        """Position in the data before the failed step, unless this was the first step of the process."""
         return Position(*self._failed_after.numpy().tolist())
 
     @property
     def checkpoint_bytes(self) -> int:
-        """Size of a checkpoint without its names."""
+        """Size of a checkpoint in bytes, without the names of its tensors."""
         return sum(v.dtype.size * v.shape.num_elements() for v in self._variables())
 
     def not_finite(self) -> str:
-        """Returns the name of a weight or optimizer moment that is not finite; "" for none."""
+        """Returns the name of a weight or optimizer moment that is not finite; "" if there is none."""
         floats = [v for v in self._variables() if v.dtype.is_floating]
         return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
 
@@ -149,9 +149,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def create_train_loop_fn(self):
         """Splits orbit's loop into parts.
 
-        The first step traces and compiles, so it counts in no rate. The other steps run in parts of about a second.
-        Between two parts the trainer checks whether to stop, because a signal reaches Python only there. A TPU runs the
-        whole loop, since it would wait between parts. So do several workers, which must all stop at the same step.
+        The first step includes tracing and compilation, so rates leave it out. The other steps run in parts of about a
+        second. Between two parts, the trainer checks whether to stop, because signals reach Python only there. On a
+        TPU, the whole loop runs at once, since the TPU would be idle between parts. The same holds for several workers,
+        since all must stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
@@ -173,7 +174,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                     at_once *= 2
                 if (at_once or not left) and (self.failed_step or self.must_stop()):
                     raise Stopped
-                # several workers read metrics together, so one of them must never read them alone
+                # Reading metrics is a collective operation, so a single worker must never do it alone.
                 if at_once and left:
                     self.between_parts()
 
@@ -187,7 +188,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
 
     def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
-        """Counts a step that was not finite (`bad` is 1, else 0); notes the first one that must not be skipped."""
+        """Counts steps that are not finite (`bad` is 1, else 0); records the first one that must not be skipped."""
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
@@ -199,7 +200,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """Evaluates one batch on all replicas."""
         self.strategy.run(self._replica_eval_step, args=(next(iterator),))
 
-    # AutoGraph has nothing to rewrite in both, and searching the code would take half of the tracing time
+    # Both functions have nothing for AutoGraph to rewrite, and its search would take half of the tracing time.
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -227,14 +228,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             compiled=self._compiles,
         )
         loss = self.objective.loss(numerators, denominators)
-        # a weight that does not affect the loss has no gradient, such as a pooler without its task
+        # A weight that does not affect the loss has no gradient, such as a pooler without its task.
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
         norm = optimization.clipped_update(self.optimizer, derived, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
-        if scaling:  # float16 overflows now and then, which lowers the loss scale
+        if scaling:  # an overflow in float16 is normal; it lowers the loss scale
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
         self._measure({"gradient_norm": norm}, {"gradient_norm": tf.ones_like(norm)}, tf.math.is_finite(norm))
         self._measure(numerators, own["loss"] | own["metrics"], ~bad)
@@ -270,7 +271,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return self._measured() | {"learning_rate": tf.convert_to_tensor(self.optimizer.learning_rate)} | speed
 
     def evaluate(self, num_steps: tf.Tensor):
-        """Evaluates at most so many steps, and shows the progress; returns the metrics."""
+        """Evaluates at most `num_steps` batches, shows the progress, and returns the metrics."""
         with Progress("evaluating", int(num_steps), "steps", compiles=True) as self._evaluation:
             return super().evaluate(num_steps)
 
@@ -305,6 +306,6 @@ def _on_any_replica(condition: tf.Tensor) -> tf.Tensor:
 
 
 def _integer(value, name: str, dtype: tf.DType = tf.int64) -> tf.Variable:
-    """A variable that is the same on all replicas."""
+    """Returns an integer variable with the same value on all replicas."""
     aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
     return tf.Variable(value, trainable=False, dtype=dtype, aggregation=aggregation, name=name)

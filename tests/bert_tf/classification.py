@@ -1,4 +1,4 @@
-"""Classifiers and classification tasks for tests whose subject is something else."""
+"""Classifiers and classification tasks for tests of other modules."""
 
 import functools
 
@@ -10,7 +10,7 @@ from bert_tf.tasks.classification.tsv import ColumnNames
 
 
 def make_task(num_labels: int, has_pairs: bool = True) -> GlueTask:
-    """A task of so many classes; a regression of scores from 0 to 5 for 0 of them."""
+    """Returns a task with this number of classes; 0 means a regression with scores from 0 to 5."""
     columns = ColumnNames("a", "b" if has_pairs else None, "label")
     labels = tuple(str(number) for number in range(num_labels))
     splits = {split: (SplitFile((f"{split}.tsv",), columns),) for split in ("train", "dev", "test")}

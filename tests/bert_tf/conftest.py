@@ -1,4 +1,4 @@
-"""Data that the tests of whole runs share."""
+"""Shared data of tests of whole runs."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.small_configs import small_config
 
 @pytest.fixture(scope="session")
 def runs(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `32.tfrecord` and `48.tfrecord` (tokens a row), `config.json`, and `dropout.json` that drops."""
+    """A folder with records of 32 and 48 tokens per row, `config.json`, and `dropout.json` with dropout."""
     folder = tmp_path_factory.mktemp("runs")
     for length in (32, 48):
         generator = GeneratorSettings(

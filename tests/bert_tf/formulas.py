@@ -1,4 +1,4 @@
-"""BERT's forward pass and joint loss as formulas, in float64 NumPy: row by row, head by head, no library behind it.
+"""BERT's forward pass and joint loss as formulas in float64 NumPy, one row and one head at a time.
 
 Paper: section 3, section 3.1, appendix A.2; "Attention Is All You Need" for the block, "Gaussian Error Linear
 Units" for both forms of the activation.
@@ -18,7 +18,7 @@ ACTIVATIONS = {
 
 
 class Formulas:
-    """The model with the weights of ours, by their paths.
+    """The model with our weights.
 
     Args:
       config: the `BertConfig`.
@@ -31,7 +31,7 @@ class Formulas:
         self.activation = ACTIVATIONS[config.hidden_act]
 
     def outputs(self, batch) -> dict:
-        """What our pre-trainer returns, and `loss`; arrays over all rows."""
+        """Returns the outputs of our pre-trainer, as arrays over all rows, and `loss`."""
         batch = {name: np.asarray(value) for name, value in batch.items()}
         rows = [self._row({name: value[i] for name, value in batch.items()}) for i in range(len(batch["input_ids"]))]
         outputs = {name: np.stack([row[name] for row in rows]) for name in rows[0] if name != "encoder_outputs"}
@@ -42,7 +42,7 @@ class Formulas:
         return outputs
 
     def _row(self, row) -> dict:
-        """The outputs of one row: `input_ids` [S] and so on."""
+        """Returns the outputs of one row: `input_ids` [S] and so on."""
         mask = row["input_mask"].astype(bool)
         places = np.arange(len(mask))
         x = self._embed(row, places)
@@ -78,14 +78,14 @@ class Formulas:
         return self._norm(total, "encoder/embeddings/layer_norm")
 
     def _attend(self, x, seen, path):
-        """softmax(Q K^T / sqrt(D)) V for each head over what it may see, [S, S] bool, and the map of all heads."""
+        """Computes softmax(Q K^T / sqrt(D)) V of each head over visible positions, bool [S, S], and the output map."""
         query, key, value = (self._affine(x, path + name) for name in ("query", "key", "value"))
         size = self.config.hidden_size // self.config.num_attention_heads
         heads = []
         for head in range(self.config.num_attention_heads):
             part = slice(head * size, (head + 1) * size)
             scores = query[:, part] @ key[:, part].T / math.sqrt(size)
-            # a padded position of a row read from right to left sees nothing; what comes of it is read by nobody
+            # Right to left, a padded position sees no position; its output is never read.
             nothing = ~seen.any(-1, keepdims=True)
             weights = np.where(seen | nothing, np.exp(scores - scores.max(-1, keepdims=True)), 0)
             heads.append(weights / weights.sum(-1, keepdims=True) @ value[:, part])
@@ -100,7 +100,7 @@ class Formulas:
         return (x - mean) / deviation * self.weights[path + "/gamma"] + self.weights[path + "/beta"]
 
     def _masked_lm_loss(self, batch, outputs):
-        """Mean over the predictions that count."""
+        """Returns the mean over the predictions with weight 1."""
         labels = batch["masked_lm_ids"][..., None]
         nll = -np.take_along_axis(_log_softmax(outputs["masked_lm_logits"]), labels, -1)[..., 0]
         return (nll * batch["masked_lm_weights"]).sum() / batch["masked_lm_weights"].sum()

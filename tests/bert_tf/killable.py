@@ -1,8 +1,8 @@
 """Runs work in forked children and kills them at chosen moments.
 
-As a script it is a process that has TensorFlow loaded but not at work, so that a child starts at once. It reads
-orders from its standard input, one JSON object a line, and answers each with the child's exit code, that of a child
-killed by a signal being the signal's negative number.
+The script is a process that has loaded TensorFlow but does not use it, so that a child starts at once. It reads orders
+from standard input, one JSON object per line, and answers each order with the child's exit code. After a kill by a
+signal, the exit code is the signal's negative number.
 """
 
 import contextlib
@@ -21,8 +21,8 @@ from bert_tf.runs import latest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-# A script that is given a pattern of file names, a module and its flags. It runs the module as a command, and is killed
-# when there are two such files and the next task is done.
+# A script with these arguments: a pattern of file names, a module and the module's flags. It runs the module as a
+# command, and is killed when two files match the pattern and the next task is done.
 KILLED_JOB = """
 import glob, importlib, os, signal, sys
 from bert_tf.jobs.run_local import LocalRunner
@@ -42,14 +42,14 @@ class Server:
 
     def __init__(self, folder: pathlib.Path):
         self._log_path = folder / "log"
-        # two devices, as the tests have
+        # two devices, like the tests
         self._process = subprocess.Popen(
             [sys.executable, __file__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=folder,
             env={**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"},
         )  # fmt: skip
 
     def do(self, task: str, arguments, **how) -> int:
-        """Runs a task of `TASKS` in a child; `how` says how it is disturbed, see `_disturb`."""
+        """Runs a task of `TASKS` in a child; `how` says how to disturb it, see `_disturb`."""
         order = {"task": task, "arguments": arguments, "log": str(self._log_path), **how}
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
@@ -57,7 +57,7 @@ class Server:
 
     @property
     def log(self) -> str:
-        """What the last child has written."""
+        """Returns the output of the last child."""
         return self._log_path.read_text()
 
     def close(self) -> None:
@@ -69,7 +69,7 @@ class Server:
 def _kill(number: int = signal.SIGKILL) -> None:
     os.kill(os.getpid(), number)
     if number == signal.SIGKILL:
-        time.sleep(60)  # it may take a moment to arrive
+        time.sleep(60)  # the signal may take a moment
 
 
 def _watch_files(event: int, count_file: str) -> None:
@@ -107,12 +107,12 @@ def _kill_once_there(prefix: str) -> None:
 
 
 def _disturb(order: dict) -> None:
-    """What an order may ask for.
+    """Disturbs the process as an order says; its entries are below.
 
     event, count_file: see `_watch_files`.
-    while_writing: SIGKILL while the second checkpoint is being written, or at the latest when it has been written.
-    at_loop: [signal, after how many loops of steps]; what the last of them trained is not saved yet.
-    largest_file: no file may become larger than so many bytes, once training has begun.
+    while_writing: SIGKILL while the second checkpoint is being written, or at the latest after it has been written.
+    at_loop: [signal, number of loops before it]; the steps of the last loop are not saved yet.
+    largest_file: after training has begun, no file may become larger than this number of bytes.
     """
     import resource
 
@@ -120,7 +120,7 @@ def _disturb(order: dict) -> None:
 
     from bert_tf.training import flops, loop
 
-    # it has nothing to do with kills, and takes time
+    # not needed for kills, and slow
     flops.peak = lambda *_: None
     if "event" in order:
         _watch_files(order["event"], order["count_file"])
@@ -158,7 +158,7 @@ def _disturb(order: dict) -> None:
 
 
 def _log_batches(path: str) -> None:
-    """Writes a line for each batch that is made: where the data stands after it, and a hash of what is in it."""
+    """Writes a line for each batch: the position in the data after it, and a hash of its contents."""
     import hashlib
 
     import tensorflow as tf
@@ -185,7 +185,7 @@ def _log_batches(path: str) -> None:
 
 
 def pretrain(arguments: list[str]) -> None:
-    """`run_pretraining` as from the command line."""
+    """Runs `run_pretraining` as from the command line."""
     from bert_tf import run_pretraining
 
     sys.argv = ["run_pretraining", *arguments]
@@ -193,7 +193,7 @@ def pretrain(arguments: list[str]) -> None:
 
 
 def squad(arguments: list[str]) -> None:
-    """`run_squad` as from the command line."""
+    """Runs `run_squad` as from the command line."""
     from bert_tf import run_squad
 
     sys.argv = ["run_squad", *arguments]
@@ -201,7 +201,7 @@ def squad(arguments: list[str]) -> None:
 
 
 def save_twice(folder: str) -> None:
-    """Goes on in a folder, as a run does, with two checkpoints that hold their own number many times over."""
+    """Continues in a folder like a run, with two checkpoints that contain their own number many times."""
     import tensorflow as tf
 
     from bert_tf.runs import run_checkpoints
@@ -223,7 +223,7 @@ TASKS = {"pretrain": pretrain, "squad": squad, "save_twice": save_twice}
 
 
 def _child(order: dict) -> int:
-    # a shell that runs the tests in the background has Ctrl-C ignored, which training respects
+    # A shell that runs the tests in the background ignores Ctrl-C, which training respects.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     log = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_TRUNC)
     os.dup2(log, 1)
@@ -239,7 +239,7 @@ def _child(order: dict) -> int:
 
 
 def serve() -> None:
-    """Does what the orders say."""
+    """Executes the orders."""
     import tensorflow as tf
 
     from bert_tf import run_pretraining  # noqa: F401  loaded before the first fork

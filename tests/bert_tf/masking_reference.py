@@ -1,4 +1,4 @@
-"""What masking looks like in numbers, ours and tf-models-official's, and whether the two are alike."""
+"""Statistics of our masking and tf-models-official's, and a test whether both have the same distribution."""
 
 import random
 
@@ -6,8 +6,8 @@ import numpy as np
 from official.nlp.data.create_pretraining_data import create_masked_lm_predictions
 from scipy import stats
 
-# of every statistical test; each test makes at most 8 comparisons, so by Bonferroni a sound rule fails one of them with
-# a chance below 1e-3. Seeds are fixed: a pass stays a pass
+# Significance of every comparison. Each test makes at most 8 comparisons, so by Bonferroni a correct rule fails a test
+# with a chance below 1e-3. Seeds are fixed, so results do not change.
 LEVEL = 1e-4
 
 VOCABULARY = [
@@ -21,12 +21,12 @@ VOCABULARY = [
 ]
 CLS, SEP, MASK, CONTINUATION = 2, 3, 4, 30
 CONTINUES = np.arange(len(VOCABULARY)) >= CONTINUATION
-# tokens of each word
+# number of tokens of each word
 SEGMENTS = ([1, 1, 2, 1, 3, 1, 1, 1, 2, 1, 1], [1, 2, 1, 1, 1, 4, 1, 1, 1, 2, 1, 1])
 
 
 def row() -> tuple[np.ndarray, np.ndarray]:
-    """[CLS] A [SEP] B [SEP] as ids, and the number of each token's word, -1 for none."""
+    """Returns [CLS] A [SEP] B [SEP] as ids, and the number of each token's word, -1 for special tokens."""
     ids, words, count = [CLS], [-1], 0
     for segment in SEGMENTS:
         for index, tokens in enumerate(segment):
@@ -43,8 +43,8 @@ MASKABLE = WORD_OF >= 0
 
 
 def official(times: int, seed: int, prob: float, limit: int, whole: bool, ngrams: int | None):
-    """Rows masked by tf-models-official: ids [times, S] and chosen bool [times, S]."""
-    random.seed(seed)  # it draws the sizes of n-grams from the global generator
+    """Masks rows with tf-models-official; returns ids [times, S] and chosen positions, bool [times, S]."""
+    random.seed(seed)  # the sizes of n-grams come from the global generator
     rng = random.Random(seed + 1)
     tokens = [VOCABULARY[i] for i in ROW]
     number = {token: index for index, token in enumerate(VOCABULARY)}
@@ -57,19 +57,19 @@ def official(times: int, seed: int, prob: float, limit: int, whole: bool, ngrams
 
 
 def summary(ids: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:
-    """Counts of everything that a rule of masking decides."""
+    """Counts all results of a masking rule."""
     count = chosen.sum(axis=1)
-    action = np.where(ids == MASK, 0, np.where(ids == ROW, 1, 2))  # of the chosen: masked, kept, replaced
+    action = np.where(ids == MASK, 0, np.where(ids == ROW, 1, 2))  # chosen tokens: masked, kept, replaced
     words = np.zeros((len(ids), WORD_OF.max() + 1), bool)
     np.put_along_axis(words, np.broadcast_to(np.maximum(WORD_OF, 0), ids.shape), False, axis=1)
     row_index, column = np.nonzero(chosen & MASKABLE)
     words[row_index, WORD_OF[column]] = True
-    # words in a row, of one segment: a gap between the segments
+    # adjacent words of one segment, with a gap between the segments
     line = np.insert(words, [0, len(SEGMENTS[0]), words.shape[1]], False, axis=1).astype(np.int8)
     steps = np.diff(line, axis=1)
     runs = np.nonzero(steps == -1)[1] - np.nonzero(steps == 1)[1]
     positions = np.flatnonzero(MASKABLE)
-    # neighbours that are both chosen: what happens to the two together
+    # pairs of adjacent chosen tokens: what replaces each of the two
     both = chosen[:, :-1] & chosen[:, 1:]
     together = 3 * action[:, :-1][both] + action[:, 1:][both]
     return {
@@ -85,7 +85,7 @@ def summary(ids: np.ndarray, chosen: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def p_values(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[str, float]:
-    """Chance that two summaries of one law differ so; chi-square, rare outcomes put together."""
+    """Returns the chance of such a difference for equal distributions, by chi-square with rare outcomes joined."""
     found = {}
     for name in one:
         table = np.array([one[name], other[name]])
@@ -97,7 +97,7 @@ def p_values(one: dict[str, np.ndarray], other: dict[str, np.ndarray]) -> dict[s
 
 
 def masked_ids(result) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and chosen, as `official` gives them, of `masking.Masked`."""
+    """Returns ids and chosen positions of `masking.Masked` in the format of `official`."""
     chosen = np.zeros(result.input_ids.shape, bool)
     index, place = np.nonzero(result.weights)
     chosen[index, result.positions[index, place]] = True

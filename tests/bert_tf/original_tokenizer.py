@@ -1,4 +1,4 @@
-"""The original's Python tokenizer, which tf-models-official carries on, and texts to compare with it."""
+"""The original's Python tokenizer from tf-models-official, and texts for comparisons with it."""
 
 import functools
 import random
@@ -12,9 +12,9 @@ from bert_tf.tokenization import BertTokenizer
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BOTH_CASES = pytest.mark.parametrize("lower", [True, False])
-# tokens of several characters, so that the longest match matters; "x" continues nothing, so words with it fail
+# Tokens of several characters, so that the longest match matters. "x" never continues a word, so such words fail.
 LONG_PIECES = ["ab", "abc", "##ab", "##bcd", "##cda", "aabb", "##dd", "Ab", "##BC", "x", "xa"]
-# marks that canonical ordering moves, marks it moves them over, and marks it stops at
+# Marks that canonical ordering moves, marks that it exchanges with these, and marks at which it stops.
 ORDERED_MARKS = "\u302e\u302f\u1b44\u1baa\ua9c0\U00016ff0\U0001d165\U0001d16d\u1715"
 ALPHABETS = [
     "abcdABCD",
@@ -43,7 +43,7 @@ ALPHABETS = [
 
 
 def is_comparable(code_point):
-    """Whether this Python's Unicode says of a code point what Unicode 14.0, the table's, says."""
+    """Whether this Python's Unicode version treats a code point like Unicode 14.0, the table's version."""
     if 0xD800 <= code_point <= 0xDFFF:
         return False
     if unicodedata.unidata_version == unicode_table.UNICODE_VERSION:
@@ -62,13 +62,13 @@ def originals(vocab_file, lower):
     tokenizer = original.FullTokenizer(vocab_file, do_lower_case=lower)
     # the original's limit; tf-models-official doubled it
     tokenizer.wordpiece_tokenizer.max_input_chars_per_word = 200
-    # quadratic in a word's length, and the texts have the same words again and again
+    # cached: its time is quadratic in a word's length, and words repeat in the texts
     tokenizer.wordpiece_tokenizer.tokenize = functools.cache(tokenizer.wordpiece_tokenizer.tokenize)
     return tokenizer
 
 
 def both_tokenizers(folder, texts, lower):
-    """Ours and theirs, with a vocabulary that knows every character that comes up but "x"."""
+    """Returns both tokenizers with a vocabulary of all characters in the texts except "x"."""
     basic = original.BasicTokenizer(do_lower_case=lower)
     characters = sorted({c for text in texts for word in basic.tokenize(text) for c in word} - {"x"})
     vocab_file = write_vocabulary(folder, [*characters, *(f"##{c}" for c in characters), *LONG_PIECES])
@@ -88,7 +88,7 @@ def assert_equal(ours, theirs, texts):
 
 
 def random_texts(rng: random.Random, count: int, longest: int, spoiled: bool = False) -> list[bytes]:
-    """Texts of one to four alphabets each; `spoiled` ones have bytes cut out, doubled or put in at random."""
+    """Yields texts of one to four alphabets each; in `spoiled` texts, random bytes are removed, doubled or inserted."""
     alphabets = ["".join(filter(lambda c: is_comparable(ord(c)), alphabet)) for alphabet in ALPHABETS]
     texts = []
     for _ in range(count):

@@ -1,11 +1,11 @@
-"""Ports for processes of a test to meet at."""
+"""Ports at which the processes of a test meet."""
 
 import random
 import socket
 
 
 def free_hosts(count: int) -> list[str]:
-    """Places of this machine, "127.0.0.1:port", below the ports that systems deal out, which other tests get."""
+    """Returns addresses "127.0.0.1:port" below the ports that the system assigns, which other tests may get."""
     hosts: list[str] = []
     while len(hosts) < count:
         host = f"127.0.0.1:{random.SystemRandom().randrange(10_000, 30_000)}"

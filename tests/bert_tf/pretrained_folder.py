@@ -9,7 +9,7 @@ from tests.bert_tf.reference import random_pretrainer
 
 
 def write_pretrained(folder: pathlib.Path, vocab_file: str, **changes):
-    """Writes the checkpoint of random weights; returns the pre-trainer."""
+    """Writes a checkpoint of random weights; returns the pre-trainer."""
     shape = {
         "vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32,
         "max_position_embeddings": 40, "type_vocab_size": 2,

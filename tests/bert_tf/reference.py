@@ -1,4 +1,4 @@
-"""tf-models-official's BERT with the weights of ours: an independent implementation to compare with."""
+"""tf-models-official's BERT with our weights: an independent implementation for comparisons."""
 
 import numpy as np
 import tensorflow as tf
@@ -10,7 +10,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 
-# Shapes to compare at: sizes that are no multiples of each other, one head, many layers and heads, long rows.
+# Shapes of comparisons: sizes that are not multiples of each other, one head, many layers and heads, long rows.
 CONFIG = BertConfig(
     vocab_size=97,
     hidden_size=48,
@@ -49,7 +49,7 @@ _REST = {
 
 
 def our_path(reference_name: str) -> str:
-    """The path of our variable for the name of one of theirs."""
+    """Returns the path of our variable for one of their names."""
     name = reference_name.split(":")[0]
     for theirs, ours in _REST.items():
         if name.endswith(theirs):
@@ -62,9 +62,9 @@ def our_path(reference_name: str) -> str:
 
 
 def official_pretrainer(config: BertConfig, weights: dict[str, tf.Variable]) -> models.BertPretrainerV2:
-    """Their pre-trainer as their pre-training builds it, with tanh GELU in the MLM head.
+    """Returns the pre-trainer of their pre-training script, with tanh GELU in the MLM head.
 
-    The NSP head has a pooler of its own beside the encoder's; both get the weights of ours.
+    The NSP head has its own pooler in addition to the encoder's; both get our pooler's weights.
     """
     encoder = networks.BertEncoderV2(
         vocab_size=config.vocab_size,
@@ -93,7 +93,7 @@ def official_pretrainer(config: BertConfig, weights: dict[str, tf.Variable]) -> 
 
 
 def _official_variables(theirs: models.BertPretrainerV2) -> dict[str, list[tf.Variable]]:
-    """Their variables by the path of ours; two for the pooler."""
+    """Returns their variables by our paths; two for the pooler."""
     variables = {}
     for variable in theirs.trainable_variables:
         variables.setdefault(our_path(variable.name), []).append(variable)
@@ -101,7 +101,7 @@ def _official_variables(theirs: models.BertPretrainerV2) -> dict[str, list[tf.Va
 
 
 def official_outputs_and_gradients(theirs: models.BertPretrainerV2, batch: dict) -> tuple[dict, dict[str, np.ndarray]]:
-    """Their outputs under our names, and the gradients of the loss of their own pre-training task by our paths."""
+    """Returns their outputs by our names, and the gradients of their pre-training loss by our paths."""
     their_batch = {
         "input_word_ids": batch["input_ids"],
         "input_mask": batch["input_mask"],
@@ -113,7 +113,7 @@ def official_outputs_and_gradients(theirs: models.BertPretrainerV2, batch: dict)
     with tf.GradientTape() as tape:
         outputs = theirs(their_batch)
         loss = masked_lm.MaskedLMTask(masked_lm.MaskedLMConfig()).build_losses(batch, outputs, metrics)
-    # the encoder's own pooler has no part in their loss
+    # their loss does not depend on the encoder's pooler
     gradients = tape.gradient(loss, variables, unconnected_gradients="zero")
     renamed = {
         "embedding_output": outputs["word_embeddings"],
@@ -130,7 +130,7 @@ def official_outputs_and_gradients(theirs: models.BertPretrainerV2, batch: dict)
 def outputs_and_gradients(
     model: BertPretrainer, batch: dict, next_sentence: bool = True, training: bool = False
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Our outputs, the joint loss that training minimises, and its gradients by path, as far as there are any."""
+    """Returns our outputs, the joint loss of training, and its gradients by path, without variables that have none."""
     variables = variables_by_path(model)
     with tf.GradientTape() as tape:
         loss = loss_of(PretrainingObjective(model, next_sentence), batch, training=training)
@@ -139,24 +139,24 @@ def outputs_and_gradients(
 
 
 def loss_of(objective, batch: dict, training: bool = False, seed=None) -> tf.Tensor:
-    """The loss of a batch, float32 []."""
+    """Returns the loss of a batch, float32 []."""
     return objective.loss(objective.numerators(batch, training, seed)["loss"], objective.denominators(batch)["loss"])
 
 
 def means_of(objective, batch: dict, training: bool = False, seed=None) -> dict[str, tf.Tensor]:
-    """The loss terms and metrics of a batch by name, float32 []."""
+    """Returns the loss terms and metrics of a batch by name, float32 []."""
     numerators, denominators = objective.numerators(batch, training, seed), objective.denominators(batch)
     assert numerators.keys() == denominators.keys()
     return {n: value / denominators[kind][n] for kind, part in numerators.items() for n, value in part.items()}
 
 
 def _dense(gradient) -> np.ndarray:
-    """A gradient as an array; that of a table comes as slices."""
+    """Returns a gradient as an array; gradients of tables are slices."""
     return tf.convert_to_tensor(gradient).numpy().astype(np.float64)
 
 
 def assert_outputs_equal(ours: dict, theirs: dict) -> None:
-    """max|a - b| <= 1e-5 max|b| for each output, at all positions, padded ones included."""
+    """Asserts max|a - b| <= 1e-5 max|b| for each output at all positions, including padding."""
     assert theirs.keys() <= ours.keys()
     for name, reference in theirs.items():
         parts = zip(ours[name], reference, strict=True) if isinstance(reference, list) else [(ours[name], reference)]
@@ -166,9 +166,9 @@ def assert_outputs_equal(ours: dict, theirs: dict) -> None:
 
 
 def assert_gradients_equal(ours: dict[str, np.ndarray], theirs: dict[str, np.ndarray]) -> None:
-    """norm(a - b) <= 1e-4 norm(b) for each tensor.
+    """Asserts norm(a - b) <= 1e-4 norm(b) for each tensor.
 
-    The gradient of a key's bias is zero, since it adds the same to all scores of a row: 1e-6 absolute.
+    The gradient of a key's bias is zero, since the bias adds a constant to all scores of a row; it has 1e-6 absolute.
     """
     assert ours.keys() == theirs.keys()
     for path, reference in theirs.items():
@@ -182,7 +182,7 @@ def assert_gradients_equal(ours: dict[str, np.ndarray], theirs: dict[str, np.nda
 
 
 def random_pretrainer(config: BertConfig, seed: int = 0, stddev: float = 0.2) -> BertPretrainer:
-    """Our pre-trainer with every weight, biases and norms included, set to something that matters."""
+    """Returns our pre-trainer with all weights, including biases and norms, set to values with an effect."""
     rng = np.random.default_rng(seed)
     model = BertPretrainer(config)
     for variable in model.trainable_variables:
@@ -194,7 +194,7 @@ def random_pretrainer(config: BertConfig, seed: int = 0, stddev: float = 0.2) ->
 def random_batch(
     config: BertConfig, batch: int, length: int, predictions: int, seed: int = 0, padded: bool = True
 ) -> dict:
-    """Rows of different lengths unless told otherwise, two segments, masked positions within the rows."""
+    """Returns rows of two segments with masked positions, by default of different lengths."""
     rng = np.random.default_rng(seed)
     lengths = rng.integers(predictions + 2, length + 1, batch)
     lengths[0 if padded else slice(None)] = length
@@ -215,7 +215,7 @@ def random_batch(
 
 
 def relative_error(a, b) -> float:
-    """max|a - b| / max|b|."""
+    """Returns max|a - b| / max|b|."""
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     assert a.shape == b.shape
     return np.abs(a - b).max() / np.abs(b).max()

@@ -6,7 +6,7 @@ from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 from bert_tf.tasks.tagging.tagging_source import TaggingSource
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
-# removed by the tokenizer, unknown, long, cut into many tokens, other scripts, emoji, an apostrophe, spaces inside
+# Removed by the tokenizer, unknown, long, many tokens, other scripts, emoji, an apostrophe, spaces inside.
 ODD_WORDS = [
     "\u200b",
     "\u0301",
@@ -29,7 +29,7 @@ def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:
 
 
 def sentences(vocabulary, count, seed=0, longest=12, documents_of=0) -> list[Sentence]:
-    """Random words; a name follows "mr" and a place "in", so that a tagger can learn them."""
+    """Returns random words, where a name follows "mr" and a place follows "in", so that a tagger can learn both."""
     rng = np.random.default_rng(seed)
     words = [word for word in vocabulary if word.isalpha() and len(word) > 2]
     found, line = [], 1
@@ -49,7 +49,7 @@ def sentences(vocabulary, count, seed=0, longest=12, documents_of=0) -> list[Sen
 
 
 def repaired(tags: list[str]) -> list[str]:
-    """Drops an I whose entity another one has overwritten."""
+    """Drops an I tag if another entity has overwritten its entity."""
     return [
         "O" if tag[0] == "I" and (not i or tags[i - 1][1:] != tag[1:] or tags[i - 1] == "O") else tag
         for i, tag in enumerate(tags)

@@ -1,4 +1,4 @@
-"""The tokenizer that a checkpoint was trained with goes along with it, and another one is refused."""
+"""A checkpoint keeps the tokenizer of its training, and other tokenizers are refused."""
 
 import dataclasses
 import json
@@ -30,7 +30,7 @@ from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, ran
 
 @pytest.fixture(scope="module")
 def cased(tmp_path_factory, corpus_file, vocab_file, runs):
-    """A folder with cased data of 32 tokens a row, an [unused0] at the end of its vocabulary; a run on it in `run`."""
+    """A folder with cased rows of 32 tokens, a vocabulary that ends in [unused0], and a run on this data in `run`."""
     folder = tmp_path_factory.mktemp("cased")
     (folder / "words.txt").write_text(open(vocab_file).read() + "[unused0]\n")
     generator = GeneratorSettings(
@@ -73,7 +73,7 @@ def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path
     assert (run / "vocab.txt").read_bytes() == (cased / "words.txt").read_bytes()
     assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is False
     assert f"--do_lower_case=false, as {run}/tokenizer_config.json says" in caplog.text
-    # and so does a fine-tuned one, for its own evaluation and for what starts from it
+    # a fine-tuned checkpoint does so too, for its own evaluation and for later fine-tuning
     scores = run_classifier(classification(tmp_path, "", "--nodo_train", "--do_eval"))
     assert scores["accuracy"] >= 0
     again = checkpoint_tokenizer.of(str(tmp_path / "out"))
@@ -87,12 +87,12 @@ def vocabulary_like(cased, path, change) -> str:
 
 
 def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(cased, tmp_path, monkeypatch):
-    monkeypatch.setattr(loop, "train", lambda *arguments: None)  # the folder is described before the first step
+    monkeypatch.setattr(loop, "train", lambda *arguments: None)  # the folder's files are written before the first step
     monkeypatch.setattr(finetuning_engine, "_require_finite_loss", lambda *arguments: None)
     run = cased / "run"
     permuted = vocabulary_like(cased, tmp_path / "permuted.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
     refused = (
-        r"permuted.txt: not the vocabulary that .*ckpt-1 was trained with, .*run/vocab.txt \(token 5 is .*give that"
+        r"permuted.txt: not the vocabulary that .*ckpt-1 was trained with, .*run/vocab.txt \(token 5 is .*give the"
     )
     with pytest.raises(InputError, match=refused):
         run_classifier(classification(tmp_path, run, permuted))
@@ -139,7 +139,7 @@ def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_pa
     assert (tmp_path / "vocab.txt").read_text().split() == tokens
     for damaged in ({}, {"model": {"type": "BPE", "vocab": {}}}, {"model": model | {"vocab": {"[PAD]": 3}}}):
         file.write_text(json.dumps(damaged))
-        with pytest.raises(InputError, match="tokenizer.json: contains no vocabulary of BERT; give a vocab.txt"):
+        with pytest.raises(InputError, match="tokenizer.json: does not contain a BERT vocabulary; give a vocab.txt"):
             load_vocabulary(str(file))
 
 
@@ -155,7 +155,7 @@ def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_pa
 def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, change, said):
     flag = vocabulary_like(cased, tmp_path / "other.txt", change)
     checkpoint_tokenizer.lower_case(classification(tmp_path, cased / "run", flag))
-    assert ("tokens replace [unused]" in caplog.text) == bool(said) and said in caplog.text
+    assert ("tokens replace [unusedN]" in caplog.text) == bool(said) and said in caplog.text
 
 
 def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path, monkeypatch):
@@ -181,9 +181,7 @@ def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
     ):
         tokenizer.check_data(dataclasses.replace(same, sha256="0" * 64), "")
     other = vocabulary_like(cased, tmp_path / "other.txt", lambda tokens: tokens[::-1]).partition("=")[2]
-    with pytest.raises(
-        InputError, match=r"d, made with .*other.txt: not the vocabulary that .*make the data with that"
-    ):
+    with pytest.raises(InputError, match=r"d, made with .*other.txt: not the vocabulary that .*make the data with the"):
         tokenizer.check_data(same, other)
 
 
@@ -211,13 +209,13 @@ def test_published_names_tell_the_casing(tmp_path, monkeypatch, path, lower):
     folder = tmp_path / (path if "://" not in path else "snapshots")
     folder.mkdir()
     assert tokenizer_config.find(str(folder), path).do_lower_case is lower
-    monkeypatch.chdir(folder)  # where the path is a bare file name
+    monkeypatch.chdir(folder)  # the path is a file name without a folder
     assert tokenizer_config.find(".", path).do_lower_case is lower
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A checkpoint of the original's under a published name."""
+    """A checkpoint in the original's format with a published name."""
     folder = tmp_path_factory.mktemp("published") / "uncased_L-2_H-128_A-2"
     folder.mkdir()
     save_original(folder, original_values(random_values()))
@@ -236,12 +234,12 @@ def published(tmp_path_factory):
         (
             {"strip_accents": False},
             [],
-            "tokenizer_config.json: strip_accents=false with --do_lower_case=true is a rule",
+            "tokenizer_config.json: bert_tf's tokenizer does not support strip_accents=false with --do_lower_case=true",
         ),
         (
             {"do_lower_case": False, "strip_accents": True},
             [],
-            "strip_accents=true with --do_lower_case=false is a rule",
+            "does not support strip_accents=true with --do_lower_case=false; give another checkpoint",
         ),
         ({"tokenize_chinese_chars": False}, [], "tokenize_chinese_chars=false with"),
     ],

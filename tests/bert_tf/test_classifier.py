@@ -1,4 +1,4 @@
-"""`TextClassifier`: what a person calls from Python."""
+"""`TextClassifier`, the classifier for Python programs."""
 
 import json
 import pathlib
@@ -89,7 +89,7 @@ def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint,
     np.testing.assert_allclose(answers, model.probabilities(PAIRS[:2]), atol=1e-5)
     with pytest.raises(InputError, match="saved: is not empty; give a new folder"):
         model.save(tmp_path / "saved")
-    with pytest.raises(InputError, match="holds a saved model, whose training cannot be continued"):
+    with pytest.raises(InputError, match="holds a saved model, whose training cannot continue"):
         TextClassifier.train(PAIRS, LABELS, checkpoint, tmp_path / "saved", **OPTIONS)
     with pytest.raises(InputError, match="chunk_size: no such setting; `export_saved_model --helpfull` lists them"):
         model.export(tmp_path / "other", chunk_size=3)
@@ -124,7 +124,7 @@ def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tm
 
     scores = again(4).scores  # its first dev texts are the run's
     assert scores and scores == pytest.approx(TextClassifier.load(tmp_path).scores)
-    with pytest.raises(InputError, match="dev_texts: .* was evaluated on other ones .*; give those, or call evaluate"):
+    with pytest.raises(InputError, match="dev_texts: .* was evaluated on other texts .*; give the same texts, or call"):
         again(5)
 
 
@@ -135,7 +135,7 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
     with pytest.raises(InputError, match="holds a run of another data"):
         TextClassifier.train(PAIRS[::-1], LABELS, checkpoint, output, **OPTIONS)
     for other in ({"dev_texts": PAIRS[:2], "dev_labels": LABELS[:2]}, {"dev_share": 0}):
-        with pytest.raises(InputError, match="was trained without the dev_share=0.1 of its texts; give dev_share=0.1,"):
+        with pytest.raises(InputError, match="holds out dev_share=0.1 of its texts; give dev_share=0.1,"):
             TextClassifier.train(PAIRS, LABELS, checkpoint, output, **other, **OPTIONS)
 
 
@@ -205,7 +205,7 @@ def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp
 
 
 def trained_with(monkeypatch, count, **settings):
-    """The settings of a training on so many texts, and its task, without the training."""
+    """Returns the settings and the task for training on this number of texts, without training."""
     found = []
     monkeypatch.setattr(
         classifier, "run_finetuning", lambda parsed, make_task, _: found.append((parsed, make_task(None)))

@@ -10,7 +10,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 
-# uncased_L-12_H-768_A-12/bert_config.json as google-research/bert publishes it
+# uncased_L-12_H-768_A-12/bert_config.json of google-research/bert
 PUBLISHED_BASE = {
     "attention_probs_dropout_prob": 0.1,
     "hidden_act": "gelu",
@@ -24,7 +24,7 @@ PUBLISHED_BASE = {
     "type_vocab_size": 2,
     "vocab_size": 30522,
 }
-# what the multilingual models' files hold besides
+# additional keys in the multilingual models' files
 MULTILINGUAL_EXTRAS = {
     "directionality": "bidi",
     "pooler_fc_size": 768,
@@ -36,7 +36,7 @@ MULTILINGUAL_EXTRAS = {
 
 
 def test_defaults_are_the_originals():
-    # modeling.BertConfig.__init__ in google-research/bert
+    # The defaults of modeling.BertConfig.__init__ in google-research/bert.
     assert dataclasses.asdict(BertConfig(vocab_size=7)) == {
         **PUBLISHED_BASE,
         "vocab_size": 7,
@@ -120,7 +120,7 @@ def test_an_unknown_size_is_refused_with_the_known_ones():
         ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob=1"),
         ({"attention_probs_dropout_prob": float("nan")}, "attention_probs_dropout_prob=nan"),
         ({"initializer_range": 0.0}, "initializer_range=0.0: must be above 0"),
-        ({"hiden_size": 768}, "unknown key 'hiden_size'; known are vocab_size, hidden_size"),
+        ({"hiden_size": 768}, "unknown key 'hiden_size'; the known keys are vocab_size, hidden_size"),
         ({"poolertype": "x"}, "unknown key 'poolertype'"),
         ({"embedding_size": 128}, "embedding_size=128: BERT only supports 768"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),
@@ -148,7 +148,7 @@ def test_no_dropout_is_allowed(changes):
         (b"{", "not JSON"),
         (b"", "not JSON"),
         (b"\xff\xfe", "not JSON"),
-        (b"[1]", "must contain one JSON object, contains a list"),
+        (b"[1]", "must contain one JSON object, but contains a list"),
         (b"{}", "the key 'vocab_size' is missing"),
     ],
 )

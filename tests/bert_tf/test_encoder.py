@@ -53,13 +53,13 @@ def test_every_weight_matters(model, batch):
         variable.assign(value + rng.standard_normal(value.shape))
         change = np.abs(run() - before).max()
         variable.assign(value)
-        # a key's bias adds the same to all scores of a row, which softmax takes away again
+        # a key's bias adds a constant to all scores of a row, which softmax removes
         assert (change < 1e-3) if path in key_biases else (change > 1e-3), path
 
 
 @pytest.mark.slow
 def test_no_table_is_gathered_from_its_variable(model, batch):
-    # such a gather would make TensorFlow copy the whole table at each read and assignment of a training step
+    # such a gather makes TensorFlow copy the whole table at each read and assignment in a training step
     graph = tf.function(lambda: model(batch, training=True, seed=tf.constant([1, 2]))).get_concrete_function().graph
     assert not [op.name for op in graph.get_operations() if op.type == "ResourceGather"]
 
@@ -114,7 +114,7 @@ def test_weights_start_as_truncated_normal_and_no_two_alike():
         value = variable.numpy()
         if path.endswith(("kernel", "embeddings")):
             assert np.abs(value).max() <= 0.04 + 1e-6, path
-            # cut off at two deviations, 0.02 leaves 0.0176; a table of 64 numbers may stray further than a large one
+            # truncation at two deviations changes 0.02 to 0.0176; a small table of 64 numbers may deviate more
             assert abs(value.std() - 0.0176) < 5 * 0.0176 / np.sqrt(2 * value.size), path
         else:
             np.testing.assert_array_equal(value, 1.0 if path.endswith("gamma") else 0.0)
@@ -129,7 +129,7 @@ def test_layer_norm_has_the_papers_epsilon():
 
 
 def test_a_sequence_beyond_the_positions_is_refused(model):
-    with pytest.raises(ValueError, match="25 columns, max_position_embeddings is 24"):
+    with pytest.raises(ValueError, match="25 columns, but max_position_embeddings is 24"):
         model.encoder({"input_ids": tf.ones([1, 25], tf.int32)})
 
 
@@ -158,7 +158,7 @@ def test_the_sizes_of_table_6_have_the_weights_that_one_counts(layers, hidden, h
 
 @pytest.mark.parametrize("direction", ["bidi", "ltr", "rtl"])
 def test_gradients_reach_what_the_direction_lets_a_position_see(direction):
-    """Row 1 ends in padding, which nobody sees."""
+    """Row 1 ends in padding, to which no token attends."""
     encoder = BertEncoder(dataclasses.replace(CONFIG, directionality=direction))
     mask = tf.constant([[1] * 7, [1] * 5 + [0] * 2])
     column = np.arange(7)
@@ -169,19 +169,19 @@ def test_gradients_reach_what_the_direction_lets_a_position_see(direction):
     }
     for position in range(7):
         with tf.GradientTape() as tape:
-            # one table of words for each place, so that its gradient tells the place
+            # a separate word table for each position, so that its gradient identifies the position
             rows = tf.Variable(np.random.default_rng(0).normal(size=[2, 7, 48]), dtype=tf.float32)
             output = sequence_output(encoder, rows, mask)
             total = tf.reduce_sum(output[:, position] ** 2 * tf.range(48.0))
         reached = np.abs(tape.gradient(total, rows)).max(axis=-1) > 0
         expected = np.tile(seen[direction][position], [2, 1]).astype(bool) & np.asarray(mask, bool)
-        if position < 5:  # a padded position sees itself through its residual; nothing reads it
+        if position < 5:  # a padded position depends on itself through the residual, but its output is never read
             np.testing.assert_array_equal(reached[1], expected[1], err_msg=str(position))
         np.testing.assert_array_equal(reached[0], expected[0], err_msg=str(position))
 
 
 def sequence_output(encoder, rows, mask):
-    """The encoder's last outputs for word vectors [B, S, H] in place of ids."""
+    """Returns the encoder's last outputs for word vectors [B, S, H] instead of ids."""
     embed = encoder.embeddings.call
     ids = tf.zeros(mask.shape, tf.int32)
     with pytest.MonkeyPatch.context() as patch:
@@ -201,8 +201,8 @@ def test_the_pooler_reads_the_position_that_has_seen_the_whole_row(direction, pl
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
-        ({"input_ids": [[1]], "attention_mask": [[1]]}, "'attention_mask' is named 'input_mask' here"),
-        ({"input_ids": [[1]], "token_type_ids": [[0]]}, "'token_type_ids' is named 'segment_ids' here"),
+        ({"input_ids": [[1]], "attention_mask": [[1]]}, "unknown input 'attention_mask'; .* names it 'input_mask'"),
+        ({"input_ids": [[1]], "token_type_ids": [[0]]}, "unknown input 'token_type_ids'; .* names it 'segment_ids'"),
         ({"input_mask": [[1]]}, "input_ids is missing; the inputs are input_mask"),
         ({"input_ids": [1, 2]}, r"input_ids has the shape \(2,\)"),
     ],

@@ -1,4 +1,4 @@
-"""Our model in float32, and in bfloat16, against the formulas in float64."""
+"""Our model in float32 and in bfloat16 against the formulas in float64."""
 
 import dataclasses
 
@@ -45,7 +45,7 @@ def test_left_to_right_attention_follows_the_formulas():
 
 
 def test_right_to_left_attention_follows_the_formulas():
-    """At the tokens: a padded position has nothing to its right, and what comes of it is read by nobody."""
+    """Compares only tokens: right to left, a padded position sees no position, and its output is never read."""
     config = dataclasses.replace(CONFIG, directionality="rtl")
     batch = random_batch(config, batch=5, length=20, predictions=4)
     model = random_pretrainer(config, stddev=0.15)
@@ -71,8 +71,8 @@ def bfloat16():
 def test_bfloat16_stays_within_its_precision(bfloat16, seed):
     """Eight bits: a rounding errs by up to 2^-8 of a value.
 
-    A layer rounds about ten tensors one after the other, three layers and the heads about 36. Errors that do not
-    depend on each other add up as squares, to at most six of 2^-8, or 2.3 percent.
+    A layer rounds about ten tensors in sequence; three layers and the heads round about 36. Squares of independent
+    errors add up, so the total error is at most six times 2^-8, or 2.3 percent.
     """
     model = random_pretrainer(CONFIG, seed, stddev=0.15)
     batch = random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed)
@@ -93,14 +93,14 @@ def test_beside_bfloat16_softmax_and_layer_norm_stay_in_float32(bfloat16):
             dtypes.setdefault(operation.type, []).append(operation.outputs[0].dtype)
     layers = CONFIG.num_hidden_layers
     assert dtypes["Softmax"] == [tf.float32] * layers
-    # two to a layer, the embeddings', the masked-LM head's
+    # two per layer, and one each in the embeddings and the masked-LM head
     assert dtypes["Rsqrt"] == [tf.float32] * (2 * layers + 2)
     products = dtypes["MatMul"] + dtypes["BatchMatMulV2"]
     assert len(products) >= 8 * layers and set(products) == {tf.bfloat16}
 
 
 def test_layer_norm_of_bfloat16_errs_by_one_rounding(bfloat16):
-    """Far from zero, where a mean or a variance in eight bits would be of no use."""
+    """Values far from zero, for which a mean or a variance in eight bits would be useless."""
     x = tf.constant(10 + np.random.default_rng(0).standard_normal([64, 48]), tf.bfloat16)
     exact = np.asarray(tf.cast(x, tf.float64))
     expected = (exact - exact.mean(-1, keepdims=True)) / np.sqrt(exact.var(-1, keepdims=True) + 1e-12)

@@ -1,4 +1,4 @@
-"""`BertEncoder` within a person's own Keras model."""
+"""`BertEncoder` inside a user's Keras model."""
 
 import numpy as np
 import pytest
@@ -83,7 +83,7 @@ def test_a_frozen_encoder_has_no_trainable_weights():
     assert len(model.trainable_weights) == 2 and len(model.weights) == 2 + len(encoder.weights)
 
 
-# Keras itself thaws single layers of a model that it loads from a SavedModel.
+# Keras unfreezes single layers when it loads a model from a SavedModel.
 @pytest.mark.parametrize(
     ("name", "whole"),
     [

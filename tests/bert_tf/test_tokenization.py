@@ -1,4 +1,4 @@
-"""The tokenizer against the original's Python, which tf-models-official carries on."""
+"""The tokenizer against the original's Python tokenizer from tf-models-official."""
 
 import random
 import re
@@ -23,7 +23,7 @@ from tests.bert_tf.original_tokenizer import (
 @pytest.fixture(scope="module", params=[9, pytest.param(3, marks=pytest.mark.slow)])
 def code_points(request):
     """Those that are most often used, and of the others every ninth or third."""
-    in_order = {True: [], False: []}  # large blocks of like characters, and the rest
+    in_order = {True: [], False: []}  # Large blocks of similar characters, and the remaining ranges.
     for code_point in filter(is_comparable, range(0x110000)):
         if unicodedata.category(chr(code_point)) not in ("Cn", "Co"):
             name = unicodedata.name(chr(code_point), "")
@@ -79,7 +79,7 @@ def test_capital_sigma_takes_its_final_form_where_the_original_gives_it(tmp_path
     texts = [f"{before}Σ{after}" for before in around for after in around]
     texts += [f"{before}Σ{middle}Σ{after}" for before in around for middle in around for after in around]
     assert_equal_to_the_original(tmp_path, texts, True)
-    # and one by hand: final after a letter at the word's end, not at its start or before a letter
+    # A case by hand: sigma is final after a letter at the word's end, not at its start or before a letter.
     vocab_file = write_vocabulary(tmp_path, ["σ", "οδος", "##σ", "##ος", "'"])
     tokenizer = BertTokenizer(vocab_file)
     assert tokenizer.tokenize("ΟΔΟΣ Σ ΣΟΣ ΟΔΟΣ'") == ["οδος", "σ", "σ", "##ος", "οδος", "'"]
@@ -147,7 +147,7 @@ def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
     reloaded = tf.saved_model.load(str(tmp_path / "saved"))
     assert reloaded.encode(tf.constant(texts)).to_list() == eager
     assert reloaded.encode(tf.constant(texts[:3])).to_list() == eager[:3]
-    # what the three agree on is right
+    # all three must agree
     theirs = originals(vocab_file, lower)
     assert eager == [theirs.convert_tokens_to_ids(theirs.tokenize(text)) for text in texts]
 
@@ -169,7 +169,7 @@ def test_ids_are_line_numbers_and_special_tokens_are_found_wherever_they_stand(t
 
 @BOTH_CASES
 def test_tokens_of_white_space_alone_keep_their_ids_and_no_text_gets_them(tmp_path, lower):
-    """The original strips each line, so U+2028 and U+2029 are one empty token there, which it never finds."""
+    """The original strips each line, so U+2028 and U+2029 are the same empty token, which never matches."""
     tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "a", "\u2028", "b", "\u2029", "##a", "\u3000", "", "É", "e"]
     path = tmp_path / "vocab.txt"
     path.write_text("".join(f"{token}\n" for token in tokens), encoding="utf-8")
@@ -185,7 +185,7 @@ def test_tokens_of_white_space_alone_keep_their_ids_and_no_text_gets_them(tmp_pa
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
         (b"", ": contains none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is not a vocabulary"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[unused0]\n", ": contains no token of text, only special tokens"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[unused0]\n", ": contains only special tokens; give a complete"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' is already on line 6"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
     ],

@@ -1,4 +1,4 @@
-"""The hunt for differences to the original: many strings, every code point, the corpus."""
+"""A search for differences from the original: many strings, every code point, the corpus."""
 
 import random
 import unicodedata
@@ -32,7 +32,7 @@ def test_150000_random_strings_equal_the_original(tmp_path, lower):
 @BOTH_CASES
 def test_every_code_point_equals_the_original(tmp_path, lower):
     assigned = [chr(c) for c in filter(is_comparable, range(0x110000)) if unicodedata.category(chr(c)) != "Cn"]
-    # of the 137,468 for private use, which are all alike, a few
+    # a few of the 137,468 code points for private use, which all behave alike
     common = [c for c in assigned if unicodedata.category(c) != "Co"]
     texts = [f"{c} a{c}b {c}{c} a\u0301{c}" for c in common]
     texts += [f"a{c}b {c}{c} a\u0301{c}" for c in assigned if unicodedata.category(c) == "Co"][::50]
@@ -43,7 +43,7 @@ def test_every_code_point_equals_the_original(tmp_path, lower):
 @pytest.mark.real
 @BOTH_CASES
 def test_the_corpus_equals_the_original(data_dir, lower):
-    """All of it as most models read it, and a part in its own case."""
+    """The whole corpus with lower-casing, as most models read it, and a part without."""
     vocab_file = str(data_dir / "vocab/uncased-30522.txt")
     with open(data_dir / "corpus/english.txt", "rb") as file:
         lines = file.read().split(b"\n")

@@ -1,4 +1,4 @@
-"""Byte offsets of tokens against plain Python, the way of ASCII texts, and what a served graph is made of."""
+"""Byte offsets of tokens against plain Python, the faster path of ASCII texts, and the operations of a served graph."""
 
 import random
 import unicodedata
@@ -20,7 +20,7 @@ from tests.bert_tf.original_tokenizer import (
 
 
 def words_with_places(text: bytes, lower: bool):
-    """The original's words, one character at a time; each character as (character, (start, end))."""
+    """Computes the original's words one character at a time; a character is (character, (start, end))."""
     basic, at, words = original.BasicTokenizer(do_lower_case=lower), 0, [[]]
     for character in text.decode("utf-8", "surrogateescape"):
         start, at = at, at + len(character.encode("utf-8", "surrogateescape"))
@@ -45,7 +45,7 @@ def without_accents(word):
         for c in unicodedata.normalize("NFD", character.lower())
         if unicodedata.category(c) != "Mn"
     ]
-    # marks that change places count as standing where the other stood, so places stay in order
+    # exchanged marks take each other's positions, so positions stay in order
     return list(zip(kept, places, strict=True))
 
 
@@ -138,7 +138,7 @@ def random_ascii_vocabulary(rng, alphabet):
 @BOTH_CASES
 def test_ascii_texts_become_the_pieces_that_the_table_gives_and_the_original(tmp_path, lower, seed):
     rng = random.Random(seed)
-    # tokens of several words, of punctuation within words and of marks alone can never be found
+    # tokens of several words, with punctuation inside words, or of marks alone can never match
     alphabet = ["ab#", "abAB.", "ab'#[]", "ab$ \t", "aM[]ASK#", "".join(map(chr, range(32, 127)))][seed]
     vocab_file = write_vocabulary(tmp_path, random_ascii_vocabulary(rng, alphabet))
     ours, theirs = BertTokenizer(vocab_file, lower), originals(vocab_file, lower)
@@ -199,7 +199,7 @@ def test_a_served_graph_has_only_core_ops_and_those_of_tensorflow_text(vocab_fil
     functions = {function.signature.name for function in graph.library.function}
     ops = {node.op for node in graph.node}
     ops |= {node.op for function in graph.library.function for node in function.node_def} - functions
-    # these are TensorFlow's own, whatever else is loaded
+    # these are TensorFlow's own operations
     unknown = [op for op in ops if not hasattr(tf.raw_ops, op)]
-    # of tensorflow-text, in the version that TF Serving 2.20.0 links
+    # operations of tensorflow-text in the version that TF Serving 2.20.0 links
     assert unknown == ["FastWordpieceTokenizeWithOffsets"]

@@ -1,4 +1,4 @@
-"""The commands of docs/tutorials/pretraining.md, in their order and to the letter, as a new user copies them."""
+"""The commands of docs/tutorials/pretraining.md, in order and unchanged, as a new user copies them."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ import pytest
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/tutorials/pretraining.md"
 COMMANDS = ("learn_vocab", "create_pretraining_data", "bert_config", "run_pretraining")
-# Flags that make the commands small. They stand outside of the text: of two values of a flag, absl takes the last.
+# Flags that make the commands small. The test appends them, because absl takes the last of two values.
 SMALL = """
 set -e
 learn_vocab() { command learn_vocab "$@" $([[ "$*" == *extend* ]] && echo --vocab_size=40 || echo --vocab_size=400); }

@@ -1,4 +1,4 @@
-"""The blocks of docs/how_to/python.md, in their order and to the letter, as one program."""
+"""The blocks of docs/how_to/python.md, in order and unchanged, as one program."""
 
 import importlib.util
 import os
@@ -26,18 +26,18 @@ np.testing.assert_allclose(again(rows(["a good day"])), own_model(rows(["a good 
 assert vectors.shape[:2] == (len(where), 2) and similarity.shape == (2, 1) and where[-2][3] == len("of texts")
 assert keras.mixed_precision.global_policy().name == "float32"
 """
-# Ends what a block prints.
+# Marks the end of a block's output.
 END = "<end of a block>"
 
 
 def blocks() -> list[tuple[str, str]]:
-    """Returns the page's programs, each with the lines below it, which it prints."""
+    """Returns the page's programs, each with its output, the lines below it."""
     pattern = re.compile(r"^```python\n([\s\S]*?)^```\n(?:\n((?: {4}.*\n)+))?", re.MULTILINE)
     return [(code, textwrap.dedent(shown or "")) for code, shown in pattern.findall(PAGE.read_text(encoding="utf-8"))]
 
 
 def printed(folder: pathlib.Path) -> list[str]:
-    """Runs the page's program in a folder; returns what each block prints."""
+    """Runs the page's program in a folder; returns the output of each block."""
     program = "".join(f"{code}\nprint({END!r})\n" for code, _ in blocks()) + CHECKS
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(PAGE.parents[2]), environment.get("PYTHONPATH", "")])

@@ -1,4 +1,4 @@
-"""The example of the README, from a CSV file to an answer of the server, on tiny data and a tiny checkpoint."""
+"""The example in the README, from a CSV file to an answer of the server, with tiny data and a tiny checkpoint."""
 
 import json
 import pathlib
@@ -21,7 +21,7 @@ README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
 
 def blocks() -> list[list[str]]:
-    """Returns the words of each command of the example; and the lines of the data."""
+    """Returns the words of each command in the example, and the lines of the data."""
     section = README.read_text(encoding="utf-8").partition("## From a CSV file")[2].partition("## Tasks")[0]
     found = re.findall(r"(?:^ {4}.*\n)+", section, re.MULTILINE)
     return [shlex.split(block.replace("\\\n", " "), posix=True) for block in found[1:]]

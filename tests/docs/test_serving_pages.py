@@ -1,4 +1,4 @@
-"""The clients and files of the pages about serving, asked of a SavedModel of TensorFlow 2 that takes strings."""
+"""The clients and files of the pages about serving, with a SavedModel of TensorFlow 2 that takes strings."""
 
 import contextlib
 import io

@@ -1,6 +1,6 @@
-"""The commands of the pages about fine-tuning tasks, to the letter, on tiny data and a tiny checkpoint.
+"""The unchanged commands of the pages about fine-tuning tasks, with tiny data and a tiny checkpoint.
 
-They run within the test's process, since a process for each would import TensorFlow anew.
+They run within the test's process, since each new process would import TensorFlow again.
 """
 
 import itertools
@@ -30,14 +30,14 @@ from tests.bert_tf.tasks.classification.glue_runs import make_run
 from tests.small_configs import small_config
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
-# Pages with commands, in an order in which later ones find what earlier ones wrote.
+# Pages with commands, in an order in which later pages find the files of earlier pages.
 PAGES = (
     "tutorials/fine_tuning", "how_to/classification", "how_to/long_texts", "how_to/glue", "tutorials/choices",
     "tutorials/questions", "tutorials/entities", "how_to/other_data", "how_to/score_text", "tutorials/embeddings",
 )  # fmt: skip
 MESSAGES = "how_to/troubleshooting"
 SCRIPTS = {
-    "convert_checkpoint": (ConversionSettings, lambda settings: None),  # downloads, so only its flags are checked
+    "convert_checkpoint": (ConversionSettings, lambda settings: None),  # it downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "run_swag": (SwagSettings, run_swag.main),
     "run_squad": (SquadSettings, run_squad.main),
@@ -47,7 +47,7 @@ SCRIPTS = {
     "glue_submission": (GlueSubmissionSettings, glue_submission.main),
     "score_text": (ScoringSettings, score_text.main),
 }
-# What of the page a tiny model and a few examples cannot show in seconds.
+# Parts of the page that a tiny model and few examples cannot show in seconds.
 _ONE_EPOCH = ["--num_train_epochs=1", "--train_batch_size=12"]
 SMALL = {
     "run_classifier": _ONE_EPOCH,

@@ -1,4 +1,4 @@
-"""Exports that several files of tests look at."""
+"""Exports that several test files share."""
 
 import json
 
@@ -14,12 +14,12 @@ DEV_TEXTS = [a for a, _ in PAIRS if a]
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory, vocab_file):
-    """The folders of a classifier's and a regression's only version, by their names; nothing may change them."""
+    """The folders of the only versions of a classifier and a regression, by name; tests must not change them."""
     folder, found = tmp_path_factory.mktemp("exported"), {}
     for name, labels in (("classes", 3), ("scores", 0)):
         run = folder / f"{name}-run"
         put_together(run, vocab_file, make_task(labels, has_pairs=False))
-        if name == "classes":  # the other one was never evaluated
+        if name == "classes":  # the regression was never evaluated
             lines = [json.dumps({"index": i, "text_a": text}) + "\n" for i, text in enumerate(DEV_TEXTS)]
             (run / "dev_predictions.jsonl").write_text("".join(lines), encoding="utf-8")
             (run / "eval_results.txt").write_text("eval_accuracy = 0.75\nglobal_step = 1\n")

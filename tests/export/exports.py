@@ -1,4 +1,4 @@
-"""Small runs to export, put together without training."""
+"""Small untrained runs to export."""
 
 import shutil
 
@@ -21,11 +21,11 @@ CONFIG = small_config(initializer_range=0.2)
 
 
 def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0, config=CONFIG):
-    """A run's folder without training, and its model; the weights are drawn again around their initial values."""
-    keras.utils.set_random_seed(3)  # fixtures of a module are made before the tests' own seed is set
+    """Makes the folder of an untrained run; returns its model, whose weights are random around their initial values."""
+    keras.utils.set_random_seed(3)  # module fixtures are created before the seed of a test is set
     model = FineTunedBert(config, head_maker(task.head, bilstm_head))
     random = tf.random.Generator.from_seed(5)
-    for variable in model.variables if spread else ():  # biases too, which begin as zeros
+    for variable in model.variables if spread else ():  # including biases, which are initially zero
         variable.assign(variable + random.normal(variable.shape, stddev=spread))
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
     run_checkpoints.save(str(run), checkpoint, 1)
@@ -36,19 +36,19 @@ def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0
 
 
 def export(run, **settings):
-    """Exports a run's folder, and loads the export."""
+    """Exports a run's folder and loads the export."""
     target = settings.pop("export_dir", str(run.parent / "model/1"))
     export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=target, **settings))
     return tf.saved_model.load(target)
 
 
 def ask(model, signature="serving_default", **inputs):
-    """A signature's answers as NumPy arrays."""
+    """Returns a signature's answers as NumPy arrays."""
     inputs = {name: tf.constant(value, tf.string) for name, value in inputs.items()}
     return {name: value.numpy() for name, value in model.signatures[signature](**inputs).items()}
 
 
 def padded(rows) -> list[list[str]]:
-    """Fills rows of texts with empty ones to the length of the longest row."""
+    """Pads rows of texts with empty texts to the length of the longest row."""
     most = max(map(len, rows))
     return [[*row, *[""] * (most - len(row))] for row in rows]

@@ -1,4 +1,4 @@
-"""What lies in an export besides the graph, and what a check of it finds."""
+"""The files of an export besides the graph, and the results of checks."""
 
 import hashlib
 import json
@@ -57,7 +57,7 @@ def test_the_warm_up_has_real_requests_of_every_signature_in_tf_servings_message
     assert [one.features.feature["text_a"].bytes_list.value[0].decode() for one in serialized] == texts_of(found[1])
     assert logs(exported["scores"])[3].WhichOneof("log_type") == "regress_log"
     assert "fox" in texts_of(logs(exported["scores"])[0])[0] + texts_of(logs(exported["scores"])[1])[0], "fixed texts"
-    for folder in exported.values():  # as the local server replays them
+    for folder in exported.values():  # the local server replays these
         servable = Servable(folder)
         assert replay(folder, servable) == 4
         servable.close()
@@ -116,7 +116,7 @@ def test_the_check_needs_no_code_of_the_model(exported, tmp_path):
         ("saved_model.pb", b"\x0a\xff\xff", "saved_model.pb: is damaged"),
         ("variables/variables.index", None, "cannot be loaded"),
         ("variables/variables.data-00000-of-00001", b"short", "cannot be loaded"),
-        ("assets/vocab.txt", None, None),  # the graph has the vocabulary
+        ("assets/vocab.txt", None, None),  # the graph contains the vocabulary
         (warmup.NAME, b"no record" * 9, "tf_serving_warmup_requests: request 0 fails"),
         (warmup.NAME, b"short", "tf_serving_warmup_requests: holds no request"),
         (warmup.NAME, None, None),

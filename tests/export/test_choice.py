@@ -1,4 +1,4 @@
-"""Served choices beside the trainer's."""
+"""Served choices compared with the trainer's."""
 
 import numpy as np
 import pytest

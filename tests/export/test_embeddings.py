@@ -1,4 +1,4 @@
-"""Served vectors of texts and tokens beside those of `extract_features`."""
+"""Served vectors of texts and tokens compared with `extract_features`."""
 
 import json
 import shutil
@@ -25,7 +25,7 @@ def run(vocab_file, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def encoder(run):
-    """An export of two layers, mean pooling."""
+    """An export with two layers and mean pooling."""
     return export(run, task_name="embeddings", layers="-2,0", max_seq_length=LENGTH)
 
 

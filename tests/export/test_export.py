@@ -58,7 +58,7 @@ def train(folder, vocab_file, task: str, header: str, rows: list[str], *more: st
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory, vocab_file):
-    """A pair classifier, exported, and its predictions for PAIRS."""
+    """An exported classifier of pairs, and its predictions for PAIRS."""
     rows = [f"{a}\t{b}\t{LABELS[i % 2]}\n" for i, (a, b) in enumerate(PAIRS)]
     flags = ["--text_a_column=first", "--text_b_column=second"]
     return train(tmp_path_factory.mktemp("pairs"), vocab_file, "own", "first\tsecond\tlabel\n", rows, *flags)
@@ -82,7 +82,7 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
 
 @pytest.mark.slow
 def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_served_model(vocab_file, tmp_path):
-    """Left to right, the last token decides. With another attention or pooler, the trainer would predict otherwise."""
+    """Left to right, the last token decides. With other attention or another pooler, predictions would differ."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
     (tmp_path / "pretrained").mkdir()
     (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
@@ -187,7 +187,7 @@ def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
         "['probabilities'].numpy().tolist())\n"
         "assert not {'bert_tf', 'tf_keras', 'official'} & set(sys.modules)\n"
     )
-    # as a stranger's: without the variable that makes TensorFlow import tf_keras
+    # the environment of a foreign program, without the variable that makes TensorFlow import tf_keras
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=os.sep, env=environment, check=False
@@ -206,7 +206,7 @@ def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
 
 @pytest.fixture
 def regression(tmp_path, vocab_file):
-    """A regression's run: its folder, its task and its model."""
+    """The run of a regression: its folder, task and model."""
     task, run = make_task(0), tmp_path / "run"
     return run, task, put_together(run, vocab_file, task)
 
@@ -236,7 +236,7 @@ def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_f
 
 
 def test_a_regression_gives_scores(regression, vocab_file):
-    """What is exported of it, and under which names, `test_signatures.py` looks at."""
+    """`test_signatures.py` tests the exported signatures and their names."""
     (_, task, model), tokenizer = regression, BertTokenizer(vocab_file)
     served = ServedRegression(model, tokenizer, description.describe(task, True, 24), {})
     columns = task.encode([Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
@@ -306,11 +306,11 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
     content["phases"][0]["optimizer"]["num_train_steps"] = 100
     (run / "run.json").write_text(json.dumps(content))
     flags = ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m"))
-    with pytest.raises(InputError, match=r"is of step 10 of 100; finish the training, or give --allow_unfinished"):
+    with pytest.raises(InputError, match=r"has step 10 of 100; finish the training, or give --allow_unfinished"):
         export_saved_model(flags)
     for path in run.glob("ckpt-10.*"):
         path.unlink()
-    with pytest.raises(InputError, match=r"is of step 0 of 100: nothing is trained yet; train first"):
+    with pytest.raises(InputError, match=r"has step 0 of 100: nothing is trained yet; train first"):
         export_saved_model(dataclasses.replace(flags, allow_unfinished=True))
     assert os.listdir(tmp_path) == ["run"]
 
@@ -318,7 +318,7 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
 def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)
-    (base / "9.tmp-0123456789ab").mkdir()  # of a killed export
+    (base / "9.tmp-0123456789ab").mkdir()  # files of a killed export
     flags = ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=f"{base}/", task_name="OWN")
     assert export_saved_model(flags) == f"{base}/8"
     assert os.listdir(tmp_path) == ["models"]
@@ -327,7 +327,7 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
 
 
 def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):
-    """Each thread publishes 20 complete folders into one model, beside a poller as TF Serving's."""
+    """Each thread publishes 20 complete folders into one model, while a poller like TF Serving's reads."""
     base, found, seen = str(tmp_path / "model"), [], []
 
     def publish():
@@ -350,9 +350,9 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
 
 
 def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
-    """The model has one layer, whose wide product is of one position of each row."""
+    """The model has one layer, whose wide product computes only one position of each row."""
     model = tf.saved_model.load(str(pairs[0] / "model/1"))
-    frozen = convert_variables_to_constants_v2(model.signatures["tokens"])  # and one graph without functions
+    frozen = convert_variables_to_constants_v2(model.signatures["tokens"])  # and a graph without functions
     products = [one for one in frozen.graph.get_operations() if "MatMul" in one.type]
     wide = [one.outputs[0] for one in products if one.outputs[0].shape[-1] == CONFIG.intermediate_size]
     assert len(wide) == 1, [one.name for one in products]
@@ -374,7 +374,7 @@ def test_flags_that_contradict_each_other_are_refused(change, message):
 
 
 def test_no_bytes_can_break_the_graph(pairs):
-    """Random bytes, control characters and overlong texts answer as what is valid in them, alone and together."""
+    """Of random bytes, control characters and overlong texts, only the valid part counts, alone and in batches."""
     random = np.random.default_rng(0)
     texts = [random.integers(0, 256, random.integers(0, 200), np.uint8).tobytes() for _ in range(60)]
     texts += [b"\x00", b"\xff" * 5000, b"a" * 100_000, b"said " * 20_000, "\U0010ffff\u202e\u0301".encode(), b"\n\t "]

@@ -1,4 +1,4 @@
-"""Served guesses for masked tokens beside those of `score_text`, and the texts that they fill."""
+"""Served guesses for masked tokens compared with `score_text`, and the filled-in texts."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ TEXTS = [
 
 @pytest.fixture(scope="module")
 def filler(vocab_file, tmp_path_factory):
-    """An export, its tokenizer, and `score_text`'s model."""
+    """An export, its tokenizer, and the model of `score_text`."""
     folder = tmp_path_factory.mktemp("fill_mask")
     scorer, tokenizer = write_pretrained(folder / "run", vocab_file), BertTokenizer(vocab_file)
     model = export(folder / "run", task_name="fill_mask", top_k=4)
@@ -104,7 +104,7 @@ def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
     for path in (tmp_path / "run").glob("ckpt*"):
         path.unlink()
     holder.write(f"{tmp_path}/run/ckpt")
-    with pytest.raises(InputError, match="has no masked-LM head, so it predicts no token"):
+    with pytest.raises(InputError, match="has no masked-LM head and cannot predict tokens"):
         export(tmp_path / "run", task_name="fill_mask")
     assert not (tmp_path / "model").exists()
 

@@ -1,4 +1,4 @@
-"""Exports in bfloat16 and for small devices, beside those in float32 of the same weights."""
+"""Exports in bfloat16 and for small devices, compared with float32 exports of the same weights."""
 
 import dataclasses
 import os
@@ -64,11 +64,11 @@ def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_fil
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [make_task(3, has_pairs=False), tagging.make_task()], ids=lambda task: task.kind)
 def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_path):
-    """The export itself compares what the file and the model answer."""
+    """The export itself compares the answers of the file and of the model."""
     put_together(tmp_path / "run", vocab_file, task, bilstm_head=True)
     flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/1", format="litert")
     run = tf.lite.Interpreter(f"{export_saved_model(flags)}/model.tflite").get_signature_runner("tokens")
-    for batch, length in ((1, 24), (3, 9)):  # both are free
+    for batch, length in ((1, 24), (3, 9)):  # both dimensions are dynamic
         answers = run(**dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones([batch, length], np.int32)))
         assert np.isfinite(answers["probabilities"]).all()
 

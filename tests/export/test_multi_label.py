@@ -1,4 +1,4 @@
-"""Exports of models that give a text any number of labels."""
+"""Exports of models with any number of labels per text."""
 
 import json
 
@@ -19,7 +19,7 @@ TEXTS = ["the man said", "word", "all of you", "", "they had 中文"]
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory, vocab_file):
-    """The trained model and its export; each threshold lies between the probabilities of two texts."""
+    """The trained model and its export; each threshold is between the probabilities of two texts."""
     run = tmp_path_factory.mktemp("sets") / "run"
     put_together(run, vocab_file, make_task(3, has_pairs=False), spread=0.3)
     described = json.loads((run / "task.json").read_text())

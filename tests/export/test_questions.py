@@ -1,4 +1,4 @@
-"""Served answers to questions beside the trainer's, on texts that are hard to align."""
+"""Served answers to questions compared with the trainer's, on texts that are hard to align."""
 
 import dataclasses
 import json
@@ -141,7 +141,7 @@ def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["questions", "embeddings"])
 def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
-    """The export itself compares what the file and the model answer."""
+    """The export itself compares the answers of the file and of the model."""
     options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
     if kind == "questions":
         put_together(tmp_path / "run", vocab_file, SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY), LENGTH)

@@ -1,4 +1,4 @@
-"""Served answers beside the trainer's on real texts; the weights are random, since only equality counts."""
+"""Served answers compared with the trainer's on real texts; weights are random, since only equality matters."""
 
 import dataclasses
 
@@ -32,7 +32,7 @@ def tokenizer(data_dir):
 
 
 def predicted(task, examples, tokenizer, length):
-    """A model, and what the trainer makes of examples: the split and its predictions."""
+    """Returns a model, the split of the examples, and the trainer's predictions."""
     config = small_config(len(tokenizer.vocabulary), 64, 2, max_position_embeddings=384, initializer_range=0.3)
     model, split = FineTunedBert(config, task.head), encoded_split(task, examples, tokenizer, length)
     inputs, found = task.model_inputs(split.columns, tokenizer, length), []

@@ -1,4 +1,4 @@
-"""The signatures of exports, read back from their files and asked over real sockets."""
+"""The signatures of exports, read from their files and requested over real sockets."""
 
 import json
 
@@ -58,7 +58,7 @@ def test_the_methods_stand_in_the_file_and_nothing_else_changed(exported):
             graph.signature_def["examples"].outputs
         )
         assert graph.object_graph_def.nodes and graph.asset_file_def, "the rest of the file is there"
-        # The encoder is in the file once, whatever calls it.
+        # The file contains the encoder only once, even if several signatures call it.
         softmaxes = [node.op for function in graph.graph_def.library.function for node in function.node_def]
         assert softmaxes.count("Softmax") == 1 + (name == "classes") * 2
 
@@ -89,7 +89,7 @@ def test_empty_batches_are_answered_and_bad_rows_refused(signatures):
     with pytest.raises(tf.errors.InvalidArgumentError, match="Feature: text_a .* is required"):
         signatures["scores"]["examples"](inputs=tf.constant([b""]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
-        signatures["scores"]["examples"](inputs=tf.constant([b"this is no example"]))
+        signatures["scores"]["examples"](inputs=tf.constant([b"this is not an example"]))
 
 
 def test_classify_and_regress_answer_over_rest_and_grpc(server, signatures):

@@ -1,4 +1,4 @@
-"""Served tags beside the trainer's, on words that are hard to cut, and the words of running text."""
+"""Served tags compared with the trainer's on words that are hard to split, and the words of running text."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ ODD = [*(word for word in ODD_WORDS if " " not in word), "..."]
 
 
 def drawn_sentences():
-    """Short, long, very long and odd ones, and one word."""
+    """Returns short, long, very long and unusual sentences, and a single word."""
     rng = np.random.default_rng(1)
     plain = [rng.choice(WORDS, count).tolist() for count in (1, 5, 24, 25, 60, 700)]
     return [*plain, ["the"] * 90, *(rng.choice(np.array(ODD, object), count).tolist() for count in (1, 6, 30)), ODD]

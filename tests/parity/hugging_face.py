@@ -1,4 +1,4 @@
-"""Hugging Face's BERT on PyTorch with the weights of ours: an independent implementation to compare with."""
+"""Hugging Face's BERT in PyTorch with our weights: an independent implementation for comparisons."""
 
 from collections.abc import Iterable
 
@@ -9,10 +9,10 @@ import transformers
 
 from bert_tf.config import BertConfig
 
-# The threads of TensorFlow and PyTorch would stand in each other's way.
+# The threads of TensorFlow and PyTorch would compete.
 torch.set_num_threads(1)
 
-# Their name for the activation that ours names so.
+# Their names for our activations.
 HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
 
 _MODULES = {
@@ -43,7 +43,7 @@ _WEIGHT = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"
 
 
 def their_name(path: str) -> str:
-    """The name in their state_dict for the path of one of our variables."""
+    """Returns the name in their state_dict for one of our paths."""
     if path in _TENSORS:
         return _TENSORS[path]
     module, weight = path.rsplit("/", 1)
@@ -54,14 +54,14 @@ def their_name(path: str) -> str:
 
 
 def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], attention: str, is_decoder: bool = False):
-    """Their model of a class, such as `transformers.BertForPreTraining`, with the weights of ours.
+    """Returns a model of their class, such as `transformers.BertForPreTraining`, with our weights.
 
     Args:
-      cls: the class; `transformers.BertModel` takes what is of the encoder.
-      config: ours; its activation becomes the same one of theirs.
+      cls: the class; `transformers.BertModel` takes only the encoder's weights.
+      config: our configuration; the same activation of theirs is used.
       weights: our variables by path.
       attention: "eager" or "sdpa".
-      is_decoder: whether a position attends to those before it only.
+      is_decoder: whether a position attends only to preceding positions.
     """
     their_config = transformers.BertConfig(
         vocab_size=config.vocab_size,
@@ -74,7 +74,7 @@ def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], atten
         type_vocab_size=config.type_vocab_size,
         is_decoder=is_decoder,
         use_cache=False,
-        # else they give the token 0, which random rows hold like any other, no gradient
+        # else token 0, which random rows contain like any other, gets no gradient
         pad_token_id=None,
         attn_implementation=attention,
     )
@@ -94,7 +94,7 @@ def their_inputs(batch: dict) -> dict[str, torch.Tensor]:
 
 
 def their_labels(batch: dict) -> torch.Tensor:
-    """A label for each position [B, S], -100 where nothing is predicted."""
+    """Returns a label for each position [B, S], -100 without a prediction."""
     labels = np.full(batch["input_ids"].shape, -100)
     for row, place in zip(*np.nonzero(batch["masked_lm_weights"].numpy()), strict=True):
         labels[row, batch["masked_lm_positions"][row, place]] = batch["masked_lm_ids"][row, place]
@@ -104,13 +104,13 @@ def their_labels(batch: dict) -> torch.Tensor:
 def their_outputs_and_gradients(
     model, batch: dict, weights: Iterable[str], next_sentence: bool = True
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Outputs under our names, and the gradients of their own loss by our paths.
+    """Returns outputs by our names, and the gradients of their own loss by our paths.
 
     Args:
-      model: a `BertForPreTraining`, or, without a next sentence, a `BertForMaskedLM`.
-      batch: what our pre-trainer takes.
+      model: a `BertForPreTraining`; without the next-sentence task, a `BertForMaskedLM`.
+      batch: a batch for our pre-trainer.
       weights: paths of our variables.
-      next_sentence: whether the loss has the next sentence in it.
+      next_sentence: whether the loss includes the next-sentence task.
     """
     labels = {"labels": their_labels(batch)}
     if next_sentence:
@@ -132,7 +132,7 @@ def their_outputs_and_gradients(
 
 
 def their_states(model, batch: dict) -> dict:
-    """The outputs of a `BertModel` under our names."""
+    """Returns the outputs of a `BertModel` by our names."""
     with torch.no_grad():
         results = model(**their_inputs(batch), output_hidden_states=True)
     return _arrays(_states(results) | {"pooled_output": results.pooler_output})
@@ -144,7 +144,7 @@ def _states(results) -> dict:
 
 
 def _transposed(value: np.ndarray, path: str) -> np.ndarray:
-    """Theirs in our layout, or ours in theirs: PyTorch's kernels are [outputs, inputs]."""
+    """Converts a tensor between their layout and ours: PyTorch's kernels are [outputs, inputs]."""
     return value.T if path.endswith("kernel") else value
 
 

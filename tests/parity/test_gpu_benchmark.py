@@ -1,6 +1,6 @@
 """The pre-training step under JAX against TensorFlow, through both halves of `benchmarks/gpu`.
 
-TensorFlow lowers the step and runs some itself; XLA runs the lowered one in a process without TensorFlow.
+TensorFlow lowers the step and runs a few steps itself; XLA runs the lowered step in a process without TensorFlow.
 """
 
 import json
@@ -35,7 +35,7 @@ def bundles(tmp_path_factory) -> pathlib.Path:
 
 @pytest.mark.parametrize(
     ("case", "metrics", "weights"),
-    # where rounding to bfloat16 turns the sign of a small gradient, Adam moves a weight the other way
+    # if rounding to bfloat16 changes the sign of a small gradient, Adam moves the weight in the other direction
     [("tiny_float32", 1e-6, 1e-6), ("tiny", 1e-3, 2e-3)],
 )
 def test_steps_under_jax_are_tensorflows(bundles, case, metrics, weights):
@@ -55,7 +55,7 @@ def test_a_run_checks_then_times_both_implementations(bundles, tmp_path):
     assert [ours["peer"], peer["peer"]] == ["bert_tf", "eager"]
     for facts in (ours, peer):
         assert facts["batch_size"] == 4 and facts["sequences_per_second"] == pytest.approx(4 / facts["seconds"])
-        assert np.log(500) / 2 < facts["loss"] < 2 * np.log(500)  # random weights predict no token of 500
+        assert np.log(500) / 2 < facts["loss"] < 2 * np.log(500)  # random weights cannot predict one of 500 tokens
     assert ours["memory"] > 1 << 20  # three copies of 45,000 float32 weights, and activations
 
 

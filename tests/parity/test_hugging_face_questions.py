@@ -1,4 +1,4 @@
-"""A question answerer that we convert, loaded by transformers, and theirs, loaded by us."""
+"""transformers loads a question answerer that we convert, and we load theirs."""
 
 import dataclasses
 import json

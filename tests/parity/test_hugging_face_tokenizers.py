@@ -1,4 +1,4 @@
-"""The tokenizer that transformers makes of a folder that we converted, beside ours: the same ids."""
+"""transformers' tokenizer for a folder that we converted gives the same ids as ours."""
 
 import dataclasses
 
@@ -23,7 +23,7 @@ WORDS = ["The", "the", "Café", "café", "cafe", "##ne", "##ié", "hello", "##LD
 
 @pytest.fixture(scope="module")
 def vocabulary(tmp_path_factory):
-    """Every character of the texts, composed and decomposed, accents and cases apart, and a few words."""
+    """Every character of the texts, composed and decomposed, with and without accents and cases, and a few words."""
     text = "".join(TEXTS)
     characters = sorted({c for form in (text, text.lower()) for c in form if not c.isspace() and c.isprintable()})
     tokens = dict.fromkeys([*SPECIAL_TOKENS, *WORDS, *characters, *(f"##{c}" for c in characters), *"aeioucnsz"])

@@ -1,4 +1,4 @@
-"""Vectors of tokens and sentences beside transformers and sentence-transformers, with a published checkpoint."""
+"""Vectors of tokens and sentences compared with transformers and sentence-transformers on a published checkpoint."""
 
 import importlib.util
 import pathlib
@@ -28,7 +28,7 @@ def minilm():
 
 @pytest.fixture(scope="module")
 def hidden_states(minilm):
-    """Of each text alone: the embeddings and all layers, [7, tokens, 384]."""
+    """Returns for each single text the embeddings and all layers, [7, tokens, 384]."""
     tokenizer = transformers.AutoTokenizer.from_pretrained(minilm)
     model = transformers.BertModel.from_pretrained(minilm).eval()
     found = []
@@ -67,7 +67,7 @@ def test_sentence_vectors_are_those_of_the_published_pooling(minilm, hidden_stat
     np.testing.assert_allclose(extractor.sentences(TEXTS), expected.numpy(), atol=atol)
 
 
-# Its formula is above; the package itself is compared where someone has installed it.
+# The formula is above; the package itself is compared only if it is installed.
 if importlib.util.find_spec("sentence_transformers"):
 
     def test_sentence_vectors_are_those_of_sentence_transformers(minilm):

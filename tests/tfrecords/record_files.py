@@ -7,7 +7,7 @@ from tfrecords import writer
 
 
 def write_file(path: str, records: Iterable[bytes], packed: bool = False) -> None:
-    """Writes records in their order; packed as one gzip member, as shards are."""
+    """Writes records in order; packed as one gzip member, like shards."""
     writer.write_records(path, records)
     if packed:
         with open(path, "rb") as file:

@@ -141,7 +141,7 @@ def ends_of_records() -> list[int]:
     return np.cumsum([0, *(len(record) + FRAME for record in RECORDS)]).tolist()
 
 
-# the word stands in TensorFlow's own message for what is cut off
+# TensorFlow's own message for a truncated file contains this word
 @pytest.mark.parametrize("name", ["data", "truncated"])
 def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
     whole, ends, path = small_file(tmp_path / name, False), ends_of_records(), tmp_path / name
@@ -151,7 +151,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
         index = sum(end <= cut for end in ends) - 1
         damage = reader.find_damage([str(path)])
         if cut in ends:
-            # only a manifest can tell: test_manifest.py
+            # only a manifest can show this: test_manifest.py
             assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
         else:
             assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends within it; " \

@@ -1,4 +1,4 @@
-"""The encoder by columns, held to protobuf's own."""
+"""The encoder by columns, compared with protobuf's."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.tfrecords.record_files import write_file
 from tfrecords import records, schema
 from tfrecords.schema import Feature
 
-# every number of bytes that an id can take, and the ends of each
+# The smallest and the largest id for each number of bytes.
 IDS = st.one_of(
     st.integers(0, 1 << 28),
     st.sampled_from([0, 1, 127, 128, 16383, 16384, 65535, 65536, 2097151, 2097152, (1 << 31) - 1, (1 << 63) - 1]),
@@ -22,7 +22,7 @@ FLOATS = st.floats(width=32, allow_nan=False)
 
 
 def example(columns, features, row) -> tf.train.Example:
-    """One record, built by protobuf."""
+    """Returns one record, built by protobuf."""
     message = tf.train.Example()
     for feature in features:
         values = columns[feature.name][row]
@@ -33,7 +33,7 @@ def example(columns, features, row) -> tf.train.Example:
 
 @st.composite
 def tables(draw):
-    """Features in any order with their columns."""
+    """Draws features in any order, and their columns."""
     names = draw(st.permutations(["input_ids", "b", "masked_lm_weights", "é", "z" * 200]))
     rows = draw(st.integers(0, 4))
     features, columns = [], {}

@@ -19,7 +19,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "went", "##ing
 
 
 def columns(masked, pairs, rows=3):
-    """[CLS] he [MASK]<went ##ing [SEP] said<home said= [SEP]; without a second segment where there are no pairs."""
+    """[CLS] he [MASK]<went ##ing [SEP] said<home said= [SEP]; without pairs, there is no second segment."""
     ids = [2, 5, 4, 7, 3, 9, 9, 3, 0, 0] if pairs else [2, 5, 4, 7, 3, 0, 0, 0, 0, 0]
     values = {
         "input_ids": ids,
@@ -123,7 +123,7 @@ def test_records_that_are_something_else_are_refused(lists, message):
 
 @pytest.fixture
 def shown(folder, monkeypatch, capsys):
-    """Runs the script in a folder with some words: its exit code, and what it has written."""
+    """Runs the script with arguments in a folder; returns its exit code and its output."""
     monkeypatch.chdir(folder)
     given = types.SimpleNamespace(vocab_file="", first=0, num_examples=1)
     monkeypatch.setattr(show.flags, "FLAGS", given)
@@ -173,11 +173,11 @@ def test_bad_input_is_one_line(folder, words, message, shown):
 
 
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
-    """Run by its path, from a folder that is not the checkout's."""
+    """Runs the script by its path from another folder than the checkout."""
     features = schema.pretraining_features(10, 4)
     write_file(str(folder / "data"), records.serialize(columns(True, True, rows=1000), features))
     read, write = os.pipe()
-    os.close(read)  # what head does once it has its lines
+    os.close(read)  # like head after its last line
     program = [sys.executable, str(ROOT / "tfrecords" / "show.py"), "data", "--num_examples=1000"]
     done = subprocess.run(
         [*program, "--vocab_file=vocab.txt"], cwd=folder, env={**os.environ, "PYTHONPATH": ""}, text=True,

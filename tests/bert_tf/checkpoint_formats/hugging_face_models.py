@@ -1,4 +1,4 @@
-"""The small model as Hugging Face writes it."""
+"""The small model in Hugging Face's format."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Small models, and the original's checkpoints of them, written by names that stand here in full."""
+"""Small models, and their checkpoints in the original's format with names that this module lists in full."""
 
 import numpy as np
 import tensorflow as tf
@@ -38,7 +38,7 @@ REST = {
 
 
 def original_name(path: str) -> str:
-    """google-research/bert's name for a variable of ours."""
+    """Returns google-research/bert's name for one of our variables."""
     if path in REST:
         return REST[path]
     _, _, layer, rest = path.split("/", 3)
@@ -47,17 +47,17 @@ def original_name(path: str) -> str:
 
 
 def random_values(config: BertConfig = CONFIG) -> dict[str, np.ndarray]:
-    """Weights of a pre-trainer by our paths."""
+    """Returns the weights of a pre-trainer by our paths."""
     return {path: v.numpy() for path, v in variables_by_path(random_pretrainer(config)).items()}
 
 
 def original_values(values: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The same as the original names and stores them."""
+    """Returns the same weights with the original's names and shapes."""
     return {original_name(p): v.T if "seq_relationship/output_w" in original_name(p) else v for p, v in values.items()}
 
 
 def save_original(folder, named: dict[str, np.ndarray], config: BertConfig | None = CONFIG, name="bert_model.ckpt"):
-    """Writes named values as TensorFlow 1's Saver does; gives the prefix."""
+    """Writes named values in the format of TensorFlow 1's Saver; returns the prefix."""
     with tf.Graph().as_default(), tf.compat.v1.Session() as session:
         variables = {key: tf.compat.v1.Variable(value) for key, value in named.items()}
         session.run(tf.compat.v1.global_variables_initializer())
@@ -69,7 +69,7 @@ def save_original(folder, named: dict[str, np.ndarray], config: BertConfig | Non
 
 
 def values_of(contents) -> dict[str, np.ndarray]:
-    """All of a checkpoint's tensors."""
+    """Returns all tensors of a checkpoint."""
     return contents.read(contents.tensors)
 
 

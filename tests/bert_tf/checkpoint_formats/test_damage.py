@@ -1,4 +1,4 @@
-"""Damaged at random, a checkpoint of any format is refused in one line, or still whole where nothing is read."""
+"""A randomly damaged checkpoint of any format is refused in one line, or intact if the damage is in unread bytes."""
 
 import random
 import shutil
@@ -13,7 +13,7 @@ from tests.bert_tf.checkpoint_formats.models import original_values, random_valu
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
-    """Bytes changed, cut off, or taken out, most often near the beginning, where formats have their headers."""
+    """Changes, cuts off or removes bytes, mostly near the beginning, where the formats have headers."""
     data = bytearray(data)
     reach = len(data) if rng.random() < 0.3 else min(len(data), 400)
     kind = rng.choice(["change", "cut", "take out"])

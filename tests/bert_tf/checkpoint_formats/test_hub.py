@@ -1,4 +1,4 @@
-"""Models by name, from a hub that runs here: `huggingface_hub` talks to it over HTTP, in a process of its own."""
+"""Models by name from a local hub; `huggingface_hub` runs in a separate process and uses HTTP."""
 
 import http.server
 import json
@@ -18,7 +18,7 @@ from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, theirs
 from tests.bert_tf.checkpoint_formats.models import random_values
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-# answers each line of names with as many lines
+# Answers each line of names with the same number of lines.
 CODE = """
 import sys
 from bert_tf.checkpoint_formats.hub import download
@@ -34,7 +34,7 @@ for names in sys.stdin:
 
 
 class Hub(http.server.BaseHTTPRequestHandler):
-    """The few requests that a download of a whole repository makes."""
+    """Answers the few requests that the download of a whole repository makes."""
 
     models: dict[str, dict[str, bytes]] = {}  # noqa: RUF012
     asked: list[str] = []  # noqa: RUF012
@@ -77,7 +77,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(tmp_path):
-    """A hub with a model, and with one that has only pickles."""
+    """Starts a hub with a model, and with a model that has only pickles."""
     save_file(theirs(random_values()), tmp_path / "model.safetensors")
     tiny = {
         "model.safetensors": (tmp_path / "model.safetensors").read_bytes(),
@@ -100,7 +100,7 @@ def close(server):
 
 @pytest.fixture
 def download(server, tmp_path):
-    """A function: folders of names, or the lines of what went wrong."""
+    """Returns a function from names to folders or error lines."""
     environment = os.environ | {
         "HF_ENDPOINT": f"http://127.0.0.1:{server.server_port}", "HF_HOME": str(tmp_path / "cache"),
         "HF_HUB_DISABLE_PROGRESS_BARS": "1", "HF_HUB_DISABLE_XET": "1", "NO_PROXY": "127.0.0.1",
@@ -133,15 +133,15 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download
     assert errors[1].startswith("hf://owner/nothing: the Hub has no such model")
     assert errors[2].startswith("hf://owner/closed: is gated; ask for access")
     assert errors[3] == "hf://a/b/c: is not a model name; write hf://owner/model"
-    assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # asked about, and fetched once
-    # a model that has only pickles is refused with the way to convert them
+    assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # two requests: information and download
+    # the message for a model with only pickles says how to convert these
     plain, revised = download("hf://owner/pickles", "hf://owner/pickles@v1")
     assert plain.startswith("hf://owner/pickles: has no safetensors, and pickles can run any code")
     assert "give pickles: hf download owner/pickles --local-dir pickles && python -c '" in plain
     assert '["pickles/pytorch_model.bin"]' in plain
     assert plain.endswith('"pickles/model.safetensors", {"format": "pt"})\'')
     assert "hf download owner/pickles --revision v1 --local-dir pickles" in revised
-    # without a network what was downloaded is enough
+    # downloaded files suffice without a network
     close(server)
     again, error = download("hf://owner/tiny", "hf://owner/other")
     assert again == first

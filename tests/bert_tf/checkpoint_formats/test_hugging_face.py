@@ -78,7 +78,7 @@ def test_half_precision_is_read_as_float32(values, tmp_path, dtype):
 
 
 def sharded(folder, tensors):
-    """Two files and an index; gives the index's path."""
+    """Writes two files and an index; returns the path of the index."""
     names = sorted(tensors)
     parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
     for file, inside in parts.items():
@@ -102,7 +102,7 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     swapped = next(name for name, file in entries["weight_map"].items() if file == first)
     entries["weight_map"][swapped] = second
     index.write_text(json.dumps(entries))
-    with pytest.raises(InputError, match=f"{second}: the tensor {swapped} is missing, though .* lists it"):
+    with pytest.raises(InputError, match=f"{second}: the tensor {swapped} is missing, although .* lists it"):
         checkpoints.load_encoder(str(tmp_path))
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
@@ -150,7 +150,7 @@ def test_labels_and_the_padding_token_are_written(values, tmp_path):
     entries = json.loads((folder / "config.json").read_text())
     assert entries == plain | more
     assert hugging_face.label_entries(["neg", "pos"]) == labels and hugging_face.label_entries([]) == {}
-    # labels of another number of classes are not this head's
+    # labels for another number of classes do not belong to this head
     wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
     hugging_face.write(str(folder), wider, CONFIG, more)
     assert json.loads((folder / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
@@ -202,7 +202,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
 )
 def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
     contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
-    assert f"the tensor {name} differs from {shared}, with which BERT shares it; the masked-LM" in caplog.text
+    assert f"the tensor {name} differs from {shared}, although BERT shares both; the masked-LM" in caplog.text
     assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
     their_head = {their_name(path) for path in values if path.startswith("masked_lm/")}
     assert set(contents.left_over) == their_head | {name}

@@ -113,7 +113,7 @@ def test_a_pretrainer_of_theirs_gives_their_outputs_with_the_pooler_of_its_head(
     assert relative_error(outputs["next_sentence_logits"], expected["next_sentence"]) < 1e-5
     assert "unused tensors of the checkpoint: encoder/layer_with_weights-6/bias" in caplog.text
     assert re.search(r"kernel, \d+ optimizer tensors$", caplog.text, re.M), caplog.text
-    # the encoder by itself keeps its own pooler
+    # a separate encoder keeps its own pooler
     pooled = checkpoints.load_encoder(path)(our_batch())["pooled_output"]
     assert relative_error(pooled, theirs.encoder_network.pooler_layer(expected["sequence_output"][:, 0])) < 1e-5
 
@@ -156,7 +156,7 @@ def test_their_classifiers_are_heads(tmp_path, kind):
 
 
 def test_the_map_is_that_of_their_converter(values, tmp_path):
-    """The original's names -> their converter -> their encoder -> our reader gives what we read from the original."""
+    """Through their converter, their encoder and our reader, the weights are equal to the original's."""
     source = tmp_path / "tf1"
     source.mkdir()
     prefix = save_original(source, original_values(values))
@@ -236,7 +236,7 @@ def test_their_first_pretrainer_loads_what_we_write(values, tmp_path):
     theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
     tf.train.Checkpoint(model=theirs).restore(prefix).assert_existing_objects_matched().expect_partial()
     np.testing.assert_array_equal(theirs.classification.get_weights()[0], values["next_sentence/dense/kernel"])
-    # but not the output of a head that pools otherwise than the encoder does
+    # but not the output of a head whose pooling differs from the encoder's
     pooler = {f"next_sentence/pooler/{name}": values[f"encoder/pooler/{name}"] + 1 for name in ("kernel", "bias")}
     status = tf.train.Checkpoint(model=theirs).read(tf_models.write(str(tmp_path), values | pooler, CONFIG))
     with pytest.raises(AssertionError, match="logits"):
@@ -288,10 +288,10 @@ def test_a_run_of_theirs_brings_its_shape_in_params_yaml(tmp_path):
     assert checkpoints.load_encoder(path).config == CONFIG
     params.task.model.encoder.bert.norm_first = True
     train_utils.serialize_config(params, path)
-    with pytest.raises(InputError, match="params.yaml: describes another architecture than BERT"):
+    with pytest.raises(InputError, match="params.yaml: describes an architecture other than BERT"):
         checkpoints.load_encoder(path)
     (tmp_path / "params.yaml").write_text("task: {}\n")
-    with pytest.raises(InputError, match="params.yaml: describes no BERT encoder"):
+    with pytest.raises(InputError, match="params.yaml: does not describe a BERT encoder"):
         checkpoints.load_encoder(path)
 
 

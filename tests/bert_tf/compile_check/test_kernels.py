@@ -22,7 +22,7 @@ def test_kernels_are_counted_by_kind():
     found = kernels.count(HLO)
     expected = {"products": 2, "blocks": 1, "copies": 1, "reductions": 1, "loops": 1}
     assert dict(found.counts) == expected
-    assert found.small == 4  # all but the two that read the weight, 4 MiB
+    assert found.small == 4  # all except the two kernels that read the weight of 4 MiB
     assert found.describe().startswith("6 kernels: 2 products, ")
 
 

@@ -32,8 +32,8 @@ ENTRY %main (a: f32[8,128]) -> f32[8,128] {
 
 @pytest.fixture
 def compiler(tmp_path, monkeypatch):
-    """Makes a compiler that writes what it is told to, and counts its runs in the file `runs`."""
-    monkeypatch.chdir(tmp_path)  # where the results are kept
+    """Makes a fake compiler that writes the given results, and counts its runs in the file `runs`."""
+    monkeypatch.chdir(tmp_path)  # the folder of the cached results
 
     def make(found: dict, hlo: str = HLO, crash: str = "") -> programs.Compiler:
         script = tmp_path / "python"
@@ -102,7 +102,7 @@ def test_host_calls_and_dynamic_shapes_are_refused(line):
 
 
 def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
-    # the operand and the result in memory; not the slice, which lies in the core by then
+    # the operand and the result in memory, but not the slice, which is already in the core
     assert traffic.by_operation(HLO) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
 
 
@@ -121,7 +121,7 @@ def check_settings(tmp_path, python, *more) -> CompileCheckSettings:
 
 
 def traced_elsewhere(config, shape, device) -> str:
-    """Stands for `steps.our_step`, which takes seconds."""
+    """Replaces `steps.our_step`, which takes seconds."""
     return f"module {{}} // {shape}"
 
 
@@ -157,7 +157,7 @@ def test_a_gpus_kernels_follow_its_row_and_its_memory_is_checked(compiler, tmp_p
 
 
 def test_settings_that_cannot_be_are_refused(tmp_path):
-    with pytest.raises(InputError, match="--chips=v9: must be of v5e, v4"):
+    with pytest.raises(InputError, match="--chips=v9: must be names from v5e, v4"):
         check_settings(tmp_path, "python", "--chips=v9")
     with pytest.raises(InputError, match="make tpu-check installs the compiler"):
         run_check(check_settings(tmp_path, os.path.join(tmp_path, "missing")))

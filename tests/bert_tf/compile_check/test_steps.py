@@ -21,13 +21,13 @@ def program() -> str:
 
 
 def arguments(program: str) -> dict[str, str]:
-    """Name to type of all that `@main` takes."""
+    """Maps the names of `@main`'s arguments to their types."""
     signature = program[program.index("func.func @main(") :].split(") -> ")[0]
     return dict(re.findall(r"(%arg\d+): (tensor<[^>]*>)", signature))
 
 
 def reached(program: str, name: str, operation: str) -> list[bool]:
-    """For each operation of a kind in `@main`, whether what it takes depends on the named argument."""
+    """Returns for each operation of a kind in `@main` whether its operands depend on the named argument."""
     dependent, found = {name}, []
     for line in program[program.index("func.func @main(") :].splitlines()[1:]:
         if line.startswith("  }"):
@@ -76,7 +76,7 @@ def test_the_products_are_in_bfloat16(program):
 
 @pytest.mark.slow
 def test_the_same_step_is_the_same_program(program):
-    assert keras.mixed_precision.global_policy().name == "float32"  # as it was before
+    assert keras.mixed_precision.global_policy().name == "float32"  # the state before
     assert steps.our_step(CONFIG, SHAPE, SETTINGS) == program
 
 

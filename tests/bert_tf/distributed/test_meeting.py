@@ -21,7 +21,7 @@ def cluster(index: int, hosts) -> Cluster:
 
 @pytest.fixture
 def hosts():
-    """Three places of this machine whose ports are free."""
+    """Returns three addresses on this machine with free ports."""
     return free_hosts(3)
 
 
@@ -32,7 +32,7 @@ def _some_patience(monkeypatch):
 
 @pytest.fixture
 def arrived(monkeypatch):
-    """Is set once the first worker has taken a call."""
+    """An event that is set when the first worker has accepted a call."""
     is_open, event = meeting._is_open, threading.Event()
 
     def noting(connection):
@@ -45,7 +45,7 @@ def arrived(monkeypatch):
 
 
 class Worker(threading.Thread):
-    """Meets the others; `outcome` is "met", or the error's text."""
+    """Meets the other workers; `outcome` is "met" or the text of the error."""
 
     def __init__(self, index, hosts, settings=None):
         super().__init__(daemon=True)
@@ -65,7 +65,7 @@ class Worker(threading.Thread):
 
 
 def call(hosts, index) -> socket.socket:
-    """The call of a worker, once the first one listens."""
+    """Connects to the first worker when it listens."""
     host, _, port = hosts[0].rpartition(":")
     connections = []
 
@@ -161,7 +161,7 @@ def test_one_that_dies_as_all_have_come_is_named(hosts, monkeypatch):
     chief = Worker(0, hosts)
     dying = call(hosts, 1)
     assert called.wait(PATIENCE)
-    dying.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of an end
+    dying.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset instead of a normal end
     dying.close()
     other = Worker(2, hosts)
     assert "worker 1 (127" in chief.result() and "stopped before training started" in chief.result()
@@ -173,7 +173,7 @@ def test_workers_meet_by_the_newer_protocol_where_there_is_one(hosts):
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
         hosts = [host.replace("127.0.0.1", "[::1]") for host in hosts]
     except OSError:
-        pass  # a machine of the older one alone
+        pass  # hosts of the older run only
     assert [worker.result() for worker in [Worker(index, hosts[:2]) for index in (0, 1)]] == ["met"] * 2
 
 

@@ -1,4 +1,4 @@
-"""Every strategy by its flags; several replicas and several machines train as one device does."""
+"""Every strategy by its flags; training on several replicas or machines equals training on one device."""
 
 import concurrent.futures
 import ctypes
@@ -64,7 +64,7 @@ def test_freed_memory_is_used_again_without_the_operating_system():
 
 
 def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
-    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "")  # so that it is as before when the test ends
+    monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "")  # restored when the test ends
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
     dataclasses.replace(DeviceSettings(), dtype="bfloat16").set_environment()
     assert "TF_ENABLE_ONEDNN_OPTS" not in os.environ
@@ -147,13 +147,13 @@ def test_this_tensorflow_has_the_function_that_silences_its_compilers(monkeypatc
 
 
 def metrics_of(output_dir, split: str = "train") -> dict[int, dict]:
-    """Figures by step; of a step that was trained twice, the later ones."""
+    """Returns metrics by step; for a step that was trained twice, the later metrics."""
     entries = map(json.loads, (output_dir / "metrics.jsonl").read_text().splitlines())
     return {entry["step"]: entry for entry in entries if entry["split"] == split}
 
 
 def assert_trained_alike(output_dir, alone, evaluated) -> None:
-    """Every step's losses, and those of evaluations, which are over all rows once."""
+    """Returns the losses of every step and of the evaluations, each of which reads all rows once."""
     for split, steps in (("train", range(1, 51)), ("eval_on_training_data", evaluated)):
         got, expected = metrics_of(output_dir, split), metrics_of(alone, split)
         assert list(got) == list(steps)
@@ -166,7 +166,7 @@ def assert_trained_alike(output_dir, alone, evaluated) -> None:
 
 @pytest.fixture(scope="module")
 def alone(runs, tmp_path_factory):
-    """Folder of a run on one device."""
+    """The folder of a run on one device."""
     folder = tmp_path_factory.mktemp("alone")
     run_pretraining(parse(PretrainingSettings, flags(runs, folder, "--distribution_strategy=one_device")))
     assert len({entry["loss"] for entry in metrics_of(folder).values()}) == 50
@@ -199,7 +199,7 @@ def test_two_replicas_train_with_dropout(runs, alone, tmp_path):
     assert got[0] != without[0] and np.mean(got[-5:]) < np.mean(got[:5]) - 0.2
 
 
-# makes one strategy, since a process can be a worker only once
+# Makes one strategy, since a process can be a worker only once.
 ONE_STRATEGY = """
 from bert_tf.distributed import strategies
 def make(settings, make=strategies.make_strategy, made=[]):
@@ -207,7 +207,7 @@ def make(settings, make=strategies.make_strategy, made=[]):
 strategies.make_strategy = make
 """
 
-# the script, whose second worker is first given other rows, and whose first one is killed in the midst of its step 25
+# The second worker is first started with other rows, and the first worker is killed during step 25.
 KILLED = (
     ONE_STRATEGY
     + """
@@ -236,7 +236,7 @@ run_pretraining.run()
 """
 )
 
-# pre-trains, and then fine-tunes with the flags after "then"
+# Pre-trains, and then fine-tunes with the flags after "then".
 BOTH = (
     ONE_STRATEGY
     + """
@@ -255,7 +255,7 @@ run_classifier(parse(ClassifierSettings, sys.argv[then + 1:]))
 
 
 def two_workers(script: str, flags: list[str]) -> list[subprocess.CompletedProcess]:
-    """Runs a script in two processes that are the workers of one training."""
+    """Runs a script in two processes, which are the workers of one training run."""
     flags = [*flags, "--distribution_strategy=multi_worker_mirrored", f"--worker_hosts={','.join(free_hosts(2))}"]
     commands = [[sys.executable, "-c", script, *flags, f"--task_index={index}"] for index in range(2)]
     with concurrent.futures.ThreadPoolExecutor() as both:
@@ -265,7 +265,7 @@ def two_workers(script: str, flags: list[str]) -> list[subprocess.CompletedProce
 
 
 def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
-    """Fine-tuning with dropout, on examples that are told apart by a word."""
+    """Fine-tunes with dropout on examples that differ by one word."""
     for split, rows in (("train", 40), ("dev", 21), ("test", 9)):
         lines = [f"all of {n}\tyes" if n % 3 else f"the of {n}\tno" for n in range(rows)]
         (tmp_path / f"{split}.tsv").write_text("\n".join(["text\tlabel", *lines]) + "\n")
@@ -284,7 +284,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     write_file(f"{tmp_path}/other.tfrecord", examples[::-1])
     first, other = two_workers(KILLED, [*given, "--nodo_eval"])
     for worker in (first, other):
-        assert "refused: the data of worker 1 differs from that of worker 0; give all" in worker.stdout, worker.stderr
+        assert "refused: the data of worker 1 differs from worker 0's; give all" in worker.stdout, worker.stderr
     assert first.returncode == -signal.SIGKILL
     assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
     assert "error: worker 0 has stopped; see its log for the reason; start all workers again" in other.stderr
@@ -294,7 +294,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
         assert done.returncode == 0, done.stderr
     assert metrics_of(pretrained, "start").keys() == {0, 20}, "it resumed from the checkpoint"
     assert_trained_alike(pretrained, alone, [20, 40, 50])
-    # what only the first one may write is there once
+    # only the first worker writes these files
     assert len(list((pretrained / "train").iterdir())) == 2, "one process a start has written summaries"
     results = dict(line.split(" = ") for line in (out / "eval_results.txt").read_text().splitlines())
     assert results["global_step"] == "80" and float(results["eval_accuracy"]) == 1.0
@@ -305,7 +305,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
 
 @pytest.fixture
 def multi_worker(monkeypatch):
-    """Settings of a worker, and what its TF_CONFIG says."""
+    """Returns the settings of a worker, and its TF_CONFIG."""
 
     def make(config="", **changes):
         monkeypatch.setenv("TF_CONFIG", config if isinstance(config, str) else json.dumps(config))
@@ -376,7 +376,7 @@ def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch)
 
 
 def test_what_python_makes_of_the_data_is_refused_where_python_is_not():
-    """A stand-in for strategies over TPUs, of which the number of hosts is read."""
+    """A replacement for a TPU strategy with a number of hosts."""
     here, pod = object.__new__(tf.distribute.TPUStrategy), object.__new__(tf.distribute.TPUStrategy)
     here._extended, pod._extended = types.SimpleNamespace(num_hosts=1), types.SimpleNamespace(num_hosts=4)
     local, remote = (parse(DeviceSettings, ["--use_tpu", f"--tpu_name={name}"]) for name in ("local", "grpc://1.2.3.4"))
@@ -399,7 +399,5 @@ def test_workers_that_differ_in_what_they_train_are_refused(monkeypatch):
     kept = list(digests)
     assert len(set(kept)) == 2
     monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [kept.pop(0), number])
-    with pytest.raises(
-        InputError, match="^the data of worker 1 differs from that of worker 0; give all .* the same files"
-    ):
+    with pytest.raises(InputError, match="^the data of worker 1 differs from worker 0's; give all .* the same files"):
         workers.check_same_facts(strategy, facts | {"data": [["abc", DynamicMasking(MaskingRule(9, 5), (2, 3))]]})

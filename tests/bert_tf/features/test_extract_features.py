@@ -35,7 +35,7 @@ FORMATS = ["jsonl", "tfrecord", "npz", "parquet"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory, vocab_file):
-    """A folder with a checkpoint in `model`, `input.txt` and `input.jsonl`, the same texts."""
+    """A folder with a checkpoint in `model`, and the same texts as `input.txt` and `input.jsonl`."""
     folder = tmp_path_factory.mktemp("features")
     write_pretrained(folder / "model", vocab_file)
     rng = np.random.default_rng(0)
@@ -64,7 +64,7 @@ def _shared_extractors():
 
 
 def extracted(folder, output, runner=None, **changes):
-    """Runs in this process; returns the bytes of the shards."""
+    """Runs the extraction in this process; returns the bytes of the shards."""
     files = {"input_file": f"{folder}/input.txt", "init_checkpoint": f"{folder}/model"}
     given = {**files, "layers": "-1", "max_seq_length": 24, **changes}
     settings = FeaturesSettings(output_file=str(output), **given)
@@ -80,7 +80,7 @@ def texts_of(folder):
 
 @pytest.fixture(scope="module")
 def expected(folder):
-    """What the library gives for the same texts, with the layers -1 and 1."""
+    """Returns the library's features of the same texts for the layers -1 and 1."""
     texts = [tuple(line.split(" ||| ")) for line in texts_of(folder)]
     return FeatureExtractor(folder / "model", layers="-1,1", max_seq_length=24).tokens(texts)
 
@@ -90,7 +90,7 @@ def test_json_lines_are_those_of_the_original(folder, tmp_path, expected):
     lines = data.decode().splitlines()
     assert len(lines) == LINES
     for number, (line, features) in enumerate(zip(lines, expected, strict=True)):
-        # the loop of google-research/bert's script
+        # The loop of google-research/bert's script.
         tokens = [
             {
                 "token": token,
@@ -108,7 +108,7 @@ def test_json_lines_are_those_of_the_original(folder, tmp_path, expected):
             assert ours["token"] == theirs["token"]
             for a, b in zip(ours["layers"], theirs["layers"], strict=True):
                 assert a["index"] == b["index"]
-                # packed differently, a value may be rounded to the other side
+                # with other packing, a value may be rounded in the other direction
                 np.testing.assert_allclose(a["values"], b["values"], atol=3e-6)
                 assert all(value == round(value, 6) for value in a["values"])
 
@@ -157,7 +157,7 @@ def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
     flags = {"output_format": form, "dtype": "float16", "layers": "-1,1", "input_format": "jsonl", "id_field": "name"}
     extracted(folder, f"{tmp_path}/out@3", input_file=f"{folder}/input.jsonl", **flags)
     found = read(sorted(tmp_path.glob("out-*-of-00003")))
-    singles = [number for number in range(LINES) if number != 3]  # JSON Lines have no " ||| "
+    singles = [number for number in range(LINES) if number != 3]  # in JSON Lines, " ||| " has no meaning
     assert [entry["id"] for entry in found] == [f"n{number}\u00e9" for number in range(LINES)]
     assert [entry["line"] for entry in found] == [2 * number for number in range(LINES)]
     for number in singles:
@@ -213,7 +213,7 @@ def test_pooled_vectors_in_every_format(folder, tmp_path, pooled, form):
 
 
 class Stops(LocalRunner):
-    """A runner that fails after some tasks, as a machine does."""
+    """A runner that fails after some tasks, like a machine."""
 
     def __init__(self, tasks):
         super().__init__(1)
@@ -232,7 +232,7 @@ def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path,
     flags = {"output_format": form, "layers": "-1"}
     whole = extracted(folder, f"{tmp_path}/whole@2", **flags)
     kept = {}
-    for tasks in (2, 1, 4):  # one hash, three parts, two shards
+    for tasks in (2, 1, 4):  # files: one hash, three parts, two shards
         with pytest.raises(ChildProcessError):
             extracted(folder, f"{tmp_path}/out@2", Stops(tasks), **flags)
         parts = tmp_path / "out.work" / "parts"
@@ -244,7 +244,7 @@ def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path,
     assert sorted(path.name for path in tmp_path.glob("out*")) == [
         "out-00000-of-00002", "out-00001-of-00002", "out.manifest.json"
     ]  # fmt: skip
-    # a finished set is left alone; a deleted shard is made again
+    # a finished set does not change; a deleted shard is made again
     (tmp_path / "out-00001-of-00002").unlink()
     before = (tmp_path / "out-00000-of-00002").stat().st_mtime_ns
     assert extracted(folder, f"{tmp_path}/out@2", **flags) == whole
@@ -254,7 +254,7 @@ def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path,
 @pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
     flags = {"output_format": "npz", "layers": "-1"}
-    # This process has two devices, and its threads differ from those of a command.
+    # This process has two devices, and its threads differ from a command's threads.
     words = command(folder, f"{tmp_path}/one@3", **flags, num_workers=1, max_seq_length=24)
     subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
     one = [path.read_bytes() for path in sorted(tmp_path.glob("one-*"))]
@@ -285,7 +285,7 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
     "name, data, flags, message",
     [
         ("empty", b"", {}, "holds no text"),
-        ("blank", b"\n \n\t\n", {}, "blank: holds no text; give a file with a text a line"),
+        ("blank", b"\n \n\t\n", {}, "blank: contains no text; give a file with one text per line"),
         ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: holds no text"),
         ("gz", b"\x1f\x8b\x08text", {}, "compressed, or not UTF-8"),
         ("utf16", "the men".encode("utf-16"), {}, "not UTF-8"),
@@ -304,7 +304,7 @@ def test_bad_input_is_one_line_and_writes_nothing(folder, tmp_path, name, data, 
     flags = {key: value for key, value in flags.items() if key != "output_file"}
     with pytest.raises(InputError, match=message):
         extracted(folder, output, input_file=str(path), **flags)
-    assert list(tmp_path.iterdir()) == [path]  # so the command runs once the file is mended
+    assert list(tmp_path.iterdir()) == [path]  # so the command runs after the file is fixed
 
 
 def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
@@ -313,7 +313,7 @@ def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
     (data,) = extracted(folder, tmp_path / "out", input_file=str(path), layers="-1")
     entries = [json.loads(line) for line in data.splitlines()]
     assert [len(entry["features"]) for entry in entries] == [5, 24, 4, 3]
-    assert "1 of 4 texts are longer than --max_seq_length=24 and were cut off" in caplog.text
+    assert "1 of 4 texts are longer than --max_seq_length=24 and were truncated" in caplog.text
     assert "bytes that are not UTF-8 were dropped in 1 of 4 lines" in caplog.text
     facts = json.loads((tmp_path / "out.manifest.json").read_text())
     assert (facts["lines"], facts["truncated"], facts["damaged"], facts["tokens"]) == (4, 1, 1, 36)
@@ -327,7 +327,7 @@ def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["tfrecord", "parquet"])  # what other libraries write
+@pytest.mark.parametrize("form", ["tfrecord", "parquet"])  # other libraries write this
 def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -362,7 +362,7 @@ def test_a_killed_command_resumes_to_the_same_bytes(folder, tmp_path):
     flags = {"layers": -1, "num_workers": 2, "input_file": big, "max_seq_length": 24}
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     output = tmp_path / "out.jsonl"
-    # this returns when its workers have ended, too
+    # returns only after the workers have ended too
     parts = f"{output}.work/parts"
     words = command(folder, output, ("-c", KILLED_JOB, f"{parts}/*.json"), **flags)
     killed = subprocess.run(words, env=environment, capture_output=True, check=False)
@@ -373,7 +373,7 @@ def test_a_killed_command_resumes_to_the_same_bytes(folder, tmp_path):
         command(folder, tmp_path / "whole.jsonl", **flags), env=environment, check=True, capture_output=True, text=True
     )
     assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
-    said = [line for line in whole.stderr.splitlines() if "/s" not in line]  # progress, if it takes long
+    said = [line for line in whole.stderr.splitlines() if "/s" not in line]  # lines of progress if the run is slow
     assert "wrote vectors of" in whole.stderr and len(said) <= 5
 
 
@@ -412,13 +412,13 @@ def test_a_missing_gpu_is_one_line(folder, tmp_path):
     settings = FeaturesSettings(
         input_file=f"{folder}/input.txt", init_checkpoint=f"{folder}/model", output_file=f"{tmp_path}/out", num_gpus=1
     )
-    with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; drop the flag"):
+    with pytest.raises(InputError, match="--num_gpus=1: TensorFlow finds no GPU; remove the flag"):
         extract_features.main(settings)
 
 
 @pytest.mark.slow
 def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_path, monkeypatch):
-    """All but the device itself: the processor stands for the GPU that TensorFlow is made to report."""
+    """Extraction on a GPU, without a GPU: TensorFlow is made to report a GPU, and the CPU computes."""
     config, chosen = tf.config, []
     gpu = config.list_physical_devices("CPU")[:1]
     monkeypatch.setattr(config, "list_physical_devices", lambda kind=None: gpu * (kind == "GPU"))
@@ -435,7 +435,7 @@ def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_
     runner = LocalRunner(1, own_devices=True)
     on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
     assert chosen == [(gpu, "GPU"), (gpu[0], True)]
-    assert max(rows * width for rows, width in sizes) > 1024, "batches are those of a GPU"
+    assert max(rows * width for rows, width in sizes) > 1024, "batches as on a GPU"
     monkeypatch.undo()
     on_cpu = extracted(folder, tmp_path / "cpu", **flags)
     for ours, theirs in zip(map(_values, on_gpu), map(_values, on_cpu), strict=True):
@@ -443,7 +443,7 @@ def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_
 
 
 def _values(data: bytes) -> np.ndarray:
-    """All values of a shard in npz."""
+    """Returns all values of an npz shard."""
     with np.load(io.BytesIO(data)) as arrays:
         return arrays["values"].ravel()
 

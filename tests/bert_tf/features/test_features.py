@@ -1,4 +1,4 @@
-"""Vectors of texts in Python, beside the encoder on one row at a time and a plain alignment of characters."""
+"""Vectors of texts in Python, compared with the encoder on single rows and a simple alignment of characters."""
 
 import json
 import logging
@@ -20,7 +20,7 @@ from bert_tf.text.packing import pack
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
 
-# Accents, an emoji, a combining mark, Chinese, a control character, an unknown word, nothing at all.
+# Accents, an emoji, a combining mark, Chinese, a control character, an unknown word, an empty text.
 TEXTS = [
     "Which one of them was it?", "the CAFÉ, né \U0001f600 it was", "cafe\u0301s and 中文 at 3",
     "\tnow\u00a0then\x01over  ", "", "said " * 60, "them.their,there", "ẞ İt \u200bwas",
@@ -40,7 +40,7 @@ def extractor(pretrained):
 
 
 def alone(encoder, tokenizer, texts, length):
-    """The layers of each text in a padded row of its own, the embeddings first: N times [tokens, layers, H]."""
+    """Returns the embeddings and layers of each text from one padded row per text: N times [tokens, layers, H]."""
     pairs = [(text, "") if isinstance(text, str) else text for text in texts]
     a, b = (tokenizer.encode([pair[segment] for pair in pairs]) for segment in (0, 1))
     rows = pack(a, b, max_seq_length=length, cls_id=tokenizer.cls_id, sep_id=tokenizer.sep_id)
@@ -50,7 +50,7 @@ def alone(encoder, tokenizer, texts, length):
 
 
 def watch(extractor, monkeypatch):
-    """Returns a list that gets the mask of each batch."""
+    """Returns a list to which the mask of each batch is added."""
     masks, compute = [], extractor._encode._compute
 
     def watched(batch):
@@ -156,12 +156,12 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     vectors = extractor.sentences(["the men", "all of it"])
     assert vectors.shape == (2, 16)
     np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-6)
-    # version 6 keeps the length in the tokenizer's file
+    # version 6 stores the length in the tokenizer's file
     (tmp_path / "sentence_bert_config.json").write_text("{}")
     for length, expected in ((18, 18), (10**30, 40)):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
         assert FeatureExtractor(tmp_path, sentence_vectors=True).settings.max_seq_length == expected
-    # flags go first
+    # flags have priority
     own = FeatureExtractor(tmp_path, pooling="cls", max_seq_length=16).settings
     assert (own.pooling, own.normalize, own.max_seq_length) == ("cls", None, 16)
     sentence_transformer(tmp_path, {"pooling_mode": "mean"})
@@ -249,7 +249,7 @@ def test_pooled_vectors_need_a_pooling_and_no_texts_are_no_vectors(extractor, pr
 )
 def test_a_line_is_split_as_the_original_does(line, segments, starts):
     text = text_of_line(line, 5)
-    # the original's lines, from extract_features.py's documented rule: the last " ||| " of the stripped line
+    # The rule of the original's extract_features.py: split at the last " ||| " of the stripped line.
     found = re.match(r"^(.*) \|\|\| (.*)$", line.strip())
     assert text.segments == (found.groups() if found else (line.strip(),)) == segments
     assert text.starts == starts
@@ -300,7 +300,7 @@ def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
         assert [task for group in groups for task in group] == tasks
         assert len(groups) == shards and all(groups)
         sizes = [sum(task.source.lines for task in group) for group in groups]
-        # at most two parts from the mean, unless there are too few parts
+        # within two parts of the mean, unless there are too few parts
         if len(lines) > 4 * shards:
             assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()
 
@@ -316,5 +316,5 @@ def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
     for features, layers in zip(found, expected, strict=True):
         np.testing.assert_allclose(features.values, layers[:, [3]], atol=2e-5)
     assert masks[0].shape == (4, 40) and {mask.shape for mask in masks[1:]} == {(20, 8)}
-    # all batches but the last one are nearly full
+    # all batches except the last are nearly full
     assert min(mask.mean() for mask in masks[:-1]) > 0.85

@@ -1,4 +1,4 @@
-"""Extraction on Spark beside extraction on this machine."""
+"""Extraction on Spark compared with extraction on this machine."""
 
 import os
 import pathlib

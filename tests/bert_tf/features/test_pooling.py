@@ -20,14 +20,14 @@ MASK = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
 
 
 def formula(x: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
-    """In float64, a row at a time. The mean is that of sentence-transformers: over the tokens of the mask."""
+    """Pools in float64, one row at a time. Like sentence-transformers, the mean covers all tokens of the mask."""
     rows = [row[seen == 1] for row, seen in zip(x.astype(np.float64), mask, strict=True)]
     return np.array([row.mean(axis=0) if pooling == "mean" else row.max(axis=0) for row in rows])
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 def test_pooling_is_its_formula_over_the_tokens_without_padding(pooling):
-    x = np.random.default_rng(0).normal(-3, 1, (3, 5, 8)).astype(np.float32)  # below 0, so that padding would show
+    x = np.random.default_rng(0).normal(-3, 1, (3, 5, 8)).astype(np.float32)  # negative, so that padding would show
     pooled = pool_tokens(tf.constant(x), tf.constant(MASK, tf.int32), pooling)
     np.testing.assert_allclose(pooled, formula(x, MASK, pooling), rtol=1e-6)
     assert (

@@ -63,7 +63,7 @@ def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
 
 def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
     monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
-    with pytest.raises(InputError, match=r"step 48 of .* is of no use: its evaluation is not finite \(loss\)"):
+    with pytest.raises(InputError, match=r"step 48 of .* is unusable: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), lambda _: FindTheWord(folder))
 
 
@@ -79,7 +79,7 @@ def test_the_first_examples_of_a_split_keep_all_their_rows():
 @pytest.mark.slow
 def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step; the weights are still finite
-    with pytest.raises(InputError, match=r"step 1 of .* is of no use: its evaluation is not finite \(loss\)"):
+    with pytest.raises(InputError, match=r"step 1 of .* is unusable: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, tmp_path, *flags), lambda _: FindTheWord(folder))
 
 

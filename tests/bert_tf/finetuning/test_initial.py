@@ -27,7 +27,7 @@ from tests.export.exports import put_together
 from tests.small_configs import small_config
 
 CONFIG = small_config(max_position_embeddings=16)
-REFUSED = r"has shape \[.*3\], the model needs \[.*2\]; give the task that .*, or --reinitialize_head, which keeps the"
+REFUSED = r"has shape \[.*3\], the model needs \[.*2\]; give the task that .*, or --reinitialize_head for the"
 
 
 def task_of(name):

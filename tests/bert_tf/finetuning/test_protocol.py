@@ -216,7 +216,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     shutil.copytree(path, path / "other")
     with open(path / "other" / evaluations.NAME, "w") as file:
         json.dump(json.loads((path / evaluations.NAME).read_text()) | {"patience": 0}, file)
-    with pytest.raises(InputError, match="newest intact checkpoint is of step 9 of 12"):
+    with pytest.raises(InputError, match="newest intact checkpoint has step 9 of 12"):
         run_folder.check_finished(str(path / "other"), 9, False)
     text = (path / evaluations.NAME).read_text()
     (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))

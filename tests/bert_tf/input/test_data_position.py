@@ -1,4 +1,4 @@
-"""The pipeline started at any position gives the batches that an uninterrupted one gives after it."""
+"""A pipeline that starts at any position gives the same batches as an uninterrupted pipeline after this position."""
 
 import shutil
 
@@ -28,14 +28,14 @@ KINDS = {
 
 @pytest.fixture(autouse=True)
 def small_windows(monkeypatch):
-    """So that epochs, blocks that are shuffled and windows all end in the midst of batches."""
+    """Small sizes, so that epochs, shuffled blocks and windows end inside batches."""
     monkeypatch.setattr(record_order, "WINDOW", 5)
     monkeypatch.setattr(record_order, "_SHUFFLED", 15)
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """By whether rows are masked: files, and features. The first token after [CLS] counts the records."""
+    """Files and features for masked and unmasked rows. The first token after [CLS] counts the records."""
     folder = tmp_path_factory.mktemp("position")
     rng = np.random.default_rng(0)
     found = {}
@@ -146,7 +146,7 @@ def test_workers_and_replicas_partition_each_global_batch(data, training, worker
 
 
 def names_in(data, kind, batch) -> list[str]:
-    """What `records_at` should say, from the numbers that the records hold."""
+    """Returns the expected result of `records_at`, from the numbers in the records."""
     files, *_ = options_of(data, kind)
     starts = np.cumsum([0, *SIZES])
     cls = np.nonzero((batch["input_ids"] == 1) & (batch["input_mask"] == 1))

@@ -20,7 +20,7 @@ FEATURES = schema.pretraining_features(8, 2)
 
 
 def write(path, numbers, packed=False):
-    """Records that can be told by their first id."""
+    """Writes records whose first id identifies them."""
     numbers = np.asarray(list(numbers))
     columns = {f.name: np.zeros((len(numbers), f.length), np.float32 if f.kind == "float" else int) for f in FEATURES}
     columns["input_ids"][:, 0] = numbers
@@ -31,7 +31,7 @@ def write(path, numbers, packed=False):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """Plain files, and a compressed one between them."""
+    """Uncompressed files with a compressed file between them."""
     folder = tmp_path_factory.mktemp("records")
     paths = [str(folder / f"part{i}.tfrecord") for i in range(3)]
     for index, path in enumerate(paths):
@@ -73,7 +73,7 @@ def test_batches_have_the_models_dtypes_and_shapes(files):
 
 
 def test_ids_beyond_the_vocabulary_are_refused(files):
-    message = r"part0.tfrecord: contains ids not below vocab_size=29 of the configuration"
+    message = r"part0.tfrecord: contains ids that are not below vocab_size=29 of the configuration"
     with pytest.raises(InputError, match=message), clear_errors(files, 29):
         numbers(files, training=False, vocab_size=29)
     assert numbers(files, training=False, vocab_size=30)
@@ -91,7 +91,7 @@ def test_a_damaged_record_is_named_by_file_and_number(tmp_path):
 
 
 def test_a_truncated_file_is_named(tmp_path):
-    """A compressed one may read as whole to TensorFlow; its manifest tells: test_pretraining_data.py."""
+    """For a truncated compressed file, only its manifest may show the damage: test_pretraining_data.py."""
     cut = tmp_path / "cut.tfrecord"
     write(cut, np.random.default_rng(0).integers(0, 99, 10))
     content = cut.read_bytes()
@@ -112,7 +112,7 @@ def dynamic(**changes) -> DynamicMasking:
 
 @pytest.fixture(scope="module")
 def unmasked(tmp_path_factory):
-    """48 times the same row, padded by nothing, in two files."""
+    """The same row 48 times, without padding, in two files."""
     folder = tmp_path_factory.mktemp("unmasked")
     columns = {"input_ids": ROW, "input_mask": np.ones_like(ROW), "segment_ids": np.zeros_like(ROW)}
     rows = records.serialize({name: np.tile(column, (24, 1)) for name, column in columns.items()}, UNMASKED)
@@ -178,7 +178,7 @@ def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
 
 @pytest.mark.parametrize("directionality", ["ltr", "rtl"])
 def test_a_model_that_looks_one_way_predicts_every_piece_of_the_text(directionality):
-    """One segment, two segments, no text; nothing but text is predicted, and from the place before or after it."""
+    """One segment, two segments, no text. Only text is predicted, from the preceding or following position."""
     rows = [[2, 7, 8, 9, 8, 3, 0, 0], [2, 7, 3, 8, 9, 7, 7, 3], [2, 3, 0, 0, 0, 0, 0, 0]]
     text = [{1: 7, 2: 8, 3: 9, 4: 8}, {1: 7, 3: 8, 4: 9, 5: 7, 6: 7}, {}]
     ids = tf.constant(rows)

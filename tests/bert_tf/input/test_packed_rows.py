@@ -1,4 +1,4 @@
-"""Packing loses nothing, and a packed row gives the loss and the gradients of its examples apart."""
+"""Packing keeps all examples, and a packed row has the same loss and gradients as its examples in separate rows."""
 
 import dataclasses
 
@@ -18,7 +18,7 @@ CONFIG = small_config(50, 32, 2, 4, dropout=0.0, max_position_embeddings=24, int
 
 
 def random_examples(rng, count, length=24, most=4, pairs=True, masked=True) -> dict[str, np.ndarray]:
-    """Examples of every length from 3 tokens on, each with its number as record id."""
+    """Returns examples of every length from 3 tokens on, each with its number as record id."""
     lengths = rng.integers(3, length + 1, count)
     real = np.arange(length) < lengths[:, None]
     ids = np.where(real, rng.integers(3, 50, real.shape), 0).astype(np.int32)
@@ -44,7 +44,7 @@ def random_examples(rng, count, length=24, most=4, pairs=True, masked=True) -> d
 
 
 def unpacked(packed, row, number) -> dict:
-    """One example of a packed row, cut out of it."""
+    """Returns one example, cut out of a packed row."""
     own = packed["sequence_ids"][row] == number + 1
     start = np.flatnonzero(own)[0]
     predicted = packed["masked_lm_weights"][row] > 0

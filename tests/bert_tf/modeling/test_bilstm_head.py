@@ -95,7 +95,7 @@ def test_a_head_on_a_bilstm_is_trained_in_mixed_precision():
 
 @pytest.fixture(scope="module", params=["ltr", "rtl"])
 def trained(request, inputs, vocab_file, tmp_path_factory):
-    """A classifier on a BiLSTM over a model of one direction; its folder, flags and metrics."""
+    """A classifier with a BiLSTM on a unidirectional model; its folder, flags and metrics."""
     output = tmp_path_factory.mktemp(request.param)
     config = json.loads((inputs / "config.json").read_text()) | {"directionality": request.param}
     (output / "config.json").write_text(json.dumps(config))
@@ -128,7 +128,7 @@ def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, t
     _, specs = serve.structured_input_signature
     texts = dict(zip(sorted(specs), map(tf.constant, zip(*pairs, strict=True)), strict=True))
     np.testing.assert_allclose(serve(**texts)["probabilities"], expected, atol=1e-5)
-    with pytest.raises(InputError, match="its classifier has no BiLSTM|its code attends to both sides"):
+    with pytest.raises(InputError, match="the format has no BiLSTM|original code attends in both directions"):
         convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
 
 
@@ -158,7 +158,7 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
     with caplog.at_level(logging.WARNING, "absl"):
         run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
-    assert caplog.text.count("its head is on a BiLSTM, and the new model has none: the encoder is taken") == 1
+    assert caplog.text.count("its head has a BiLSTM, which the new model lacks; only the encoder is loaded") == 1
     assert not description.read(str(tmp_path / "plain")).bilstm_head
     start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
     with pytest.raises(InputError, match="--reinitialize_head"):
@@ -169,7 +169,7 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
 @pytest.mark.slow
 @pytest.mark.parametrize("directionality", ["ltr", "rtl"])
 def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path, directionality):
-    """A token changes the logits of its side alone, and of no other sequence in its packed row."""
+    """A token changes the logits only in its direction, and not of other sequences in its packed row."""
     config = json.loads((folder / "config.json").read_text()) | {"directionality": directionality}
     (tmp_path / "config.json").write_text(json.dumps(config))
     task, run = FindTheWord(folder), tmp_path / "run"
@@ -203,5 +203,5 @@ def test_a_bilstm_refuses_a_head_that_reads_something_else():
     class Other(keras.layers.Layer):
         reads = "encoder_outputs"
 
-    with pytest.raises(ValueError, match="a head that reads encoder_outputs cannot stand on a BiLSTM"):
+    with pytest.raises(ValueError, match="a head that reads encoder_outputs does not support a BiLSTM"):
         head_maker(lambda config: Other(), True)(CONFIG)

@@ -1,4 +1,4 @@
-"""Each fused operation against its formula in float64, forward and backward, compiled and op by op."""
+"""Each fused operation against its formula in float64, forward and backward, compiled and as single operations."""
 
 import dataclasses
 
@@ -29,13 +29,13 @@ def norm(x, gamma, beta):
 
 
 def our_attention(x, bias, rate):
-    """From [N, 3 H] to [N, H]."""
+    """Computes attention from [N, 3 H] to [N, H]."""
     parts = tf.reshape(x, [-1, LENGTH, 3, HEADS, HIDDEN // HEADS])
     return tf.reshape(fused.attention([parts], tf.cast(bias, tf.float32), SEED, SITE, rate=rate), [-1, HIDDEN])
 
 
 def attention(x, bias, rate):
-    """One head of one row of the batch at a time."""
+    """Computes one head of one row at a time."""
     contexts = []
     bias = tf.broadcast_to(bias, [ROWS // LENGTH, HEADS, LENGTH, LENGTH])
     mask = dropout_mask([ROWS // LENGTH, HEADS, LENGTH, LENGTH], rate, SEED, SITE)
@@ -54,7 +54,7 @@ def attention(x, bias, rate):
 
 
 LABELS = tf.constant(np.random.default_rng(2).integers(0, HIDDEN, ROWS), tf.int32)
-# operation, formula, shapes of the inputs
+# Operation, formula, shapes of the inputs.
 OPERATIONS = {
     "residual_norm": (
         lambda *a: fused.residual_norm(*a, SEED, SITE, rate=RATE),
@@ -102,7 +102,7 @@ OPERATIONS = {
 
 
 def value_and_gradients(function, inputs):
-    """Outputs in a row, and the gradients of a sum of them with weights that differ."""
+    """Returns all outputs as one vector, and the gradients of their weighted sum."""
     with tf.GradientTape() as tape:
         tape.watch(inputs)
         outputs = tf.nest.flatten(function(*inputs))
@@ -134,7 +134,7 @@ def test_a_mask_drops_its_share_and_keeps_the_mean():
     for rate in (0.1, 0.5, 0.01):
         mask = dropout_mask(shape, rate, SEED, SITE).numpy()
         assert abs((~mask).mean() - rate) < 5 * np.sqrt(rate * (1 - rate) / mask.size)
-        # of rows and columns too: chi-squared with 1,000 degrees of freedom has a deviation of 45
+        # also for rows and columns: chi-squared with 1,000 degrees of freedom has a standard deviation of 45
         for axis in (0, 1):
             counts = (~mask).sum(axis)
             assert abs(np.sum((counts - 1000 * rate) ** 2) / (1000 * rate * (1 - rate)) - 1000) < 5 * 45
@@ -157,13 +157,13 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
             assert abs(np.mean(base[shift:] * other[: base.size - shift])) < bound, (index, shift)
     words = base.reshape(-1, 8)
     counts = np.bincount(((words > 0) @ (1 << np.arange(8))).astype(int), minlength=256)
-    # 256 patterns of eight neighbours: chi-squared with 255 degrees of freedom, deviation 22.6
+    # 256 patterns of eight adjacent bits: chi-squared with 255 degrees of freedom, standard deviation 22.6
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
 @pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr"), ("bfloat16", "bidi")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
-    """Loss and gradients, through fused operations and a last layer of few positions, and through plain operations."""
+    """Loss and gradients are equal with plain operations and with fused ones and few positions in the last layer."""
     monkeypatch.setattr(compilation, "_LARGE", 1)
     keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")
     try:
@@ -181,7 +181,7 @@ def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, 
     bound = 1e-5 if dtype == "float32" else 0.02
     np.testing.assert_allclose(ours["loss"], plain["loss"], rtol=bound)
     for path, expected in plain_gradients.items():
-        if path.endswith("attention/key/bias"):  # zero, but for rounding
+        if path.endswith("attention/key/bias"):  # zero except for rounding
             assert np.abs(gradients[path]).max() < 1e-3
             continue
         error = np.linalg.norm(gradients[path] - expected) / np.linalg.norm(expected)
@@ -211,9 +211,9 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
         operations = step.get_concrete_function().graph.get_operations()
         products.append(sum(op.type in ("MatMul", "BatchMatMulV2") for op in operations))
     for index, (plain, recomputed) in enumerate(zip(*results, strict=True)):
-        error = np.linalg.norm(plain - recomputed) / max(np.linalg.norm(plain), 1e-2)  # of a key's bias it is zero
+        error = np.linalg.norm(plain - recomputed) / max(np.linalg.norm(plain), 1e-2)  # a key's bias has gradient zero
         assert error <= 1e-5, f"{index}: {error:.1e}"
-    # all products of a layer's forward pass once more; in the last, queries apart from keys and values
+    # all products of a layer's forward pass again; in the last layer, queries are separate from keys and values
     assert products[1] - products[0] == 6 * config.num_hidden_layers + 1
 
 

@@ -1,4 +1,4 @@
-"""The fused operations against the plain ones with the same dropout masks: outputs, and gradients of all inputs."""
+"""The fused operations against the plain operations with the same dropout masks: outputs, gradients of all inputs."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from tests.bert_tf.reference import CONFIG
 
 ROWS, LENGTH, HEADS = 5, 20, CONFIG.num_attention_heads
 SEED = tf.constant([3, 4])
-# the last layer, which may compute few positions, and one before it
+# The last layer, which may compute few positions, and one layer below.
 DROPPING = dataclasses.replace(
     CONFIG, num_hidden_layers=2, hidden_dropout_prob=0.2, attention_probs_dropout_prob=0.3
 )  # fmt: skip
@@ -36,7 +36,7 @@ def random_tensor(*shape, seed=0) -> tf.Tensor:
 
 
 def randomize(layer):
-    """Sets all weights, biases and norms included, to values that matter and keep a signal's size."""
+    """Sets all weights, including biases and norms, to values with an effect that keep activations at unit scale."""
     for index, variable in enumerate(layer.trainable_variables):
         noise = CONFIG.hidden_size**-0.5 * random_tensor(*variable.shape, seed=index)
         variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
@@ -44,9 +44,9 @@ def randomize(layer):
 
 
 def value_and_gradients(function, inputs: dict) -> dict[str, np.ndarray]:
-    """Outputs by name, and by the names of the inputs the gradients of their sum with weights that differ."""
+    """Returns outputs by name, and the gradients of their weighted sum by the names of the inputs."""
 
-    # as in training, which leaves AutoGraph out too
+    # training does not use AutoGraph either
     @tf.autograph.experimental.do_not_convert
     def run():
         with tf.GradientTape() as tape:
@@ -68,7 +68,7 @@ def value_and_gradients(function, inputs: dict) -> dict[str, np.ndarray]:
 def assert_close(got: dict, expected: dict, bound: float) -> None:
     assert got.keys() == expected.keys()
     for name, value in expected.items():
-        if name.endswith("attention/key/bias"):  # zero but for rounding: it adds the same to all scores of a row
+        if name.endswith("attention/key/bias"):  # zero except for rounding: it adds a constant to a row's scores
             assert np.abs(got[name]).max() < 100 * bound, name
             continue
         assert np.abs(value).max() > 0, name
@@ -97,7 +97,7 @@ def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkey
         return {"output": y}
 
     plain = value_and_gradients(lambda: output(None), inputs)
-    for size in (1, 1 << 62):  # compiled, and op by op
+    for size in (1, 1 << 62):  # compiled, and as single operations
         monkeypatch.setattr(compilation, "_LARGE", size)
         assert_close(value_and_gradients(lambda: output(FusedOperations()), inputs), plain, bound)
     without = tf.cast(block(x, bias, positions=positions), tf.float64)
@@ -105,7 +105,7 @@ def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkey
 
 
 def batch(packed: bool) -> dict[str, tf.Tensor]:
-    """Rows with padding, or rows of two examples of different lengths and padding."""
+    """Returns rows with padding, or packed rows of two examples of different lengths with padding."""
     rng = np.random.default_rng(0)
     column, ends = np.arange(LENGTH)[None], rng.integers(12, LENGTH + 1, [ROWS, 1])
     first = rng.integers(4, 9, [ROWS, 1]) if packed else ends
@@ -138,7 +138,7 @@ def test_an_encoder_is_the_same_and_trains_the_same(packed, positions, direction
     def outputs(fused):
         model.fused = fused
         outputs = model(inputs, training=True, seed=SEED, positions=positions)
-        if positions is None:  # what comes of a padded position is read by nobody, and need not be alike
+        if positions is None:  # outputs at padded positions are never read, and may differ
             outputs["sequence_output"] *= tf.cast(inputs["input_mask"], model.compute_dtype)[..., tf.newaxis]
         return {name: outputs[name] for name in ("sequence_output", "pooled_output", "embedding_output")}
 
@@ -170,7 +170,7 @@ def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
 
 @pytest.mark.slow
 def test_a_learned_attention_bias_is_trained(monkeypatch):
-    """A bias of each head and distance, added to the mask that the encoder computes."""
+    """Adds a bias for each head and distance to the encoder's mask."""
     learned = tf.Variable(random_tensor(HEADS, 2 * LENGTH - 1))
     distance = np.arange(LENGTH)[None, :] - np.arange(LENGTH)[:, None] + LENGTH - 1
     mask = encoder_module.attention_bias

@@ -25,7 +25,7 @@ STEPS, EVERY = 60, 10
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with a vocabulary, a configuration, and records masked and not, fewer than the steps read."""
+    """A folder with a vocabulary, a configuration, and fewer masked and unmasked records than the steps read."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(vocab_file, folder / "vocab.txt")
     for name, masking in (("data", "static"), ("unmasked", "dynamic")):
@@ -72,7 +72,7 @@ def check_equal(got: str, expected: str) -> None:
 
 @pytest.fixture(scope="module")
 def finished(data, server, tmp_path_factory):
-    """The folder of an uninterrupted run, and how many times it touches a file."""
+    """The folder of an uninterrupted run, and the number of its file operations."""
     folder = tmp_path_factory.mktemp("finished")
     count_file = folder.parent / "count"
     assert server.do("pretrain", command(data, folder), event=0, count_file=str(count_file)) == 0, server.log
@@ -82,7 +82,7 @@ def finished(data, server, tmp_path_factory):
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
     rng, folder = random.Random(5), tmp_path / "run"
     kills, before = 0, 0
-    # before its first checkpoint, then in turn at a file, while a checkpoint is written, and between two of them
+    # before the first checkpoint, then in turn at a file operation, during a checkpoint, and between two checkpoints
     disturbances = [
         {"event": 1},
         {"event": 5},
@@ -111,10 +111,10 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     "more", [["--distribution_strategy=mirrored"], ["--dtype=float16"]], ids=["mirrored", "float16"]
 )
 def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path, more):
-    """On two replicas, and with a loss scale."""
+    """Resumes on two replicas and with a loss scale."""
     more = [*more, f"--input_file={data}/unmasked.tfrecord-*", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
     more.append("--num_train_steps=40")
-    # in the third checkpoint's steps, which are five loops as those of the others
+    # in the steps before the third checkpoint, which like the others has five loops
     for folder, how in (("whole", {}), ("killed", {"at_loop": [signal.SIGKILL, 12]}), ("killed", {})):
         code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
         assert code == (-signal.SIGKILL if how else 0), server.log
@@ -138,7 +138,7 @@ def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, se
     server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
     assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
     expected, got = batches(whole), batches(killed)
-    # what was only read ahead may differ by how far
+    # the number of prefetched batches may differ
     common = expected.keys() & got.keys()
     assert len(common) >= STEPS and all(got[position] == expected[position] for position in common)
     positions = [contents(f"{tmp_path}/{name}/ckpt-{STEPS}") for name in ("whole", "killed")]
@@ -148,7 +148,7 @@ def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, se
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, finished, tmp_path, number, code):
-    # training takes long enough for the signal to come in its midst
+    # training takes long enough for the signal to arrive during it
     flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
     assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
     step = latest.find(str(tmp_path)).step

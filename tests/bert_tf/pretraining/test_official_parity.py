@@ -1,9 +1,9 @@
 """Our model against tf-models-official's with the same weights, in float32: outputs, loss, gradients.
 
-A bound on float32 needs weights at which the result is well conditioned. Those that training starts from are, and
-those that keep a signal's size (deviation 1 / sqrt(H)) are. Far larger ones bring all positions of a row together, so
-that what is left of the queries' and keys' gradients is rounding: there both implementations are as far from each
-other as either is from float64.
+A bound on float32 needs weights for which the result is well conditioned: initial weights, or weights that keep
+activations at unit scale (standard deviation 1 / sqrt(H)). With far larger weights, all positions of a row become
+similar, so that the gradients of queries and keys are mostly rounding errors. Both implementations are then as far from
+each other as from float64.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from tests.bert_tf.reference import (
 
 
 def pair(config: BertConfig, seed: int = 0, stddev: float | None = None) -> tuple:
-    """Our model and theirs, by default with weights that keep a signal's size."""
+    """Our model and theirs, by default with weights that keep activations at unit scale."""
     model = random_pretrainer(config, seed, stddev or config.hidden_size**-0.5)
     return model, official_pretrainer(config, variables_by_path(model))
 
@@ -81,11 +81,11 @@ def test_a_single_padded_row_is_equal(both):
 def test_rows_without_segments_are_equal(both):
     batch = random_batch(CONFIG, batch=2, length=12, predictions=4)
     del batch["segment_ids"]
-    # of the segments only the first gets a gradient; the second's is zero on both sides
+    # only the first segment has a gradient; the second segment's is zero in both models
     assert_equal(both, batch)
 
 
 def test_another_gelu_is_told_apart():
-    """Their GELU is the tanh form, as the original's; the exact one is another model."""
+    """Their GELU uses tanh, like the original's; with the exact form, the outputs differ."""
     with pytest.raises(AssertionError, match="encoder_outputs 0"):
         assert_equal(pair(dataclasses.replace(CONFIG, hidden_act="gelu_erf")), random_batch(CONFIG, 5, 20, 4))

@@ -1,4 +1,4 @@
-"""The phases of one command: 128 tokens a row first, then 512 (paper: A.2), here 32 and 48."""
+"""The phases of one command: first rows of 128 tokens, then 512 (paper: A.2); here 32 and 48."""
 
 import json
 import shutil
@@ -32,7 +32,7 @@ def second(runs, tmp_path):
 
 
 def second_phase(runs, folder) -> str:
-    """Flag of a phase of two steps on longer rows."""
+    """Returns the flag for a phase of two steps on longer rows."""
     path = folder / "second.flags"
     path.write_text(f"# then\n--input_file={runs}/48.tfrecord\n--max_seq_length=48\n--num_train_steps=6\n")
     return f"--next_phase={path}"
@@ -44,7 +44,7 @@ def lines(folder, split: str) -> list[dict]:
 
 
 def lengths(folder) -> list[tuple[int, int]]:
-    """Length of the rows, and the first step, of each phase that a folder has begun."""
+    """Returns the length of rows and the first step of each phase that a folder has begun."""
     begun = json.loads((folder / "run.json").read_text())["phases"]
     return [(phase["data"]["max_seq_length"], phase["first_step"]) for phase in begun]
 
@@ -66,7 +66,7 @@ EVALUATED = (EVERY_STEP, "--do_eval", "--max_eval_steps=2")
 
 @pytest.fixture(scope="module")
 def both(runs, tmp_path_factory):
-    """Folder and results of a run of both phases, and the gradients that it has left in TensorFlow's registry."""
+    """Folder and results of a run of both phases, and the number of gradients that stay in TensorFlow's registry."""
     folder, before = tmp_path_factory.mktemp("both"), set(ops.gradient_registry.list())
     results = run_pretraining(settings(runs, folder / "out", second_phase(runs, folder), *EVALUATED))
     return folder / "out", results, set(ops.gradient_registry.list()) - before
@@ -79,7 +79,7 @@ def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
     assert not custom, "they would hold the weights and moments of both phases"
     assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
-    # at its start and at its end each phase evaluates on its own rows
+    # each phase evaluates on its own rows at its start and at its end
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
     assert evaluated[2]["loss"] != evaluated[3]["loss"]
     assert results["loss"] == evaluated[-1]["loss"]
@@ -90,7 +90,7 @@ def test_phases_train_one_after_the_other_and_are_evaluated_each(both):
 
 
 def rates(folder) -> dict[int, float]:
-    """The learning rate of each step, counted from 0."""
+    """Returns the learning rate of each step, counted from 0."""
     return {entry["step"] - 1: entry["learning_rate"] for entry in lines(folder, "train")}
 
 
@@ -164,14 +164,14 @@ def test_the_same_command_goes_on_in_the_second_phase_and_finished_trains_no_fur
     [
         (
             "--num_train_steps=4\n--max_seq_length=48\n--input_file={runs}/48.tfrecord",
-            "--num_train_steps=4 must be above the 4 of the phase before",
+            "--num_train_steps=4 must be above the 4 of the previous phase",
         ),
         ("--num_train_steps=6\n--learning_rate=1", "cannot continue .*learning_rate was 0.001, is 1.0"),
         ("--num_train_steps=6\n--input_file={runs}/48.tfrecord", "input_ids has 48 values but --max_seq_length=32"),
         ("--num_train_steps=6\n--max_seq_length=48\n--input_file=none", "second.flags: --input_file: none: no such"),
         ("--num_train_steps=6\n--max_seq_length=128", "max_seq_length=128 is beyond max_position_embeddings=64"),
         ("--num_train_steps=6\n--train_batch_size=6\n--gradient_accumulation_steps=4", "multiple of the 1 replicas"),
-        ("--num_train_steps=6\n--output_dir=other", "--output_dir=other: must be .*, as in the phase before"),
+        ("--num_train_steps=6\n--output_dir=other", "--output_dir=other: must be .*, as in the previous phase"),
         ("--num_train_steps=6\n--dtype=bfloat16", "--dtype=bfloat16: must be float32"),
         ("--num_train_steps=six", "num_train_steps"),
         ("--num_train_stepz=6", "num_train_stepz"),

@@ -1,4 +1,4 @@
-"""Every kind of data that the generator makes, trained on or refused."""
+"""Training on every kind of data that the generator makes, or its refusal."""
 
 import dataclasses
 import json
@@ -89,7 +89,7 @@ def test_the_rule_is_the_one_that_the_data_was_made_with(data):
 
 
 def of_the_manifest(data, output_dir, names, *more: str) -> PretrainingSettings:
-    """Settings that leave the number of predictions to the data."""
+    """Returns settings that take the number of predictions from the data."""
     given = settings(data, output_dir, names, f"--vocab_file={data}/vocab.txt", *more)
     return dataclasses.replace(given, max_predictions_per_seq=None)
 
@@ -100,7 +100,7 @@ def run_json(folder) -> dict:
 
 
 def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_said(data, tmp_path, monkeypatch):
-    """Rows of 32 tokens made for 12 predictions at 0.4; the default of 20 or 0.15 would give other numbers."""
+    """Rows of 32 tokens for 12 predictions at 0.4; the defaults, 20 and 0.15, would give other numbers."""
     for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
         shutil.copy(data / file, tmp_path)
     seen, numerators = [], PretrainingObjective.numerators
@@ -125,7 +125,7 @@ def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_s
 
     same = ("--max_predictions_per_seq=12", "--masked_lm_prob=0.4", "--num_train_steps=2")
     run_pretraining(settings(tmp_path, out, "dynamic_wide", f"--vocab_file={data}/vocab.txt", *same))
-    # the same records, made again with another rule, which only the manifest holds
+    # the same records with another rule, which only the manifest contains
     path = tmp_path / "dynamic_wide.manifest.json"
     entries = json.loads(path.read_text())
     entries["settings"] |= {"masked_lm_prob": 0.3, "do_whole_word_mask": True}
@@ -141,8 +141,8 @@ def test_flags_that_differ_from_the_manifest_are_used_and_logged(data, tmp_path,
     assert (rule.max_predictions_per_seq, rule.masked_lm_prob) == (7, 0.3)
     said = [record.getMessage() for record in caplog.records]
     assert said == [
-        "masking with --max_predictions_per_seq=7, where the manifest of the data says 5, 12",
-        "masking with --masked_lm_prob=0.3, where the manifest of the data says 0.2, 0.4",
+        "masking with --max_predictions_per_seq=7, although the data's manifest says 5, 12",
+        "masking with --masked_lm_prob=0.3, although the data's manifest says 0.2, 0.4",
     ]
     caplog.clear()
     look(data, "dynamic2", f"--vocab_file={data}/vocab.txt", "--masked_lm_prob=0.2")
@@ -165,9 +165,9 @@ def test_more_predictions_than_tokens_are_refused(data):
 
 
 def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
-    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; leave it out"):
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; remove the"):
         look(data, "static", "--masked_lm_prob=0.3")
-    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/ltr: directionality=ltr masks none; leave it out"):
+    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/ltr: directionality=ltr does not mask; remove"):
         look(data, "ltr", one_way(data, tmp_path), "--masked_lm_prob=0.3")
 
 
@@ -188,7 +188,7 @@ def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(
     [
         ("ltr", "", "/ltr: its rows are not masked, and its manifest does not say --masking=dynamic"),
         ("dynamic_mlm ltr", "", "/ltr: its rows are not masked, and its manifest does not say"),
-        ("dynamic_mlm mlm", "", "/mlm: its rows are masked already, those of .*/dynamic_mlm are not"),
+        ("dynamic_mlm mlm", "", "/mlm: its rows are masked already, unlike rows of .*/dynamic_mlm"),
         ("dynamic", "static", "/static: its rows are masked already"),
         ("static", "dynamic", "/dynamic: has no feature 'masked_lm_positions'"),
         ("dynamic dynamic2", "", r"/dynamic2: made with --masked_lm_prob=0.2, but .*/dynamic with 0.15"),
@@ -196,7 +196,7 @@ def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(
     ],
 )
 def test_data_of_kinds_that_do_not_go_together_is_refused(data, names, eval_names, message):
-    if message is None:  # labels of one file are not looked at
+    if message is None:  # labels in only one file are ignored
         assert not look(data, names).has_pairs
         return
     with pytest.raises(InputError, match=message):
@@ -229,7 +229,7 @@ def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
     flags = ["--pack_sequences", f"--vocab_file={data}/vocab.txt"]
     whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--do_eval"))
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
-    for path in [*(tmp_path / "parts").glob("ckpt-2*"), tmp_path / "parts/checkpoint"]:  # killed before it wrote them
+    for path in [*(tmp_path / "parts").glob("ckpt-2*"), tmp_path / "parts/checkpoint"]:  # killed before it wrote these
         path.unlink()
     run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags))
     unpacked = settings(data, tmp_path / "parts", "dynamic", *flags[1:], "--nodo_train", "--do_eval")
@@ -257,7 +257,7 @@ def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
 
 
 def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_training(data, tmp_path):
-    shutil.copy(data / "static", tmp_path)  # without its manifest nobody knows the vocabulary of the data
+    shutil.copy(data / "static", tmp_path)  # without the manifest, the vocabulary of the data is unknown
     shutil.copy(data / "config.json", tmp_path)
     long = tmp_path / "long.txt"
     long.write_text((data / "vocab.txt").read_text() + "".join(f"x{i}\n" for i in range(300)))
@@ -268,11 +268,11 @@ def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_tra
 
 def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
     with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
-    with pytest.raises(InputError, match="--vocab_file is missing; .*/dynamic was made .* gone.txt was not found"):
+    with pytest.raises(InputError, match="--vocab_file is missing: .*/dynamic was made .* gone.txt was not found"):
         look(tmp_path, "dynamic")
     with pytest.raises(InputError, match="--vocab_file=.*: no such file"):
         look(tmp_path, "dynamic", f"--vocab_file={tmp_path}")
-    with_manifest(data, tmp_path, "dynamic", vocab_file="")  # a name of nothing is not the folder
+    with_manifest(data, tmp_path, "dynamic", vocab_file="")  # an empty name does not mean the folder
     with pytest.raises(InputError, match="--vocab_file is missing"):
         look(tmp_path, "dynamic")
     with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
@@ -286,7 +286,7 @@ def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
 
 
 def with_manifest(data, folder, name, copy="", sha256="", **changes):
-    """Copies a file of records, the settings and the vocabulary's hash in its manifest changed."""
+    """Copies a file of records; changes the settings and the vocabulary's hash in its manifest."""
     copy = copy or name
     shutil.copy(data / name, folder / copy)
     shutil.copy(data / "config.json", folder)
@@ -299,7 +299,7 @@ def with_manifest(data, folder, name, copy="", sha256="", **changes):
 
 @pytest.fixture
 def three_shards(data, tmp_path):
-    """A set of three shards, each the same file."""
+    """Makes a set of three equal shards."""
     with_manifest(data, tmp_path, "static", copy="set")
     entries = json.loads((tmp_path / "set.manifest.json").read_text())
     names = [f"set-{shard:05d}-of-00003" for shard in range(3)]
@@ -339,7 +339,7 @@ def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_
     assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
     (tmp_path / "set.work").mkdir()
     (tmp_path / "set.work" / "plan.json").touch()
-    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; run the command that makes it"):
+    with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; finish the command"):
         look_at(tmp_path, f"{tmp_path}/set-*")
 
 
@@ -389,7 +389,7 @@ def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes,
     with_manifest(data, tmp_path, "static", "other", **changes)
     with pytest.raises(InputError, match=message):
         look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names)
-    (tmp_path / "other.manifest.json").unlink()  # nobody knows then, as of other tools' records
+    (tmp_path / "other.manifest.json").unlink()  # the vocabulary is then unknown, as for records of other tools
     assert look(tmp_path, "static" if eval_names else "static other", eval_names=eval_names).vocabulary
 
 
@@ -418,7 +418,7 @@ def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_kee
         shutil.copy(data / name, tmp_path)
     out = tmp_path / "out"
     run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1"))
-    assert "the data's vocabulary was not found; --vocab_file gives it to the run's folder" in caplog.text
+    assert "the data's vocabulary was not found; give --vocab_file to show filled-in masks" in caplog.text
     assert not (out / "vocab.txt").exists() and not (out / "tokenizer_config.json").exists()
     run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=1", f"--vocab_file={data}/vocab.txt"))
     assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()

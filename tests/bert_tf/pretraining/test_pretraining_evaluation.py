@@ -37,7 +37,7 @@ SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilization", 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `data.tfrecord`, `held_out.tfrecord`, `config.json` and its own copy of the vocabulary."""
+    """A folder with `data.tfrecord`, `held_out.tfrecord`, `config.json` and a copy of the vocabulary."""
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(vocab_file, folder / "vocab.txt")
     for name, seed in (("data", 1), ("held_out", 2)):
@@ -70,7 +70,7 @@ def lines(path) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def finished(data, curves, tmp_path_factory):
-    """A run of six steps, evaluated at 0, 3 and 6, with a report with curves and a sentence of the user's."""
+    """A run of six steps with evaluations at 0, 3 and 6, curves in its report and a sentence of the user."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "sentences.txt").write_text("the [MASK] was there\n")
     results = run(data, folder / "run", "--do_train", "--do_eval", f"--fill_mask_file={folder}/sentences.txt")
@@ -84,22 +84,22 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     by_split = {split: [e for e in entries if e["split"] == split] for split in ("start", "train", "eval")}
     assert [entry["step"] for entry in by_split["train"]] == [1, 2, 3, 4, 5, 6]
     assert [entry["step"] for entry in by_split["eval"]] == [0, 3, 6]
-    # the first step compiles, so it has no speed
+    # the first step includes compilation, so there is no speed
     assert [entry.keys() for entry in by_split["train"]] == [
         {"split", "step", *TRAINED, *(SPEED if entry["step"] > 1 else ())} for entry in by_split["train"]
     ]
     assert all(entry.keys() == {"split", "step", "data", *EVALUATED} for entry in by_split["eval"])
     assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
-    # what the last layer leaves out is not computed, so it is no part of utilization
+    # utilization leaves out positions that the last layer does not compute
     assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
-    # every row has 32 places, some of them padding
+    # every row has 32 positions, some of them padding
     tokens, rows = (sum(e[f"{name}_per_second"] for e in by_split["train"][1:]) for name in ("tokens", "sequences"))
     assert 0 < tokens < 32 * rows
     assert not (folder / "metrics-eval.jsonl").exists()
 
 
 def read_summaries(folder) -> dict[str, list]:
-    """Steps and values by tag; a text as its bytes."""
+    """Returns steps and values by tag; texts are bytes."""
     found: dict[str, list] = {}
     for path in sorted(folder.glob("events.out*")):
         for event in tf.compat.v1.train.summary_iterator(str(path)):
@@ -162,7 +162,7 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
             run(data, folder, "--do_eval", f"--eval_input_file={given}")
         (line,) = lines(folder / "metrics-eval.jsonl")
         assert line["split"] == metrics_file.TRAINING_DATA
-        assert "evaluating on training data; --eval_input_file" in caplog.text
+        assert "evaluating on training data; give held-out data" in caplog.text
         assert "evaluated on training data at step 6" in caplog.text
     page = (folder / "report.html").read_text()
     assert "training data, evaluated, step 6" in page and page.count(", best</th>") == 1
@@ -192,7 +192,7 @@ def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_pat
 @pytest.mark.slow
 def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
-    with pytest.raises(InputError, match=r"the last checkpoint of .*run is of no use: .*not finite \(loss\)"):
+    with pytest.raises(InputError, match=r"the last checkpoint of .*run is unusable: .*not finite \(loss\)"):
         run(data, finished[0], "--do_eval")
     assert latest.find(str(finished[0])).step == 6, "an evaluation changes nothing"
     folder = tmp_path / "run"
@@ -233,7 +233,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
 
 @pytest.mark.slow
 def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_with_it(data, tmp_path, monkeypatch):
-    """The trainer is killed after the second evaluation; a clock that jumps then saves the waiting."""
+    """The trainer is killed after the second evaluation; then the clock jumps, so that the test does not wait."""
     folder, evaluated, passed = tmp_path / "run", [], [0.0]
 
     def sleep(seconds):
@@ -254,7 +254,7 @@ def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_wit
         return results
 
     monkeypatch.setattr(evaluation.Evaluation, "__call__", evaluate_and_kill)
-    # far more steps than are trained
+    # far more steps than the trainer reaches
     same = ("--num_train_steps=1000000", "--save_checkpoints_steps=20")
     command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
     with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as trainer:
@@ -318,7 +318,7 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
     looks.unlink(missing_ok=True)
     with caplog.at_level(logging.INFO):
         assert run(moved, folder, "--do_eval") == finished[1]
-    assert caplog.text.count("was not found; --vocab_file gives it to the run's folder") == 1 and not looks.exists()
+    assert caplog.text.count("was not found; give --vocab_file to show filled-in masks") == 1 and not looks.exists()
     with pytest.raises(InputError, match="--fill_mask_file needs --vocab_file"):
         run(moved, folder, "--do_eval", "--fill_mask_file=x")
     run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")

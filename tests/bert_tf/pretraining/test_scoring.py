@@ -39,7 +39,7 @@ def checkpoint(tmp_path_factory, vocab_file, model):
 
 
 def log_probabilities(model, ids, at) -> np.ndarray:
-    """Of all tokens at a position of one row without padding, from the model's own call."""
+    """Returns log-probabilities of all tokens at a position of one row without padding, from a call of the model."""
     row = tf.constant([ids])
     inputs = {"input_ids": row, "input_mask": tf.ones_like(row), "segment_ids": tf.zeros_like(row)}
     logits = model(inputs | {"masked_lm_positions": tf.constant([[at]])})["masked_lm_logits"][0, 0]
@@ -101,13 +101,13 @@ def test_unknown_words_are_counted(checkpoint, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("lines", "flags", "message"),
     [
-        (["the man", "the [MASK]"], [], r"in.txt, line 2: holds \[MASK\]; give --mode=fill_mask"),
-        (["the man"], ["--mode=fill_mask"], r"in.txt, line 1: holds 0 times \[MASK\]"),
+        (["the man", "the [MASK]"], [], r"in.txt, line 2: contains \[MASK\]; give --mode=fill_mask"),
+        (["the man"], ["--mode=fill_mask"], r"in.txt, line 1: contains \[MASK\] 0 times"),
         (["the", "the " * 23], [], "line 2: has 25 tokens, more than 24; split the text"),
         (["the man was"], ["--max_seq_length=4"], "line 1: has 5 tokens, more than 4"),
         (["the"], ["--max_seq_length=25"], "max_seq_length=25 is beyond max_position_embeddings=24"),
         (["the", "\u200b"], [], "line 2: has no token; remove the line"),
-        (["", " "], [], "in.txt: holds no text"),
+        (["", " "], [], "in.txt: contains no text"),
         (["the"], ["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
         (["the"], ["--input_file=nowhere.txt"], "--input_file: nowhere.txt: no such file"),
     ],
@@ -125,7 +125,7 @@ def test_a_set_of_other_settings_is_not_overwritten(checkpoint, tmp_path):
         score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))
     assert (tmp_path / "out.jsonl").read_text() == "before"
     before = scored(checkpoint, tmp_path, ["the man"])
-    score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))  # finished, so nothing to do
+    score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))  # the set is finished
     with pytest.raises(InputError, match="--hide_rest_of_word was false, is now true"):
         score_text(parse(ScoringSettings, given(checkpoint, tmp_path, "--hide_rest_of_word")))
     assert [json.loads((tmp_path / "out.jsonl").read_text())] == before
@@ -151,7 +151,7 @@ def test_a_model_that_cannot_fill_in_is_refused(vocab_file, tmp_path, model):
     encoder = tf.Module()
     encoder.encoder = model.encoder
     for name, one, config, message in [
-        ("encoder", encoder, CONFIG, "has no masked-LM head, so it predicts no token"),
+        ("encoder", encoder, CONFIG, "has no masked-LM head and cannot predict tokens"),
         ("ltr", model, dataclasses.replace(CONFIG, directionality="ltr"), "has directionality=ltr and was trained"),
     ]:
         folder = write_checkpoint(tmp_path / name, one, config, vocab_file)
@@ -162,7 +162,7 @@ def test_a_model_that_cannot_fill_in_is_refused(vocab_file, tmp_path, model):
 
 def test_a_model_whose_weights_have_diverged_scores_nothing(vocab_file, tmp_path):
     model = random_pretrainer(CONFIG, seed=1, stddev=0.3)
-    model.masked_lm.transform.kernel.assign(tf.fill([16, 16], 3e38))  # finite, but no sum of them is
+    model.masked_lm.transform.kernel.assign(tf.fill([16, 16], 3e38))  # each is finite, but their sum is not
     folder = write_checkpoint(tmp_path / "nan", model, CONFIG, vocab_file)
     with pytest.raises(InputError, match=r"its evaluation is not finite \(the score of line 1\)"):
         scored(folder, tmp_path, ["the man"])
@@ -185,7 +185,7 @@ def test_a_killed_command_resumes_to_the_same_bytes(checkpoint, tmp_path):
         flags = given(checkpoint, tmp_path, f"--output_file={tmp_path}/{name}@2", "--num_workers=2")
         return [sys.executable, *how, "bert_tf.score_text", *flags]
 
-    # this returns when its workers have ended, too
+    # returns only after the workers have ended too
     how = ("-c", KILLED_JOB, str(tmp_path / "out.work/parts/*.json"))
     killed = subprocess.run(command("out", how), env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr

@@ -1,11 +1,11 @@
-"""Checks of a page of HTML."""
+"""Checks of an HTML page."""
 
 import html.parser
 import re
 
 
 class Tags(html.parser.HTMLParser):
-    """Whether every element is closed in its order, and what a page refers to."""
+    """Checks that elements are closed in order, and collects the references of a page."""
 
     def __init__(self, page):
         super().__init__()

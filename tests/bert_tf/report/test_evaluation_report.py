@@ -1,4 +1,4 @@
-"""What the report shows of a fine-tuning's last evaluation."""
+"""The sections of a report about the last evaluation in fine-tuning."""
 
 import functools
 import json
@@ -37,7 +37,7 @@ def test_metrics_of_classes_are_scikit_learns(never):
     rng = np.random.default_rng(0)
     labels, predictions = rng.integers(0, 4, 200), rng.integers(0, 4, 200)
     if never is not None:
-        labels[labels == never], predictions[predictions == never + 1] = 0, 0  # neither labeled nor predicted
+        labels[labels == never], predictions[predictions == never + 1] = 0, 0  # a class without labels and predictions
     one_hot = np.eye(4, dtype=bool)
     *rows, mean = class_table(one_hot[labels], one_hot[predictions], "abcd", is_exclusive=True).rows
     expected = metrics.precision_recall_fscore_support(labels, predictions, labels=range(4), zero_division=0)
@@ -191,7 +191,9 @@ def test_of_many_classes_the_most_confused_pairs_are_shown():
     page = evaluation.confusions(matrix, [f"class {number}" for number in range(30)])
     assert page.index("<td>class 3</td>") < page.index("<td>class 7</td>")
     assert "75.0%" in page and page.count("<tr>") == 3
-    assert "None is confused" in evaluation.confusions(np.diag(np.full(30, 5)), [str(number) for number in range(30)])
+    assert "No classes are confused" in evaluation.confusions(
+        np.diag(np.full(30, 5)), [str(number) for number in range(30)]
+    )
 
 
 def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path):

@@ -78,7 +78,7 @@ def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
 
 
 def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, charts.Curve]]:
-    """The curves of a page by the titles of their panels and their labels."""
+    """Returns the curves of a page by panel title and label."""
     drawn, panel = {}, charts.panel
 
     def note(title, lines, **options):
@@ -115,7 +115,7 @@ def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_tas
 
 @pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
 def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch, loops):
-    def rate(step):  # of the schedule after the step before
+    def rate(step):  # the schedule's rate after the previous step
         return 1e-4 * ((step - 1) / 220 if step <= 220 else 1 - (step - 1) / 2000)
 
     results = [{"split": "train", "step": step, "learning_rate": rate(step)} for step in loops]
@@ -146,7 +146,7 @@ def test_blanks_whose_best_guess_has_not_changed_are_folded():
 
 
 def ticks(svg: str, axis: str) -> list[str]:
-    """Labels of the ticks of an axis."""
+    """Returns the labels of an axis's ticks."""
     return re.findall(r">([^<>]+)</text>", "".join(re.findall(rf'<g id="{axis}tick_\d+">.*?</text>', svg, re.DOTALL)))
 
 
@@ -233,7 +233,7 @@ def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line
 
 
 def write_run(folder, description):
-    """What tells a run's folder from others: a checkpoint, here an empty one, and `run.json`."""
+    """Makes a folder that counts as a run's: an empty checkpoint and `run.json`."""
     (folder / "run.json").write_text(description)
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-1"\nall_model_checkpoint_paths: "ckpt-1"\n')
     for name in ("ckpt-1.index", "ckpt-1.data-00000-of-00001"):
@@ -242,7 +242,7 @@ def write_run(folder, description):
 
 @pytest.fixture
 def report_script(monkeypatch):
-    """The report's script, whose environment variables do not outlive the test."""
+    """Runs the report's script; its environment variables are removed after the test."""
     for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS"):
         monkeypatch.setenv(name, os.environ.get(name, "1"))
     return report_main

@@ -6,7 +6,7 @@ from bert_tf.runs import checkpoint_watch
 
 
 class Run:
-    """A folder into which a trainer would save; what it does while the evaluator waits is told beforehand."""
+    """The folder of a fake trainer, whose actions while the evaluator waits are given in advance."""
 
     def __init__(self, folder, monkeypatch, kept=5):
         self.folder, self.now, self.meanwhile = str(folder), 0.0, []

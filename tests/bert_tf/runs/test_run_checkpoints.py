@@ -27,7 +27,7 @@ def checkpoint(step: int) -> tf.train.Checkpoint:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    """A folder with checkpoints of the steps 0, 3 and 6."""
+    """A folder with checkpoints of steps 0, 3 and 6."""
     folder = tmp_path_factory.mktemp("saved")
     for step in (0, 3, 6):
         assert run_checkpoints.save(str(folder), checkpoint(step), step) == f"{folder}/ckpt-{step}"
@@ -147,7 +147,7 @@ def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
 
 @pytest.fixture
 def evaluated(tmp_path):
-    """A folder, and a function that adds the checkpoint of a step with moments, keeps two, and records its score."""
+    """A folder, and a function that adds a step's checkpoint with moments, keeps two, and records the step's score."""
     folder = str(tmp_path)
     model, optimizer = keras.Sequential([keras.layers.Dense(100)]), keras.optimizers.Adam()
     model.build([None, 3])
@@ -189,7 +189,7 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
 
 
 def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_before(tmp_path):
-    """Its schedule records the evaluation, after which no checkpoint is saved that would delete them."""
+    """The schedule deletes the weights when it records an evaluation, because no later checkpoint does so."""
     given = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--eval_strategy=epoch"])
     task = types.SimpleNamespace(metrics=(), data_name=lambda split: "dev")
     scores, strategy = iter([0.7, 0.5, 0.9]), tf.distribute.get_strategy()
@@ -210,7 +210,7 @@ def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkey
 
     monkeypatch.setattr(run_checkpoints, "write_without_optimizer", fail)
     save(3, 0.1)
-    assert "ckpt-1: stays as it is, because its weights cannot be copied (No space left on device)" in caplog.text
+    assert "ckpt-1: is kept as it is, because its weights cannot be copied (No space left on device)" in caplog.text
     assert sorted(latest.numbered(folder)) == [1, 2, 3] and not best.weights(folder)
     assert best.find(folder, latest.find(folder), "").step == 1
     run_checkpoints.delete_all(folder)
@@ -252,7 +252,7 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
 
     if where == "the reader":
         monkeypatch.setattr(tf.train, "load_checkpoint", fail)
-    else:  # no permission is to the reader what damage is, so the files are asked
+    else:  # for the reader, missing permission looks like damage, so the files are checked
         DAMAGES["a byte of the data"](folder, 6)
         monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
     message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; fix"
@@ -265,9 +265,9 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
 def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
     monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))
     if free < 100:
-        with pytest.raises(InputError, match=r"a checkpoint takes 100.0 MB, and 99.0 MB are free there"):
+        with pytest.raises(InputError, match=r"a checkpoint needs 100.0 MB, but 99.0 MB are free"):
             run_checkpoints.check_space(str(folder), 100_000_000)
         return
-    # of the five that are kept three are there, and for a moment there is one more
+    # three of the five kept checkpoints exist, and for a moment there is one more
     run_checkpoints.check_space(str(folder), 100_000_000)
-    assert ("will take 300.0 MB more, and 299.0 MB are free" in caplog.text) == (free < 300)
+    assert ("will need 300.0 MB more, but only 299.0 MB are free" in caplog.text) == (free < 300)

@@ -45,7 +45,7 @@ def save_a_checkpoint(folder):
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder that FIRST was begun in, and a checkpoint saved."""
+    """A folder in which FIRST has begun and a checkpoint was saved."""
     path = str(tmp_path / "run")
     run_folder.begin(path, FIRST, 0)
     save_a_checkpoint(path)
@@ -116,14 +116,14 @@ def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder,
         (changed(FIRST, model={"heads": 2}), 0, "of another model (heads was None, is 2);"),
         (changed(FIRST, data={"files": "bb"}), 5, "of another data (files was 'aa', is 'bb');"),
         (changed(FIRST, data={"masked_lm_prob": 0.15}), 5, "of another data (masked_lm_prob was None, is 0.15);"),
-        # finished and longer, but the same row length with other data is no second phase
+        # finished and with more steps, but other data of the same row length does not make a second phase
         (changed(LONGER, data={"files": "bb"}), 10, "of another data (files was 'aa', is 'bb');"),
         (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "with other flags (--learning_rate was 0.1, is 0.3);"),
         (
             changed(LONGER, optimizer={"learning_rate": 0.3}),
             10,
             "with other flags (--learning_rate was 0.1, is 0.3; --num_train_steps was 10, is 20; "
-            "--num_warmup_steps was 1, is 3); give its own flags to resume it, or, to train with these, a new "
+            "--num_warmup_steps was 1, is 3); give the run's flags to resume it, or, to train with these, a new "
             "--output_dir with --init_checkpoint=",
         ),
         (LONGER, 9, "with other flags (--num_train_steps was 10, is 20; --num_warmup_steps was 1, is 3);"),
@@ -184,12 +184,12 @@ def test_training_data_is_known_by_its_content(tmp_path):
 def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
     run_folder.begin(folder, changed(LONGER, optimizer={"num_schedule_steps": 30}), 10)
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.endswith("its schedule ends at step 30 in this phase, at step 20 in the one before")
+    assert line.endswith("its schedule ends at step 30 in this phase, at step 20 in the previous one")
 
 
 @pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])
 def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase, first_step):
-    # other data is read from its start, the same data from where it was
+    # new data starts at its beginning, the same data at its position
     assert run_folder.begin(folder, phase, 10) == 10 - first_step
     phases = [FIRST, dataclasses.replace(phase, first_step=first_step, begun_at=10)]
     assert run_record.read_phases(folder) == phases
@@ -226,7 +226,7 @@ def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, 
 
 
 def test_a_copy_for_use_is_finished_and_is_not_trained_on(folder, caplog):
-    with pytest.raises(InputError, match="is of step 4 of 10; finish the training"):
+    with pytest.raises(InputError, match="has step 4 of 10; finish the training"):
         run_folder.check_finished(folder, 4, False)
     run_record.write(folder, run_record.read_phases(folder), 4)
     run_folder.check_finished(folder, 4, False)

@@ -12,7 +12,7 @@ from tests.bert_tf import masking_reference as reference
 from tests.bert_tf.masking_reference import CONTINUES, LEVEL, MASK, MASKABLE, ROW, VOCABULARY
 
 V = len(VOCABULARY)
-# name: whole words, n-grams, share, limit
+# Name: whole words, n-grams, fraction, limit.
 KINDS = {
     "tokens": (False, None, 0.15, 20),
     "words": (True, None, 0.2, 20),
@@ -82,7 +82,7 @@ def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkey
 
 @pytest.mark.parametrize("mask, random", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.6, 0.2)])
 def test_chosen_pieces_become_mask_random_or_stay_as_often_as_the_rule_says(mask, random):
-    # paper, C.2: the fractions of the ablation
+    # Paper, C.2: the fractions of the ablation.
     counts = ours(rule_of("tokens", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
     # a random token may be [MASK], or the token itself
     expected = np.array([mask + random / V, 1 - mask - random + random / V, random * (1 - 2 / V)])
@@ -110,12 +110,12 @@ def test_random_pieces_come_from_the_whole_vocabulary_evenly(size):
     [
         (5, 0.15, 20, 1),  # 0.75
         (4, 0.01, 20, 1),  # 0.04, but at least one
-        (10, 0.15, 20, 2),  # 1.5: Python rounds halves to the even number, as the original does
+        (10, 0.15, 20, 2),  # 1.5: like the original, Python rounds halves to the even number
         (30, 0.15, 20, 4),  # 4.5
         (128, 0.15, 20, 19),  # 19.2: [CLS] and [SEP] are counted
         (512, 0.15, 20, 20),  # 76.8, but at most 20
         (512, 0.15, 76, 76),
-        (20, 0.99, 20, 17),  # no more than there are
+        (20, 0.99, 20, 17),  # no more than there are tokens
     ],
 )
 def test_the_number_of_predictions_is_the_originals(length, probability, limit, count):
@@ -129,7 +129,7 @@ def test_the_number_of_predictions_is_the_originals(length, probability, limit, 
 
 @st.composite
 def batches(draw):
-    """Any rows at all, also ones that no sentence makes: no maskable token, continuations only, one token."""
+    """Any rows, including impossible ones: without maskable tokens, only continuations, a single token."""
     rows, length = draw(st.integers(0, 6)), draw(st.integers(1, 40))
     rng = np.random.default_rng(draw(st.integers(0, 1 << 30)))
     ids = rng.integers(5, V, (rows, length), np.int32)
@@ -188,7 +188,7 @@ def test_whatever_the_rows_the_rule_is_kept(batch):
         assert count <= limit
         words, chosen = words_of(ids[row], maskable[row]), set(positions.tolist())
         assert all(set(word) <= chosen or not set(word) & chosen for word in words)
-        # none that would still fit was left: single words are candidates too
+        # no word that would fit is left, since single words are candidates too
         assert all(len(word) > limit - count for word in words if not set(word) & chosen)
         for word in words:
             if chosen & set(word):

@@ -42,7 +42,7 @@ def test_an_empty_segment_is_none_only_where_it_is_b():
 
 def test_truncation_keeps_the_start_of_each_segment():
     rows = pack([[1, 2, 3, 4, 5], [1, 2, 3]], [[6, 7], [4, 5, 6, 7, 8, 9]], 7)
-    # room for 4: A of 5 gives 3; B of 6 gives until both are as long, then B first: 2 and 2
+    # 4 tokens fit: A of 5 loses 3; B of 6 loses tokens until both are equal, then B first and A in turn: 2 and 2
     assert rows["input_ids"] == [[CLS, 1, 2, SEP, 6, 7, SEP], [CLS, 1, 2, SEP, 4, 5, SEP]]
     assert rows["segment_ids"] == [[0, 0, 0, 0, 1, 1, 1]] * 2
 
@@ -60,7 +60,7 @@ def test_an_empty_batch_gives_no_rows():
 
 
 def pop_one_at_a_time(length_a, length_b, budget):
-    # _truncate_seq_pair of google-research/bert's run_classifier.py: the longer gives, B where equal
+    # _truncate_seq_pair of google-research/bert's run_classifier.py: the longer loses a token, B if both are equal
     while length_a + length_b > budget:
         if length_a > length_b:
             length_a -= 1

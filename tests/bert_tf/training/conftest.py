@@ -1,4 +1,4 @@
-"""Data that the tests of trainings share."""
+"""Shared data of training tests."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.small_configs import small_config
 
 @pytest.fixture(scope="session")
 def data(tmp_path_factory, corpus_file, vocab_file):
-    """A folder with `data.tfrecord` (32 tokens a row) and `longer.tfrecord` (48), and a configuration."""
+    """A folder with `data.tfrecord` (rows of 32 tokens), `longer.tfrecord` (48), and a configuration."""
     folder = tmp_path_factory.mktemp("data")
     for name, length in (("data", 32), ("longer", 48)):
         generator = GeneratorSettings(

@@ -1,4 +1,4 @@
-"""A trainer that sees one batch for ever."""
+"""A trainer that repeats one batch for ever."""
 
 import dataclasses
 
@@ -20,7 +20,7 @@ ROWS, LENGTH, PREDICTIONS = 8, 10, 4
 
 
 def batch(objective) -> dict[str, np.ndarray]:
-    """Rows with 4, 4, 4, 1, 1, 1, 1, 0 predictions: no two halves or quarters have as many."""
+    """Returns rows with 4, 4, 4, 1, 1, 1, 1, 0 predictions: all halves and quarters have different numbers."""
     rng = np.random.default_rng(3)
     rows = {
         "input_ids": rng.integers(5, 40, [ROWS, LENGTH]).astype(np.int32),
@@ -37,7 +37,7 @@ def batch(objective) -> dict[str, np.ndarray]:
         "masked_lm_positions": rng.integers(1, LENGTH, [ROWS, PREDICTIONS]).astype(np.int32),
         "masked_lm_ids": rng.integers(5, 40, [ROWS, PREDICTIONS]).astype(np.int32),
         "masked_lm_weights": (np.arange(PREDICTIONS) < counts).astype(np.float32),
-        # packed: two examples a row, but for the first rows, which end in padding
+        # packed: two examples per row, except in the first rows, which end in padding
         "sequence_ids": np.where(np.arange(LENGTH) < LENGTH // 2, 1, second * 2).astype(np.int32),
         "position_ids": np.tile(np.arange(LENGTH) % (LENGTH // 2), [ROWS, 1]).astype(np.int32),
         "cls_positions": np.tile([0, LENGTH // 2], [ROWS, 1]).astype(np.int32),
@@ -49,7 +49,7 @@ def batch(objective) -> dict[str, np.ndarray]:
 def make_trainer(
     objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32", **more
 ):
-    """A trainer that sees one batch for ever, shared among CPU devices; always the same first weights."""
+    """Returns a trainer that repeats one batch for ever on CPU devices; its initial weights are always the same."""
     settings = dataclasses.replace(
         DeviceSettings(), distribution_strategy="mirrored" if replicas > 1 else "one_device", dtype=dtype
     )

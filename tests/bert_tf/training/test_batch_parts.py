@@ -1,4 +1,4 @@
-"""When the cores of a small machine compute a part of a batch each; test_packed_finetuning has the gradients."""
+"""When each core of a small machine computes a part of a batch; test_packed_finetuning tests the gradients."""
 
 import dataclasses
 import os

@@ -12,7 +12,7 @@ from tests.small_configs import small_config
 
 CONFIG = small_config(90, 32, 2, 4, max_position_embeddings=24, intermediate_size=48)
 BATCH, LENGTH, PREDICTIONS = 3, 20, 5
-# as the library has them; while tests run, `conftest.py` replaces them
+# The library's functions; `conftest.py` replaces them during tests.
 MEASURE = {name: getattr(flops, name) for name in ("_measured_on_cpu", "_measure_on_cpu")}
 
 
@@ -23,7 +23,7 @@ def _measured_peak(monkeypatch):
 
 
 def product_flops(op: tf.Operation) -> int:
-    """Two for each multiply-add of a matrix product, by the shapes of its operands and of its result."""
+    """Counts two per multiply-add of a matrix product, from the shapes of its operands and its result."""
     if op.type == "Einsum":
         inputs, result = op.get_attr("equation").decode().split("->")
         sizes = {}
@@ -36,7 +36,7 @@ def product_flops(op: tf.Operation) -> int:
 
 
 def traced_flops(model, loss_of_outputs, **more: int) -> int:
-    """Those of all matrix products in the graph of the loss and its gradients; `more` inputs by their lengths."""
+    """Counts the FLOPs of all products in the graph of loss and gradients; `more` maps inputs to their lengths."""
 
     @tf.function(autograph=False)
     def gradients(inputs):
@@ -73,7 +73,7 @@ def test_the_formula_of_classification_counts_what_the_graph_does():
 
 
 def test_base_takes_about_six_flops_a_weight_and_piece():
-    """A rule of thumb, for 2 forwards and 4 backwards; 85.5 million weights in the layers of BERT base."""
+    """A rule of thumb: 2 FLOPs forward and 4 backward per weight; BERT base has 85.5 million weights in its layers."""
     per_row = flops.training_flops(BertConfig.named("base"), 128)
     attention = 3 * 12 * 4 * 128**2 * 768
     assert per_row - attention == pytest.approx(6 * 85.0e6 * 128, rel=0.01)
@@ -125,7 +125,7 @@ def test_the_peak_of_a_cpu_is_measured_once_whatever_the_replicas():
 
 
 def test_the_peak_of_a_cpu_is_the_best_of_one_product_and_of_one_for_each_core(monkeypatch):
-    """One product alone does not use the cores that TF_NUM_INTRAOP_THREADS=1 keeps from it; a step does."""
+    """With TF_NUM_INTRAOP_THREADS=1, a single product uses one core, but a step uses all cores."""
     tried = []
 
     def rate(dtype, size, count):

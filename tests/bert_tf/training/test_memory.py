@@ -39,7 +39,7 @@ def test_a_model_is_refused_only_if_it_cannot_fit(machine):
     machine(2 * weights_kb)
     memory.require_memory(TINY, DeviceSettings(), training=False)
     memory.require_memory(TINY, DeviceSettings(num_gpus=1), training=True)
-    with pytest.raises(InputError, match="weights, gradients and moments of this model take 0.1 GB"):
+    with pytest.raises(InputError, match="weights, gradients and moments of this model need 0.1 GB"):
         memory.require_memory(TINY, DeviceSettings(), training=True)
     huge = dataclasses.replace(TINY, hidden_size=1_000_000, num_attention_heads=1)
     with pytest.raises(InputError, match="hidden_size=1000000"):
@@ -58,7 +58,7 @@ def test_a_batch_is_refused_only_if_its_ids_and_one_activation_cannot_fit(machin
     memory.require_batch_memory(TINY, batch(1024), 1)
     memory.require_batch_memory(TINY, batch(4096, 4), 2)
     memory.require_batch_memory(TINY, batch(4096, num_gpus=1), 1)
-    with pytest.raises(InputError, match=r"--train_batch_size=1025 .* one activation alone take 0.1 GB, and this"):
+    with pytest.raises(InputError, match=r"--train_batch_size=1025 .* one activation alone need 0.1 GB, but this"):
         memory.require_batch_memory(TINY, batch(1025), 1)
 
 
@@ -67,11 +67,11 @@ def test_a_tensor_with_more_values_than_dropout_can_count_is_refused(machine):
     wide = dataclasses.replace(TINY, hidden_size=2**14, num_attention_heads=1)
     memory.require_batch_memory(wide, batch(2**10 - 1), 1)
     memory.require_batch_memory(wide, batch(2**10, 2), 1)
-    with pytest.raises(InputError, match="a tensor of 2,147,483,648 values on a device is too large"):
+    with pytest.raises(InputError, match="a tensor on a device would have 2,147,483,648 values, but dropout"):
         memory.require_batch_memory(wide, batch(2**10), 1)
     memory.require_batch_memory(dataclasses.replace(wide, hidden_dropout_prob=0), batch(2**10), 1)
     many = dataclasses.replace(TINY, num_attention_heads=128)
-    with pytest.raises(InputError, match="a tensor of 2,147,483,648 values"):
+    with pytest.raises(InputError, match="would have 2,147,483,648 values"):
         memory.require_batch_memory(many, batch(2**10), 1)
 
 

@@ -19,7 +19,7 @@ from tests.bert_tf.training.run import settings
 
 
 class InfiniteForPiece39(PretrainingObjective):
-    """A loss that is infinite where a row begins with token 39; its gradients are finite none the less."""
+    """A loss that is infinite if a row begins with token 39, although its gradients are finite."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)
@@ -30,7 +30,7 @@ class InfiniteForPiece39(PretrainingObjective):
 
 
 class NoNumberForPiece38(PretrainingObjective):
-    """A finite loss whose gradient is no number where a row begins with token 38."""
+    """A finite loss whose gradient is NaN if a row begins with token 38."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)
@@ -41,7 +41,7 @@ class NoNumberForPiece38(PretrainingObjective):
 
 
 class Both(InfiniteForPiece39, NoNumberForPiece38):
-    """One or the other."""
+    """Either of the two losses."""
 
 
 def rows(bad_from: int = ROWS, token: int = 39) -> dict:
@@ -64,7 +64,7 @@ def check_unchanged(trainer, before):
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
-    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # of a good step and two bad ones
+    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # one good step and two bad steps
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     trainer = make_trainer(Both, replicas=2, rows=steps, compile_gradients=compiled)
     before = trainer.objective.model.get_weights()
@@ -93,7 +93,7 @@ def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     before = state(trainer)
     results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
     assert results["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
-    # the schedule counts every step, the bias correction the applied ones
+    # the schedule counts all steps, the bias correction only applied steps
     np.testing.assert_allclose(results["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
     assert (trainer.global_step, trainer.optimizer.iterations) == (MOST_SKIPPED_IN_A_ROW, 0)
     assert all(np.isfinite(float(value)) for value in results.values())
@@ -130,7 +130,7 @@ def test_weights_that_are_not_finite_are_found_by_name():
 
 @pytest.fixture
 def bad_record(data, monkeypatch):
-    """Makes the loss of one record no number, and gives its number in its file."""
+    """Makes the loss of one record NaN; returns the record's number in its file."""
     number, records = 20, tf.data.TFRecordDataset(f"{data}/data.tfrecord").as_numpy_iterator()
     record = next(itertools.islice(records, number, None))
     ids = tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value

@@ -11,7 +11,7 @@ PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 
 
 def original_update(w, m, v, g, step, decayed):
-    """The published code's step in float64: no bias correction, the decay added to the update."""
+    """Computes the published code's step in float64: without bias correction, with the decay added to the update."""
     g = np.asarray(g, np.float64)
     m = 0.9 * m + 0.1 * g
     v = 0.999 * v + 0.001 * g * g
@@ -21,7 +21,7 @@ def original_update(w, m, v, g, step, decayed):
 
 
 def applied(optimizer, variables):
-    """A function of gradients by the variables' names, traced once."""
+    """Returns a traced function of gradients by names of variables."""
 
     @tf.function(autograph=False)
     def apply(gradients):
@@ -98,7 +98,7 @@ def test_without_correction_the_first_weights_are_another():
         AdamWeightDecay(0.1, bias_correction=corrects, weight_decay_rate=0.0).apply_gradients(
             [(tf.ones([2]), variable)]
         )
-    # the corrected first step is the rate itself; the original's is 0.1 / sqrt(0.001) of it
+    # the corrected first step equals the learning rate; the original's is 0.1 / sqrt(0.001) times the rate
     np.testing.assert_allclose(1 - corrected, 0.1, rtol=1e-4)
     np.testing.assert_allclose(1 - plain, 0.1 * 0.1 / 0.001**0.5, rtol=1e-4)
 
@@ -134,7 +134,7 @@ def test_the_gradient_of_a_few_rows_of_a_table_updates_all_rows_as_the_dense_one
         )
         rng_of_side = np.random.default_rng(1)
         for _ in range(20):
-            ids = tf.constant(rng_of_side.integers(0, rows // 2, 4) // 2 * 2, tf.int32)  # with repeated ones
+            ids = tf.constant(rng_of_side.integers(0, rows // 2, 4) // 2 * 2, tf.int32)  # with repeated indices
             values = tf.constant(rng_of_side.standard_normal((4, 2)), tf.float32)
             of_table = tf.IndexedSlices(values, ids, tf.constant([rows, 2]))
             of_kernel = tf.constant(rng_of_side.standard_normal((3, 2)), tf.float32)
@@ -184,7 +184,7 @@ def test_schedule_rises_then_follows_the_line_from_step_zero(warmup, step, expec
 
 
 def first_moments(optimizer) -> list[np.ndarray]:
-    """Of a first step: a tenth of the gradients that were applied."""
+    """Returns the first moments after one step, which are a tenth of the applied gradients."""
     return [10 * m.numpy() for m in optimizer._m]
 
 
@@ -266,7 +266,7 @@ def test_a_step_whose_norm_is_not_finite_changes_nothing(bad, large, scaling, mo
 
 
 def corrected_update(w, m, v, g, rate, update, decayed, lamb):
-    """A bias-corrected step in float64; `update` counts the steps that were applied, from 1."""
+    """Computes a bias-corrected step in float64; `update` counts applied steps from 1."""
     m = 0.9 * m + 0.1 * g
     v = 0.999 * v + 0.001 * g * g
     first, second = 1 - 0.9**update, 1 - 0.999**update
@@ -283,7 +283,7 @@ def corrected_update(w, m, v, g, rate, update, decayed, lamb):
 @pytest.mark.parametrize("lamb", [False, True], ids=["adamw", "lamb"])
 @pytest.mark.parametrize("scaling", [False, True], ids=["plain", "loss_scaling"])
 def test_the_bias_correction_counts_updates_and_the_schedule_counts_steps(lamb, scaling, tmp_path):
-    """Beside the formula in float64: steps are skipped first, in between, and around a resume from a checkpoint."""
+    """Compares with the formula in float64 if steps are skipped first, in between, and around a resume."""
     steps, skipped, resumed_at = 40, {0, 1, 2, 9, 10, 19, 20, 33}, 20
     rng = np.random.default_rng(4)
     names = {"kernel": True, "bias": False}

@@ -1,4 +1,4 @@
-"""What surrounds every run."""
+"""The context of every run."""
 
 import tensorflow as tf
 from tensorflow.python.framework import config

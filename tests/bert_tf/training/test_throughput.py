@@ -18,7 +18,7 @@ MASK = tf.constant([[1, 1, 1, 0], [1, 0, 0, 0], [1, 1, 1, 1]])  # 3 rows, 8 toke
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock that advances by a second whenever it is read."""
+    """A clock that advances by one second at each reading."""
     ticks = itertools.count()
     monkeypatch.setattr(throughput, "time", types.SimpleNamespace(monotonic=lambda: float(next(ticks))))
 
@@ -53,12 +53,12 @@ def test_utilization_is_left_out_where_the_peak_is_not_known_and_the_log_says_so
     with caplog.at_level(logging.INFO):
         assert counter.describe() == {}
     assert [r.message for r in caplog.records] == [
-        "the peak of this device is not known; model FLOP utilization is left out"
+        "the peak of this device is unknown, so model FLOP utilization is not reported"
     ]
 
 
 def utilizations(counter, loops):
-    """What each of some loops of 150 FLOP/s shows."""
+    """Returns the rates of several loops of 150 FLOP/s each."""
     found = []
     for _ in range(loops):
         counter.start()
@@ -77,7 +77,7 @@ def test_a_peak_that_is_still_too_low_is_left_out_and_not_measured_for_ever(cloc
     measured = [120.0]
     counter = Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy", measured.pop))
     assert utilizations(counter, 2) == [None] * 2
-    assert "more than a toy (120); model FLOP utilization is left out from here on" in caplog.text
+    assert "more than a toy (120); model FLOP utilization is no longer reported" in caplog.text
 
 
 def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
@@ -92,7 +92,7 @@ def test_what_utilization_refers_to_is_said():
 
 
 class Plain:
-    """The least that can be trained."""
+    """A minimal model that can be trained."""
 
     metrics = (Metric("loss"),)
 

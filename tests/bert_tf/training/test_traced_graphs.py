@@ -30,4 +30,4 @@ def test_a_graph_with_a_custom_gradient_is_released():
     assert graph() is None
     kept = traced()
     gc.collect()
-    assert kept() is not None  # otherwise TensorFlow releases graphs itself, and `released` is not needed
+    assert kept() is not None  # if this fails, TensorFlow releases graphs itself, and `released` is not needed

@@ -1,4 +1,4 @@
-"""A step is the same however its rows are spread over replicas and micro-batches."""
+"""A step does not depend on how its rows are spread over replicas and micro-batches."""
 
 import dataclasses
 import itertools
@@ -18,7 +18,7 @@ _PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 
 
 def run(trainer: Trainer, steps: int = 3) -> tuple[list[dict[str, float]], list[np.ndarray]]:
-    """Figures of each step, and the weights in the end."""
+    """Returns the metrics of each step and the final weights."""
     results = [{k: float(v) for k, v in trainer.train(tf.constant(1)).items()} for _ in range(steps)]
     return [
         {k: v for k, v in f.items() if "per_second" not in k} for f in results
@@ -36,7 +36,7 @@ def assert_same(got, expected):
 
 @pytest.fixture(scope="module")
 def whole():
-    """Pre-training on one device, all rows at once."""
+    """Pre-training on one device without micro-batches."""
     return run(make_trainer())
 
 
@@ -65,7 +65,7 @@ def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
 
 @pytest.mark.slow
 def test_xla_compiles_forward_and_backward_pass_as_one_program():
-    """Nothing of the model is computed outside it, neither forward nor backward."""
+    """The compiled function contains the whole forward and backward pass."""
     trainer = make_trainer(replicas=2, compile_gradients=True)
     iterator = iter(trainer._train_dataset)
     graph = tf.function(trainer.train_step).get_concrete_function(iterator).graph.as_graph_def()
@@ -89,7 +89,7 @@ def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
 
 
 def test_a_mean_of_means_would_be_another_loss(whole):
-    """The rows above can tell: their halves have different numbers of predictions, and different losses."""
+    """The rows can show differences: their halves have different numbers of predictions and different losses."""
     objective, rows = make_trainer().objective, batch(PretrainingObjective)
     means = []
     for part in (slice(0, 4), slice(4, 8)):
@@ -113,7 +113,7 @@ def test_micro_batches_draw_masks_of_their_own():
 
 
 class HugeForPiece39(PretrainingObjective):
-    """A loss that is finite, but not once it is scaled for float16, where a row begins with token 39."""
+    """A finite loss that overflows when it is scaled for float16 if a row begins with token 39."""
 
     def numerators(self, batch, training, seed):
         terms = super().numerators(batch, training, seed)
@@ -140,7 +140,7 @@ def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_flo
         scales = [float(trainer.optimizer.loss_scale)]
         norms = []
         for _ in range(2):
-            norms.append(run(trainer, steps=1)[0][0].get("gradient_norm", 0.0))  # none of a step that is passed over
+            norms.append(run(trainer, steps=1)[0][0].get("gradient_norm", 0.0))  # no metrics of a skipped step
             weights.append(trainer.objective.model.get_weights())
             scales.append(float(trainer.optimizer.loss_scale))
     finally:

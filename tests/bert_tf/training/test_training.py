@@ -48,7 +48,7 @@ def test_a_short_run_is_divided_into_enough_loops_for_a_curve(num_train_steps, m
 
 @pytest.fixture(scope="module")
 def finished(data, tmp_path_factory):
-    """A run of six steps, evaluated."""
+    """A run of six steps with evaluation."""
     folder = tmp_path_factory.mktemp("finished")
     metrics = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
     return folder, metrics
@@ -56,7 +56,7 @@ def finished(data, tmp_path_factory):
 
 @pytest.mark.slow
 def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
-    """It then resumes and is evaluated without both."""
+    """The run then resumes and is evaluated without both."""
     convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
              "--num_warmup_steps=0"]  # fmt: skip
@@ -282,7 +282,7 @@ def test_lamb_trains(data, tmp_path):
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
 def test_a_signal_after_the_work_has_last_looked_is_not_lost(number, raised):
-    # a shell's background job begins with SIGINT ignored, which an interruption respects
+    # a shell's background job starts with SIGINT ignored, which an interruption respects
     before = signal.signal(number, signal.default_int_handler)
     try:
         with pytest.raises(raised), Interruption():

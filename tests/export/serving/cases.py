@@ -1,4 +1,4 @@
-"""The table of requests and answers: TF Serving's REST documentation and behaviour, each endpoint, each error."""
+"""A table of requests and answers from TF Serving's REST documentation and behaviour: each endpoint, each error."""
 
 import base64
 
@@ -13,7 +13,7 @@ def b64(value: bytes) -> dict:
     return {"b64": base64.b64encode(value).decode()}
 
 
-# what is asked, the body, and the answer; the default signature computes x / 2 + version
+# Path, body and answer; the default signature computes x / 2 + version.
 ANSWERS = {
     "rows, a single input": (":predict", {"instances": [1.0, 2.0, 5]}, {"predictions": [2.5, 3.0, 4.5]}),
     "rows, named": (":predict", {"instances": [{"x": 1.0}, {"x": 2}]}, {"predictions": [2.5, 3.0]}),
@@ -45,7 +45,7 @@ ANSWERS = {
             {"echo": "", "echo_bytes": b64(b""), "length": 0},
         ]},
     ),
-    "bytes that are no text": (
+    "bytes that are not text": (
         ":predict",
         {"signature_name": "text", "inputs": [b64(b"\xff\x00")]},
         {"outputs": {"echo": ["\ufffd\x00"], "echo_bytes": [b64(b"\xff\x00")], "length": [2]}},
@@ -114,7 +114,7 @@ ANSWERS = {
     ),
 }  # fmt: skip
 
-# what is asked, the body, the status, and a pattern of the message
+# Path, body, status, and a pattern of the message.
 ERRORS = {
     "unknown model": (
         "/v1/models/none:predict", {"instances": [1]}, 404, r"Servable not found for request: Latest\(none\)",
@@ -132,7 +132,7 @@ ERRORS = {
         PREDICT, {"signature_name": "no", "instances": [1]}, 400,
         'Serving signature name: "no" not found in signature def',
     ),
-    "signature name is no string": (
+    "signature name is not a string": (
         PREDICT, {"signature_name": 100}, 400, "'signature_name' key must be a string value.",
     ),
     "unknown method": (MODEL + ":explain", {}, 400, "Malformed request: POST /v1/models/half:explain"),
@@ -157,7 +157,7 @@ ERRORS = {
     "not an object": (PREDICT, [1, 2], 400, r"JSON Value: \[1, 2\] Is not object"),
     "neither rows nor columns": (PREDICT, {"x": 1}, 400, "Missing 'inputs' or 'instances' key"),
     "rows and columns": (PREDICT, {"inputs": [1], "instances": [1]}, 400, "expecting only one of 'inputs' or"),
-    "rows are no list": (PREDICT, {"instances": 1}, 400, "Excepting 'instances' to be an list/array"),
+    "rows are not a list": (PREDICT, {"instances": 1}, 400, "Excepting 'instances' to be an list/array"),
     "no rows": (PREDICT, {"instances": []}, 400, "No values in 'instances' array"),
     "wrong type": (
         PREDICT, {"instances": ["x"]}, 400,
@@ -237,8 +237,8 @@ ERRORS = {
     ),
     "no examples": (CLASSIFY, {"instances": []}, 400, "key 'examples' is expected and was not found"),
     "empty examples": (CLASSIFY, {"examples": []}, 400, "'examples' value is an empty array"),
-    "examples are no list": (REGRESS, {"examples": {}}, 400, "Expecting 'examples' value to be an list/array"),
-    "example is no object": (REGRESS, {"examples": [1]}, 400, "Example must be JSON object but got JSON Number"),
+    "examples are not a list": (REGRESS, {"examples": {}}, 400, "Expecting 'examples' value to be an list/array"),
+    "example is not an object": (REGRESS, {"examples": [1]}, 400, "Example must be JSON object but got JSON Number"),
     "mixed feature": (CLASSIFY, {"examples": [{"x": [1.0, "a"]}]}, 400, "Unexpected element type in feature: x"),
     "nested feature": (CLASSIFY, {"examples": [{"x": [[1]]}]}, 400, "has element with unexpected JSON type: Array"),
     "example without a feature": (

@@ -10,7 +10,7 @@ from tests.export.serving.running import free_ports
 
 PATH = "/v1/models/default:predict"
 HELD = {"signature_name": "held", "instances": [0]}
-# Clients get so long, in seconds, to see that a server closes; it has this length for ten times slower machines.
+# Seconds in which clients must see that a server closes; enough for machines that are ten times slower.
 LAME_DUCK = 3.0
 COMMAND = f"""
 from bert_tf.core import command_line
@@ -22,13 +22,13 @@ command_line.run(__main__.ServeSettings, __main__.main, __main__.__doc__)
 
 @contextlib.contextmanager
 def asking(server, requests: int):
-    """Sends requests that compute until they are released; yields their futures."""
+    """Sends requests that compute until the test releases them; yields their futures."""
     with concurrent.futures.ThreadPoolExecutor(requests) as pool:
         yield [pool.submit(server.post, PATH, HELD) for _ in range(requests)]
 
 
 def start(base, *flags):
-    """Starts the command; returns the process and its ports once it serves."""
+    """Starts the command and waits until it serves; returns the process and its ports."""
     rest_port, grpc_port = free_ports()
     command = [sys.executable, "-c", COMMAND, f"--model_base_path={base}", f"--rest_api_port={rest_port}",
                f"--port={grpc_port}", *flags]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Small SavedModels with signatures of every kind, written as TF Serving's own tests do."""
+"""Small SavedModels with signatures of every kind, similar to the models of TF Serving's own tests."""
 
 import pathlib
 
@@ -70,9 +70,9 @@ def _signatures(bias):
 
 
 def _held_signatures():
-    """`held` computes until it is told to end: `release` ends as many runs as it has rows.
+    """`held` computes until `release` ends it; each row of `release` ends one run.
 
-    `begun` answers how many runs of `held` have begun since the version was loaded.
+    `begun` returns the number of runs of `held` that have begun since the version was loaded.
     """
     begun, leave = (v1.FIFOQueue(10_000, [tf.int32], [[]], shared_name=name) for name in ("begun", "leave"))
     x = v1.placeholder(tf.int32, [None])
@@ -102,12 +102,12 @@ def _example_signatures(bias):
 
 
 def halves(values, version=1):
-    """Returns what the default signature answers."""
+    """Returns the default signature's answer."""
     return (np.asarray(values, np.float32) / 2 + version).tolist()
 
 
 class Reviews(tf.Module):
-    """Has the inputs and outputs of an exported classifier; a text is good if it has an exclamation mark."""
+    """A model with the inputs and outputs of an exported classifier; a text is good if it has an exclamation mark."""
 
     def __init__(self):
         super().__init__()

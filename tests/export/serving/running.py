@@ -1,4 +1,4 @@
-"""A server in a thread of the test's process, and small clients."""
+"""A server in a thread of the test process, and small clients."""
 
 import asyncio
 import contextlib
@@ -21,12 +21,12 @@ from tests.waiting import PATIENCE
 
 
 def free_ports() -> list[int]:
-    """Returns two different ports that nothing listens on."""
+    """Returns two different free ports."""
     return [int(host.rpartition(":")[2]) for host in free_hosts(2)]
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test can put forward."""
+    """An event loop whose clock a test can advance."""
 
     ahead = 0.0
 
@@ -35,16 +35,16 @@ class Loop(asyncio.SelectorEventLoop):
         return super().time() + self.ahead
 
     async def advance(self, seconds: float) -> None:
-        """Puts the clock forward, and runs what is due then."""
+        """Advances the clock, and runs the callbacks that are then due."""
         self.ahead += seconds
-        for _ in range(5):  # each runs what those before it have made ready
+        for _ in range(5):  # each iteration runs the callbacks that the previous one made ready
             await asyncio.sleep(0)
 
 
 class Running:
     """A running server. Its clients use real sockets.
 
-    Its deadlines are so long that only a test that puts the clock forward sees them. gRPC's own have a real clock.
+    Its deadlines are so long that they pass only if a test advances the clock. gRPC's own deadlines use a real clock.
     """
 
     def __init__(self, *flags: str):
@@ -72,17 +72,17 @@ class Running:
         return self.submit(coroutine).result(2 * PATIENCE)
 
     def advance(self, seconds: float) -> None:
-        """Puts the server's clock forward."""
+        """Advances the server's clock."""
         self.wait(self._loop.advance(seconds))
 
     @property
     def requests(self) -> int:
-        """Number of requests that are let in and not answered yet."""
+        """Number of accepted requests without an answer."""
         return self.server._service.admission.requests
 
     @property
     def connections(self) -> int:
-        """Number of connections over REST."""
+        """Number of REST connections."""
         return len(self.server._rest.server.connections)
 
     @property
@@ -91,11 +91,11 @@ class Running:
         return self._run("default", "begun", 1)[0]
 
     def release(self, runs: int = 1, model: str = "default") -> None:
-        """Ends so many runs of `held`, also of requests that have been given up."""
+        """Ends this number of runs of `held`, including runs of abandoned requests."""
         self._run(model, "release", runs)
 
     def _run(self, model: str, signature: str, rows: int) -> np.ndarray:
-        """Runs a model whatever limits the server has."""
+        """Runs a model directly, without the limits of the server."""
         servable = self.server._models.latest(model).servable
         plan = inference.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
         return plan.finish(servable.run(plan.feeds, plan.fetches))["y"]
@@ -110,7 +110,7 @@ class Running:
         self._thread.join()
 
     def http(self, method: str, path: str, body=None, headers=None) -> tuple[int, dict, bytes]:
-        """Sends a request; returns status, headers and body. A body that is no bytes is sent as JSON."""
+        """Sends a request; returns status, headers and body. A body of another type than bytes is sent as JSON."""
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = f"http://127.0.0.1:{self.rest_port}{path}"
         request = urllib.request.Request(url, data, headers or {}, method=method)
@@ -145,7 +145,7 @@ class Running:
 
 @contextlib.contextmanager
 def running(*flags: str):
-    """Runs a server while the test does."""
+    """Runs a server during the test."""
     server = Running(*flags)
     try:
         yield server

@@ -1,4 +1,4 @@
-"""Requests that run together: which ones, how many, and what they get."""
+"""Batches of requests: which requests, how many, and their answers."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ from tests.waiting import PATIENCE
 
 
 class Model:
-    """Doubles numbers and measures strings; keeps the batches that it saw, and waits for `go`."""
+    """Doubles numbers and measures strings; records its batches, and waits for `go`."""
 
     def __init__(self):
         self.batches = []
@@ -40,7 +40,7 @@ def strings(*texts):
 
 
 def run_all(batching: Batching, requests, model=None, first=None):
-    """Runs requests that all wait while the only thread is busy with `first`; returns answers, errors, batches."""
+    """Runs requests that wait while the only thread is busy with `first`; returns answers, errors and batches."""
     model = model or Model()
 
     async def main():

@@ -1,4 +1,4 @@
-"""The contract of TF Serving's REST and gRPC interfaces, as a table of requests and answers over real sockets."""
+"""The contract of TF Serving's REST and gRPC interfaces: a table of requests and answers over real sockets."""
 
 import gzip
 import json
@@ -64,7 +64,7 @@ def test_rest_errors(server, case):
 
 
 def test_outputs_that_are_no_rows(server):
-    """Without batching a single number is an answer by columns; by rows it is an error, as is a batch of it."""
+    """Without batching, a single number is allowed in columns; in rows and in batches it is an error."""
     status, answer = server.post(MODEL + ":predict", {"signature_name": "total", "instances": [1.0, 2.0]})
     assert status == 400 and re.search("has no shape information|0th dimension", answer["error"])
     if not server.settings.enable_batching:
@@ -75,7 +75,7 @@ def test_outputs_that_are_no_rows(server):
 
 
 def test_number_formats(server):
-    """Floats are written as TF Serving does: six digits where they are exact, else all that are needed."""
+    """Floats are written like TF Serving's: with six digits if these are exact, else with all required digits."""
     values = ["0.2", "1e-07", "9e+06", "123456.0", "1.23456789", "16777215.0", "-0.0", "NaN", "1e+38"]
     body = f'{{"signature_name": "float32", "instances": [{", ".join(values)}]}}'
     _, _, answer = server.http("POST", MODEL + ":predict", body.encode())
@@ -175,7 +175,7 @@ def test_grpc_errors(server):
     request.inputs["x"].CopyFrom(tf.make_tensor_proto(one))
     assert "output tensor alias not found in signature: nope" in grpc_error(server.predictions.Predict, request)[1]
     del request.output_filter[:]
-    for shape in ([-1], [2**40], [2**31, 2**31, 2**31]):  # one value can stand for many
+    for shape in ([-1], [2**40], [2**31, 2**31, 2**31]):  # one value can represent many
         del request.inputs["x"].tensor_shape.dim[:]
         for size in shape:
             request.inputs["x"].tensor_shape.dim.add(size=size)

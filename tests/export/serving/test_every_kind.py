@@ -1,4 +1,4 @@
-"""Hostile requests to an export of every kind, over real sockets: refused in one line, or answered as documented."""
+"""Hostile requests to exports of every kind over real sockets: one-line refusals, or documented answers."""
 
 import base64
 import json
@@ -26,7 +26,7 @@ WRONG_VALUES = [
 ]  # fmt: skip
 
 
-# Of the others, the exports take long.
+# The exports of other kinds are slow.
 QUICK = "pairs"
 
 
@@ -52,7 +52,7 @@ def over_rest(server, model, inputs, signature="serving_default"):
 
 
 def outputs_of(server, model, inputs, signature=""):
-    """Answers over gRPC."""
+    """Returns answers over gRPC."""
     return server.predict(model, signature, **{name: np.array(value, object) for name, value in inputs.items()})
 
 
@@ -90,7 +90,7 @@ def good_answers(server, model):
 
 @pytest.fixture
 def model(server):
-    """The name of the model, which answers as before when the test is over."""
+    """The name of the model; checks after the test that its answers have not changed."""
     name = server.settings.model_name
     before = good_answers(server, name)
     yield name
@@ -157,7 +157,7 @@ def test_missing_and_unknown_inputs_are_refused(server, model):
     assert_refused_over_grpc(server, model, {}, first)
     assert_refused_over_grpc(server, model, arrays, "nothing", signature="nothing")
     others = {key: value if key == first else value[:1] for key, value in good.items()}
-    if len(good) > 1:  # two rows of one input, one of the others
+    if len(good) > 1:  # two rows of one input, one row of the others
         message = f"{', '.join(sorted(good))} differ in rows"
         assert_refused(server, model, {"inputs": others}, message)
         assert_refused_over_grpc(server, model, {k: np.array(v, object) for k, v in others.items()}, message)
@@ -203,7 +203,7 @@ def test_broken_examples_are_refused(server, model):
     number = tf.train.Feature(int64_list=tf.train.Int64List(value=[5]))
     two = tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"a", b"b"]))
     name = min(good)
-    if name == "choices":  # of which an example may have any number
+    if name == "choices":  # an example may have any number of these
         name = "context"
     broken = [examples(**good | {name: number}), examples(**good | {name: two}), examples()]
     for serialized, message in [(b"\xff\xff\xff", ""), *((one.SerializeToString(), name) for one in broken)]:
@@ -300,7 +300,7 @@ def test_tensors_that_lie_about_their_size_are_refused(server, model):
 
 
 def test_answers_larger_than_the_limits_are_refused(server, model):
-    if model == "fill_mask":  # fifty rows of 160 guesses for each of 20 masks
+    if model == "fill_mask":  # fifty rows with 160 guesses for each of 20 masks
         inputs = {"text": ["[MASK] " * 25] * 50}
         message = "(--max_request_mb); ask for fewer rows, or for shorter ones"
         assert_refused(server, model, {"inputs": inputs}, message, status=413)

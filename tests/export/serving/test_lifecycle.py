@@ -1,4 +1,4 @@
-"""Versions come and go: policies, labels, hot swaps, warm-up, broken versions, configuration."""
+"""The lifecycle of versions: policies, labels, hot swaps, warm-up, broken versions, configuration."""
 
 import gc
 import shutil
@@ -20,7 +20,7 @@ from tests.waiting import PATIENCE, wait_until
 
 
 def answered_version(server, model="m", path="") -> float:
-    """Tells from the answer which version gave it: the default signature computes x / 2 + version."""
+    """Returns the version of an answer, since the default signature computes x / 2 + version."""
     status, answer = server.post(f"/v1/models/{model}{path}:predict", {"instances": [0.0]})
     assert status == 200, answer
     return answer["predictions"][0]
@@ -64,7 +64,7 @@ def test_a_new_version_takes_over_and_a_broken_one_does_not(tmp_path):
         assert answered_version(server) == 2
 
         shutil.rmtree(base / "4")
-        shutil.rmtree(broken)  # mended: its files have changed
+        shutil.rmtree(broken)  # fixed: its files have changed
         write_model(base, 3)
         wait_until(lambda: answered_version(server) == 3)
         wait_until(lambda: server.states("m")[2] == "END")

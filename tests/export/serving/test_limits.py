@@ -1,4 +1,4 @@
-"""What bounds the server: sizes, numbers, times; and how it stops."""
+"""The limits of the server (sizes, numbers, times), and how it stops."""
 
 import gzip
 import http.client
@@ -92,7 +92,7 @@ def test_pages_of_other_origins_and_health(server):
 
 
 def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
-    """What is given up would compute for ever."""
+    """An abandoned request would compute for ever."""
     flags = ["--max_run_seconds=1", "--rest_api_num_threads=1", "--grpc_max_threads=1"]
     with running(f"--model_base_path={base}", *flags) as server:
         status, answer = server.post(PATH, HELD)
@@ -104,7 +104,7 @@ def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
 
 
 def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
-    steps = 5000  # a tenth of a second and more, whose limit is a thousandth
+    steps = 5000  # takes at least a tenth of a second; the limit is a thousandth
     write_warmup(write_model(tmp_path, 1), "slow", "steps", [np.full(1, steps, np.int32)])
     with running(f"--model_base_path={tmp_path}", "--max_run_seconds=0.001") as server:
         assert server.states("default") == {1: "AVAILABLE"}
@@ -112,7 +112,7 @@ def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
 
 
 def test_sigterm_under_load_loses_no_accepted_request(base):
-    """Clients keep their connections, as in production; each stops at the first refused connection."""
+    """Clients reuse their connections, as in production; each client stops at the first refused connection."""
     process, port, _ = start(base, "--enable_batching", f"--shutdown_grace_seconds={PATIENCE}")
     answered, lost = [], []
 
@@ -123,7 +123,7 @@ def test_sigterm_under_load_loses_no_accepted_request(base):
                 if connection.sock is None:
                     connection.connect()
             except OSError:
-                return  # the server has stopped listening: nothing was accepted
+                return  # the server has stopped listening and has not accepted the connection
             try:
                 connection.request("POST", PATH, json.dumps({"instances": [1.0]}))
                 answer = connection.getresponse()

@@ -1,4 +1,4 @@
-"""The page at `/` in headless Chromium, used as a person uses it: by keyboard, on a phone, light and dark."""
+"""The page at `/` in headless Chromium, used like a person: by keyboard, on a phone, light and dark."""
 
 import asyncio
 import base64
@@ -33,7 +33,7 @@ def text(name: str, rank: int = 1) -> tf.TensorSpec:
 
 
 class Kinds(tf.Module):
-    """Has the inputs and outputs of exports that the page shows in ways of their own; the answers are fixed."""
+    """A model with fixed answers, and the inputs and outputs of exports that the page shows in special forms."""
 
     @tf.function(input_signature=[text("question"), text("context")])
     def span(self, question, context):
@@ -102,7 +102,7 @@ def test_the_page_is_served_and_loads_nothing_from_elsewhere(server):
 
 
 class Browser:
-    """A page in headless Chromium, driven over its debugging protocol."""
+    """A page in headless Chromium, controlled over the debugging protocol."""
 
     def __init__(self, socket):
         self._socket = socket
@@ -174,7 +174,7 @@ def test_a_person_tries_models(server, tmp_path):
         async with browser(f"http://127.0.0.1:{server.rest_port}/", tmp_path) as tab:
             await tab.call("Page.enable")
             await tab.until("document.querySelector('textarea') !== null")
-            # by keyboard alone: to the model, to reviews, to the text, and send
+            # only by keyboard: to the model, to reviews, to the text, and send
             await tab.run("find('model').focus()")
             await tab.run("find('model').value = 'reviews'; find('model').dispatchEvent(new Event('change'))")
             await tab.until("document.querySelector('textarea')?.name === 'text_a'")
@@ -197,7 +197,7 @@ def test_a_person_tries_models(server, tmp_path):
             assert await tab.run("getComputedStyle(document.body).backgroundColor") != light
             assert await tab.run(WIDE)
             await tab.screenshot("phone-dark.png")
-            # a signature of numbers, and the server's own words for a mistake
+            # a signature of numbers, and the server's message for an error
             await tab.run("find('model').value = 'half'; find('model').dispatchEvent(new Event('change'))")
             await tab.until("document.querySelector('textarea')?.name === 'x'")
             for text, expected in [("4", "3"), ('"a"', "not of expected type: float"), ("{", "JSON")]:

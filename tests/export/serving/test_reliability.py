@@ -24,7 +24,7 @@ PATH = "/v1/models/default:predict"
 
 
 class Load:
-    """Clients that ask all the time, each over a connection that it keeps."""
+    """Clients that send requests without a pause, each over a persistent connection."""
 
     def __init__(self, port: int, clients: int = 4):
         self.failures: list = []
@@ -85,7 +85,7 @@ PATHS = [
 
 
 def hostile(source: random.Random) -> bytes:
-    """Returns the bytes of a request that no client should send."""
+    """Returns the bytes of an invalid request."""
     good = json.dumps({"instances": [source.random() for _ in range(source.randrange(1, 50))]}).encode()
     body = source.choice([
         lambda: good[: source.randrange(len(good))],
@@ -112,12 +112,12 @@ def hostile(source: random.Random) -> bytes:
 
 
 def send(port: int, request: bytes) -> str:
-    """Sends bytes, and leaves after the first bytes of the answer, or if there are none soon; returns the status."""
+    """Sends bytes and disconnects after the first bytes of the answer or a short time; returns the status."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=0.5) as client:
             client.sendall(request)
             return client.recv(200)[9:12].decode("latin-1")
-    except OSError:  # a server may close without reading all, or wait for more
+    except OSError:  # the server may close before it has read all bytes, or wait for more
         return ""
 
 
@@ -134,7 +134,7 @@ def test_hostile_requests_do_no_harm(tmp_path, count):
         statuses = set()
         for start_at in range(0, count, 500):
             statuses |= bombard(server.rest_port, min(500, count - start_at), start_at)
-        # a client may have left before a slow server answered
+        # the client may have disconnected before a slow server answered
         seeds = itertools.count(count)
         wait_until(
             lambda: (
@@ -171,7 +171,7 @@ def test_memory_stays_flat_over_100000_requests(tmp_path):
 
 @pytest.mark.parametrize("flags", [["--max_requests_in_flight=8"], ["--enable_batching"]])
 def test_overload_is_refused_at_once_and_accepted_requests_are_answered(tmp_path, flags):
-    """80 clients at once, ten times as many as are let in, while nothing that is let in comes to an end."""
+    """80 clients at the same time, ten times the limit, while accepted requests do not end."""
     write_model(tmp_path, 1)
     if "--enable_batching" in flags:
         file = tmp_path / "batching.config"

@@ -1,4 +1,4 @@
-"""Clients that hold connections without asking, ask without an end, or do not read their answers."""
+"""Clients that hold idle connections, send endless requests, or do not read their answers."""
 
 import contextlib
 import socket
@@ -43,7 +43,7 @@ def connect(port: int, sent: bytes = b"") -> socket.socket:
 
 
 def only_connection(server, sent: bytes = b"") -> socket.socket:
-    """Connects over REST once former clients are gone."""
+    """Waits until former clients have disconnected, and connects over REST."""
     wait_until(lambda: not server.connections)
     client = connect(server.rest_port, sent)
     wait_until(lambda: server.connections)
@@ -51,7 +51,7 @@ def only_connection(server, sent: bytes = b"") -> socket.socket:
 
 
 def until_closed(client: socket.socket) -> bytes:
-    """Reads until the server closes; returns what it has sent."""
+    """Reads until the server closes; returns the received bytes."""
     received = bytearray()
     with contextlib.suppress(ConnectionError):
         while part := client.recv(1 << 20):
@@ -66,7 +66,7 @@ def test_idle_connections_and_slow_headers_end(server, sent):
     server.advance(IDLE * 0.6)
     assert server.connections == 1
     if sent:
-        client.sendall(b"y")  # prolongs nothing
+        client.sendall(b"y")  # does not extend the deadline
     server.advance(IDLE * 0.6)
     assert until_closed(client) == b""
 
@@ -94,7 +94,7 @@ def test_slow_bodies_end(server):
 
 
 def test_clients_that_do_not_read_are_dropped_and_free_their_place(base):
-    """The answer is larger than what the sockets hold."""
+    """The answer exceeds the buffers of the sockets."""
     limits = ["--max_requests_in_flight=1", "--max_request_rows=1000000"]
     with running(*limits, f"--model_base_path={base}") as server:
         body = b'{"instances": [' + b",".join([b"0.123456789"] * 1_000_000) + b"]}"
@@ -145,7 +145,7 @@ def test_a_grpc_request_that_never_arrives_ends(server):
             response_deserializer=predict_pb2.PredictResponse.FromString,
         )
         answer = call.future(no_messages(), timeout=PATIENCE)
-        wait_until(lambda: server.advance(IDLE + 1) or answer.done())  # until the call has arrived and ended
+        wait_until(lambda: server.advance(IDLE + 1) or answer.done())  # waits until the call has arrived and ended
         never.set()
     assert answer.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     assert answer.details() == "The request did not arrive completely in time"

@@ -114,10 +114,10 @@ def unfinished(trained, tmp_path):
 
 def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, caplog):
     action = "--do_predict"
-    with pytest.raises(InputError, match=r"is of step 60 of 100; finish the training, or give --allow_unfinished"):
+    with pytest.raises(InputError, match=r"has step 60 of 100; finish the training, or give --allow_unfinished"):
         run_classifier(settings(inputs, vocab_file, unfinished, action))
     run_classifier(settings(inputs, vocab_file, unfinished, action, "--allow_unfinished"))
-    assert "its newest intact checkpoint is of step 60 of 100" in caplog.text
+    assert "its newest intact checkpoint has step 60 of 100" in caplog.text
 
 
 def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(inputs, vocab_file, trained, tmp_path):
@@ -125,7 +125,7 @@ def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(input
     data = folder / "ckpt-60.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     for allow in ([], ["--allow_unfinished"]):
-        with pytest.raises(InputError, match="is of step 0 of 60: nothing is trained yet; train first"):
+        with pytest.raises(InputError, match="has step 0 of 60: nothing is trained yet; train first"):
             run_classifier(settings(inputs, vocab_file, folder, "--do_eval", *allow))
 
 
@@ -140,7 +140,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
     out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
     with caplog.at_level("INFO"):
         run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
-    assert f"training in {out}: steps 1 to 3; the first takes longest" in caplog.text
+    assert f"training in {out}: steps 1 to 3; the first step is slow" in caplog.text
     start, first, second = first_entries(out)
     assert f"{unfinished}/ckpt-60: step 60 of 100: its training is not finished" in caplog.messages
     assert first["loss"] < 0.3, "it knows the task already"
