@@ -211,8 +211,11 @@ def _thinned(points: Sequence[tuple[float, float]]) -> tuple[np.ndarray, np.ndar
 
 
 def _short(value: float, _place: int = 0) -> str:
-    """Returns the label of a tick: "20k", "0.001", "1e-05"."""
+    """Returns the label of a tick: "20k", "0.001", "2.5e-4". A longer label would be cut off at the panel's edge."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= unit:
             return f"{value / unit:.4g}{letter}"
-    return f"{value:.4g}"
+    if not 0 < abs(value) < 1e-3:
+        return f"{value:.4g}"
+    digits, exponent = f"{value:.3e}".split("e")
+    return f"{float(digits):g}e{int(exponent)}"

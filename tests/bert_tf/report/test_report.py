@@ -333,7 +333,17 @@ def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
 
 @pytest.mark.parametrize(
     "value, label",
-    [(0, "0"), (1e-5, "1e-05"), (999, "999"), (1000, "1k"), (20_000, "20k"), (-1e6, "-1M"), (2.5e12, "2.5T")],
+    [
+        (0, "0"),
+        (1e-5, "1e-5"),
+        (0.00025, "2.5e-4"),
+        (0.001, "0.001"),
+        (999, "999"),
+        (1000, "1k"),
+        (20_000, "20k"),
+        (-1e6, "-1M"),
+        (2.5e12, "2.5T"),
+    ],
 )
 def test_labels_of_ticks_are_short(value, label):
     assert charts._short(value) == label
