@@ -2,7 +2,8 @@
 
 check_saved_model models/reviews/1
 
-The signatures are listed with inputs, outputs and methods. The exit code is 1, after one line, if anything is broken.
+The output lists the signatures with inputs, outputs and methods. If anything is broken, the script prints one line and
+ends with exit code 1.
 """
 
 import functools
@@ -25,7 +26,7 @@ def check(folder: str) -> None:
     """Prints the signatures of an export and replays its requests.
 
     Raises:
-      InputError: says what is broken.
+      InputError: states what is broken.
     """
     from export import loading
 

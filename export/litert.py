@@ -1,4 +1,4 @@
-"""A `.tflite` of the token signature, for small devices, with the tokenizer's files beside it.
+"""A `.tflite` of the token signature for small devices, with the tokenizer's files in the same folder.
 
 Letters: B batch, S sequence length.
 """
@@ -25,13 +25,13 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
     """Converts the token signature with TensorFlow's converter, to its built-in operations.
 
     Args:
-      served: the model. Its outputs of strings are left out, because `labels.txt` lies beside the file.
-      folder: to write `model.tflite` into.
-      quantize: whether weights have 8 bits; the converter then quantizes activations as they come (dynamic range).
-      rows: inputs that both models answer for comparison, int32 [B, S].
+      served: the model. Its string outputs are left out, because `labels.txt` is in the same folder.
+      folder: the folder of `model.tflite`.
+      quantize: whether weights have 8 bits; the converter then quantizes activations at run time (dynamic range).
+      rows: inputs for comparing the answers of both models, int32 [B, S].
 
     Raises:
-      InputError: the converter cannot express the model, or the file answers otherwise than the model.
+      InputError: the converter cannot express the model, or the answers of the file differ from the model's.
     """
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:
@@ -51,7 +51,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
 
 
 def _numbers(served: ServedModel) -> tf.types.experimental.ConcreteFunction:
-    """Returns the token signature without outputs of strings."""
+    """Returns the token signature without string outputs."""
 
     def answer(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
         return {name: value for name, value in served.answer_tokens(rows).items() if value.dtype != tf.string}
@@ -73,7 +73,7 @@ def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, 
         warnings.simplefilter("ignore")  # it recommends another package
         try:
             answers = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)(**rows)
-        except (RuntimeError, ValueError) as error:  # the converter has expressed what cannot run
+        except (RuntimeError, ValueError) as error:  # the converter has written operations that cannot run
             raise _refusal(str(error)) from error
     for name, value in answers.items():
         if not np.all(np.isfinite(value)):

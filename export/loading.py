@@ -1,4 +1,4 @@
-"""Loads an export as a stranger does, with nothing but tensorflow and tensorflow_text, and replays its requests."""
+"""Loads an export with only tensorflow and tensorflow_text, as other programs do, and replays its requests."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from bert_tf.core.errors import InputError
 from export import operations, warmup
 
-# What messages of TensorFlow begin with before they say what is wrong.
+# Beginnings of lines in TensorFlow's messages that do not state the cause.
 _NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")
 _INIT = "__saved_model_init_op"
 
@@ -41,13 +41,13 @@ def check(folder: str) -> int:
       The number of requests.
 
     Raises:
-      InputError: says what is broken.
+      InputError: states what is broken.
     """
     definitions = signature_defs(folder)
     operations.check(folder)
     try:
         model = tf.saved_model.load(folder)
-    except Exception as error:  # TensorFlow raises almost anything
+    except Exception as error:  # TensorFlow raises exceptions of many classes
         raise InputError(f"{folder}: cannot be loaded ({_first_line(error)}); export again") from error
     where, count = os.path.join(folder, warmup.NAME), 0
     try:
@@ -82,6 +82,6 @@ def describe(folder: str) -> Iterator[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns the line of a message that says what is wrong; TensorFlow's begin with where it was found."""
+    """Returns the line of a message that states the cause; TensorFlow's messages begin with the location."""
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith(_NO_REASON)]
     return f"{type(error).__name__}: {next(filter(None, lines), '')[:300]}"

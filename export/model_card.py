@@ -1,4 +1,4 @@
-"""The model card of an export: what the model is, what it was trained on, how good it is, and what wrote it."""
+"""The model card of an export: the model, its training data, its scores, and the versions that wrote it."""
 
 import hashlib
 import importlib.metadata
@@ -18,7 +18,7 @@ from bert_tf.training import metrics_file
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
 _BLOCK_BYTES = 1 << 20
-# Thresholds are kept as decimal text.
+# Thresholds are stored as decimal text.
 _TOLERANCE = 1e-6
 
 
@@ -26,8 +26,8 @@ def text(source: Trained, settings: Mapping[str, Any]) -> str:
     """Returns the card as Markdown.
 
     Args:
-      source: of the export.
-      settings: of the export.
+      source: the exported model.
+      settings: the settings of the export.
     """
     described, config = source.description, source.config
     is_run = tf.io.gfile.exists(os.path.join(source.folder, run_record.NAME))
@@ -69,9 +69,9 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Trained) -> dict[str, Any]:
-    """Returns the scores of this checkpoint on the dev data: those of the last evaluation, else of training."""
+    """Returns this checkpoint's scores on the dev data from the last evaluation, else from training."""
     found = evaluations.read(source.folder)
-    # those of training do not name the thresholds of labels
+    # Scores from training do not state the thresholds of labels.
     is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
     of_training = {} if is_changed else dict(found.scores.get(source.step, {}))
     shown = _exported(source, [_results(source.folder, source.step), of_training])
@@ -79,7 +79,7 @@ def _scores(source: Trained) -> dict[str, Any]:
 
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
-    """Returns the scores of this checkpoint on data that is not the dev data, by the title of their section."""
+    """Returns this checkpoint's scores on data other than the dev data, by title of the section."""
     lines = metrics_file.read(source.folder, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
     data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
@@ -91,9 +91,9 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the first scores that the exported model has: of its thresholds, where scores name any.
+    """Returns the first candidate that belongs to the exported model, with the same thresholds if these are stated.
 
-    Without any, it says why; {} if there are no scores at all.
+    If no candidate belongs to it, returns the reason; {} if there are no scores.
     """
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):

@@ -10,7 +10,7 @@ from tensorflow.python.framework import op_def_registry
 
 from bert_tf.core.errors import InputError
 
-# Functions of the process that wrote the graph; no other process has them.
+# Operations that call functions of the process that wrote the graph; other processes lack these functions.
 _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
@@ -23,7 +23,7 @@ def allowed() -> frozenset[str]:
 
 
 def used(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields the operations of a SavedModel with the functions that have them; "" for the graph itself.
+    """Yields the operations of a SavedModel, each with the name of its function; "" for the graph itself.
 
     Raises:
       google.protobuf.message.DecodeError: `saved_model.pb` is damaged.
@@ -50,5 +50,5 @@ def check(folder: str) -> None:
             where = f"function {function}" if function else "the graph"
             raise InputError(
                 f"{folder}: the operation {operation} in {where} is neither core TensorFlow's nor tensorflow-text's, "
-                "so TF Serving cannot run it; express it by others"
+                "so TF Serving cannot run it; replace it by other operations"
             )

@@ -1,4 +1,4 @@
-"""The precision of an export: what is stored and multiplied in bfloat16, and what stays in float32."""
+"""The precision of an export: matrices are stored and multiplied in bfloat16, all else stays in float32."""
 
 import tensorflow as tf
 import tf_keras as keras
@@ -13,16 +13,16 @@ _MATRICES = {
 
 
 def store_matrices(model: keras.Model, dtype: str) -> None:
-    """Stores the matrices of a model in a dtype, so that no request converts them. Vectors stay in float32.
+    """Stores the matrices of a model in a dtype, so that requests do not convert them. Vectors stay in float32.
 
     Args:
-      model: built under `bert_tf.modeling.precision.policy` of the same dtype.
-      dtype: "float32", for which nothing changes, or "bfloat16".
+      model: a model that was built under `bert_tf.modeling.precision.policy` of the same dtype.
+      dtype: "bfloat16"; "float32" does not change the model.
     """
     if dtype == "float32":
         return
     for layer in model.submodules:
         for name in _MATRICES.get(type(layer), ()):
             value = tf.cast(tf.convert_to_tensor(getattr(layer, name)), dtype)
-            delattr(layer, name)  # or Keras would keep both
+            delattr(layer, name)  # else Keras would keep both weights
             setattr(layer, name, tf.Variable(value, trainable=False, name=name))

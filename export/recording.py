@@ -1,6 +1,6 @@
 """The warm-up requests of an export: real inputs for each of its signatures.
 
-Letters: B batch, S sequence length, N choices of an example.
+Letters: B batch, S sequence length, N choices per example.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from export import signatures, warmup
 from export.kinds.base import ServedModel
 
 _MOST_ROWS = 8
-# Several rows of tokens stand for the choices of an example where their number is free.
+# If the number of choices is dynamic, requests have this number of rows of tokens per example.
 _CHOICES = 2
 
 
 def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
-    """Returns requests with one row and with several, for the strings, the tokens, the Examples and what else there is.
+    """Returns requests with one row and with several rows for all signatures.
 
     Args:
       served: the model.
-      samples: what `ServedModel.samples` returned.
+      samples: the result of `ServedModel.samples`.
       max_seq_length: S of the longest rows of tokens.
     """
-    # Of all lengths, because a server compiles and allocates for what it has seen.
+    # The requests have all lengths, because a server compiles and allocates for each new shape.
     ordered = sorted(samples, key=lambda row: len(str(row)))
     chosen = [ordered[number * (len(ordered) - 1) // (_MOST_ROWS - 1)] for number in range(_MOST_ROWS)]
     rows = [{name: _bytes(value) for name, value in row.items()} for row in chosen]
@@ -46,7 +46,7 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_
 
 
 def _bytes(value: Any) -> list[bytes]:
-    """Returns the texts of an input; of an input with one text for each row, a single one."""
+    """Returns the texts of an input in one row: a list of one text if the input has one text per row."""
     return [text.encode("utf-8", errors="ignore") for text in ([value] if isinstance(value, str) else value)]
 
 

@@ -1,4 +1,4 @@
-"""From a checkpoint to a SavedModel that TF Serving takes as it is."""
+"""Exports a checkpoint as a SavedModel that TF Serving can serve without changes."""
 
 import contextlib
 import dataclasses
@@ -28,14 +28,14 @@ SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 def export_saved_model(settings: ExportSettings) -> str:
     """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`.
 
-    The version appears under its number only when it is complete, loads, and has answered its warm-up requests.
-    `assets.extra/export.json` in it keeps the settings.
+    The version appears under its number only when it is complete, can be loaded, and has answered its warm-up requests.
+    Its file `assets.extra/export.json` contains the settings.
 
     Returns:
-      The folder of the version: `export_dir`, or the next version in it.
+      The folder of the version: `export_dir`, or the next version in `export_dir`.
 
     Raises:
-      InputError: there is nothing to export, or `export_dir` exists or is no model's folder.
+      InputError: there is no model to export, or `export_dir` exists or is not a model's folder.
     """
     versions.check(settings.export_dir)
     with policy(policy_name(settings.dtype)):
@@ -80,7 +80,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
 
 @contextlib.contextmanager
 def _named(export_dir: str, temporary: str) -> Iterator[None]:
-    """Names in errors the folder that the user knows, instead of the temporary one."""
+    """Replaces the temporary folder in error messages by the folder that the user gave."""
     try:
         yield
     except InputError as error:

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf.core.command_line import check_values, refuse_unread, require, require_folder, setting
 
-# What only kinds without a task have.
+# Flags of kinds without a task.
 _EMBEDDINGS, _FILL_MASK = "--task_name=embeddings", "--task_name=fill_mask"
 
 
@@ -14,24 +14,22 @@ class ExportSettings:
 
     flag_group = "Model"
 
-    checkpoint_dir: str = setting(
-        "folder that a fine-tuning script has trained into; for embeddings and fill_mask any checkpoint"
-    )
+    checkpoint_dir: str = setting("--output_dir of a fine-tuning script; for embeddings and fill_mask, any checkpoint")
     export_dir: str = setting(
-        "version to write, as models/mrpc/1; or the model's folder, as models/mrpc, which gets the next version",
+        "version to write, such as models/mrpc/1; or the model's folder, such as models/mrpc, for the next version",
         group="Output",
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
-        "embeddings or fill_mask, which need no training; else the task that the run must have been trained on, or "
-        "empty for any", "", first=True,
+        "embeddings or fill_mask, which need no training; else the task that the run must have been trained on; empty: "
+        "any task", "", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
-        "export the checkpoint that was best on the dev data during training, or the last one; without --eval_strategy "
-        "in training it is always the last", "best", choices=("best", "last"), first=True,
+        "export the best checkpoint on the dev data, or the last one; without --eval_strategy in training, always the "
+        "last", "best", choices=("best", "last"), first=True,
     )  # fmt: skip
     dtype: str = setting(
-        "precision of the weights and of the computation; probabilities are float32 in any case", "float32",
+        "dtype of the weights and of the computation; probabilities are always float32", "float32",
         choices=("float32", "bfloat16"), group="Output", first=True,
     )  # fmt: skip
     format: str = setting(
@@ -39,27 +37,27 @@ class ExportSettings:
         "saved_model", choices=("saved_model", "litert"), group="Output", first=True,
     )  # fmt: skip
     quantize: str = setting(
-        "weights of a .tflite: int8 for 8 bits, with activations quantized as they come", "none",
+        "weights of a .tflite: int8 for 8 bits, with dynamic quantization of activations", "none",
         choices=("none", "int8"), group="Output", first=True,
     )  # fmt: skip
     n_best_size: int | None = setting(
-        "questions on a context: answers whose probabilities add up to 1; default: that of the run, or 20",
+        "questions on a context: number of answers whose probabilities add up to 1; default: the run's value, or 20",
         None,
         group="Questions",
         above=0,
     )
     max_answer_length: int | None = setting(
-        "questions on a context: longest answer, in tokens; default: that of the run, or 30",
+        "questions on a context: length of the longest answer in tokens; default: the run's value, or 30",
         None,
         group="Questions",
         above=0,
     )
     null_score_diff_threshold: float | None = setting(
-        "questions that may have no answer: there is none if its score is above the best answer's by more than this; "
-        "default: what --tune_null_threshold of run_squad found, or 0", None, group="Questions",
+        "questions that may have no answer: give none if its score exceeds the best answer's score by more than this; "
+        "default: from --tune_null_threshold of run_squad, or 0", None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(
-        "--task_name=fill_mask: tokens that are answered for each mask", 5, group="Embeddings and masks", above=0
+        "--task_name=fill_mask: number of tokens to answer for each mask", 5, group="Embeddings and masks", above=0
     )
     layers: str = setting(
         "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
@@ -67,20 +65,20 @@ class ExportSettings:
         group="Embeddings and masks",
     )
     pooling: str | None = setting(
-        "--task_name=embeddings: pooled vector, that of [CLS], or mean or maximum of all tokens; default: what "
-        "sentence-transformers' files beside the checkpoint say, or mean", None, choices=("cls", "mean", "max"),
+        "--task_name=embeddings: the vector of [CLS], or the mean or maximum over all tokens; default: from the files "
+        "of sentence-transformers in the checkpoint's folder, or mean", None, choices=("cls", "mean", "max"),
         group="Embeddings and masks", read_by=(_EMBEDDINGS,), first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "--task_name=embeddings: scale pooled vectors to length 1; default: what modules.json says, or false",
+        "--task_name=embeddings: scale pooled vectors to length 1; default: from modules.json, or false",
         None,
         group="Embeddings and masks",
         read_by=(_EMBEDDINGS,),
     )
     max_seq_length: int | None = setting(
-        "--task_name=embeddings or fill_mask: longest row in tokens, longer texts are cut off; default: for embeddings "
-        "what sentence_bert_config.json says, or 128, for fill_mask the positions of the model; other tasks have that "
-        "of their training", None, group="Embeddings and masks", first=True, above=0,
+        "--task_name=embeddings or fill_mask: maximum tokens in a row; longer texts are truncated; default: for "
+        "embeddings from sentence_bert_config.json, or 128; for fill_mask the model's number of positions; other tasks "
+        "use the value of training", None, group="Embeddings and masks", first=True, above=0,
         read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 

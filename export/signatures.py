@@ -12,23 +12,23 @@ from export.kinds.base import PREDICT, ServedModel
 
 DEFAULT, TOKENS, EXAMPLES = "serving_default", "tokens", "examples"
 TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
-# TF Serving's own name of the input of classify and regress.
+# TF Serving's name for the input of classify and regress.
 EXAMPLES_INPUT = "inputs"
 
-# Of a request: rows of tokens are computed all at once.
+# Limit of tokens in a request, whose rows are computed at the same time.
 _MOST_TOKENS = 1 << 16
 
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 
 def of(served: ServedModel, longest: int) -> Signatures:
-    """Returns the signatures of a served model by their names.
+    """Returns the signatures of a served model by name.
 
     Args:
       served: the model.
-      longest: number of its positions, which rows of tokens must not exceed.
+      longest: the model's number of positions, which rows of tokens must not exceed.
     """
-    # One function for both, so that the graph holds the model once.
+    # Both signatures use one function, so that the graph contains the model only once.
     answer = tf.function(served.answer, autograph=False)
     strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
 
@@ -74,7 +74,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
 
     def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        # JSON has no half precision, and clients in NumPy have no bfloat16.
+        # Answers are float32, since JSON has no half precision and NumPy clients lack bfloat16.
         return {
             key: tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
             for key, value in function(**inputs).items()
@@ -84,7 +84,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
-    """Returns how an Example holds the inputs: a text in a feature of its name, or all texts of a row in it."""
+    """Returns the features of an Example: one per input, with one text, or with all texts of a row."""
     features = {}
     for name, spec in inputs.items():
         shape = spec.shape[1:]
@@ -107,5 +107,5 @@ def set_method(folder: str, method: str) -> None:
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
     updater.replace_method_name(signature_key=EXAMPLES, method_name=method)
     updater.save()
-    # It has a checksum of the file.
+    # This file contains a checksum of `saved_model.pb`.
     fingerprinting_utils.write_fingerprint(folder)

@@ -1,4 +1,4 @@
-"""What is exported: the best checkpoint of a fine-tuning run, or a checkpoint of any format without a task."""
+"""Loads the model to export: the best checkpoint of a fine-tuning run, or any checkpoint without a task."""
 
 import dataclasses
 
@@ -16,7 +16,7 @@ from export.settings import ExportSettings
 
 
 def load(settings: ExportSettings) -> Trained:
-    """Loads what the settings name.
+    """Loads the model of the settings.
 
     Raises:
       InputError: see `_of_run` and `_of_checkpoint`.
@@ -25,10 +25,10 @@ def load(settings: ExportSettings) -> Trained:
 
 
 def _of_run(settings: ExportSettings) -> Trained:
-    """Loads the best checkpoint of a fine-tuning run if it was evaluated during training, else the last.
+    """Loads the best checkpoint of a fine-tuning run if the run was evaluated during training, else the last.
 
     Raises:
-      InputError: the folder holds no fine-tuning run and no finished sweep, or another task's.
+      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or the task is another one.
     """
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
     if latest.prefixes(folder) and not description.exists(folder):
@@ -50,7 +50,8 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     """Loads a checkpoint of any format, with the vocabulary and the casing of its folder.
 
     Raises:
-      InputError: there is no checkpoint, configuration or vocabulary, or the kind needs what the checkpoint lacks.
+      InputError: there is no checkpoint, configuration or vocabulary, or the checkpoint lacks tensors that the kind
+        needs.
     """
     name, path = settings.task_name.lower(), settings.checkpoint_dir
     kind, contents = CHECKPOINT_KINDS[name], checkpoints.open_checkpoint(path)

@@ -1,4 +1,4 @@
-"""The folder of an export: a version of a model, `NAME/VERSION/`, as TF Serving looks for it."""
+"""The folder of an export: a version of a model, `NAME/VERSION/`, as TF Serving expects it."""
 
 import os
 import re
@@ -12,7 +12,7 @@ _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def is_version(export_dir: str) -> bool:
-    """Whether a path ends in a version's number; any other path is a model's folder, which holds its versions."""
+    """Whether a path ends in a version's number; any other path is a model's folder, which contains versions."""
     return bool(_VERSION.fullmatch(os.path.basename(export_dir.rstrip("/"))))
 
 
@@ -23,10 +23,10 @@ def model_name(export_dir: str) -> str:
 
 
 def check(export_dir: str) -> None:
-    """Refuses a folder that an export cannot be written to, before any long work.
+    """Refuses a folder for an export, before any long work, if the export cannot be written there.
 
     Raises:
-      InputError: the version exists, or the folder holds something else than versions.
+      InputError: the version exists, or the folder contains other files than versions.
     """
     path = export_dir.rstrip("/")
     if is_version(path):
@@ -44,7 +44,7 @@ def check(export_dir: str) -> None:
 
 
 def beside(export_dir: str) -> str:
-    """Returns a path beside which the temporary folder is written; its name is never a version's."""
+    """Returns a path next to which the temporary folder is written; its name is never a version's."""
     path = export_dir.rstrip("/")
     return path if is_version(path) else os.path.join(path, "next")
 
@@ -52,13 +52,13 @@ def beside(export_dir: str) -> str:
 def publish(temporary: str, export_dir: str) -> str:
     """Gives a complete export its name: `export_dir`, or in a model's folder the number after the largest version.
 
-    If another export takes the number at the same time, this one takes the next.
+    If another export takes the number at the same time, this export takes the next number.
 
     Returns:
       The path of the version.
 
     Raises:
-      FolderTakenError: `export_dir` is a version that exists by now.
+      FolderTakenError: `export_dir` is a version that another export has created in the meantime.
     """
     path = export_dir.rstrip("/")
     if is_version(path):

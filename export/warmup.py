@@ -1,4 +1,4 @@
-"""`assets.extra/tf_serving_warmup_requests`: requests that a server replays before it takes a version into use.
+"""`assets.extra/tf_serving_warmup_requests`: requests that a server replays before it serves a version.
 
 The file has `tensorflow.serving.PredictionLog`s as TFRecords.
 """
@@ -23,9 +23,9 @@ class Request:
 
     Attributes:
       method: "predict", "classify" or "regress".
-      signature: its name.
-      inputs: arrays by the names of the signature's inputs. Those of classify and regress are serialized Examples,
-        by the name `inputs`.
+      signature: name of the signature.
+      inputs: arrays by the names of the signature's inputs. For classify and regress, the only input is `inputs`, with
+        serialized Examples.
     """
 
     method: str
@@ -37,9 +37,9 @@ def write(folder: str, model: str, requests: Sequence[Request]) -> None:
     """Writes the file of a version.
 
     Args:
-      folder: of the version.
-      model: its name.
-      requests: to replay.
+      folder: folder of the version.
+      model: name of the model.
+      requests: the requests to replay.
     """
     tf.io.gfile.makedirs(os.path.dirname(os.path.join(folder, NAME)))
     with tf.io.TFRecordWriter(os.path.join(folder, NAME)) as file:

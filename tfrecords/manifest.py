@@ -1,4 +1,4 @@
-"""The manifest beside a set of shards: the settings that made them, and their sizes and checksums."""
+"""The manifest of a set of shards: the settings that made the shards, and their sizes and checksums."""
 
 import dataclasses
 import json
@@ -82,7 +82,7 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
 def find_manifest(path: str) -> dict | None:
     """Returns the manifest of the set that a shard belongs to; None if there is none.
 
-    If the shards were named one by one, the manifest is beside the first of them.
+    If the shards were named one by one, the manifest is next to the first shard.
 
     Raises:
       InputError: the manifest with the shard's name cannot be read.

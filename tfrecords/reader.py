@@ -24,7 +24,7 @@ _BLOCK_BYTES = 1 << 20
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
 
-    A glob leaves out manifests and unfinished files, which stand beside the shards of a set.
+    A glob leaves out manifests and unfinished files, which are in the same folder as the shards of a set.
 
     Raises:
       InputError: the list is empty, a file is missing or a manifest, or a glob matches nothing.
@@ -39,7 +39,7 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
 
 
 def is_match(path: str, pattern: str) -> bool:
-    """Returns whether a path is what `expand_files` would have looked for; the path need not exist."""
+    """Returns whether `expand_files` would match a path; the path need not exist."""
     path, pattern = os.path.abspath(path), os.path.abspath(pattern)
     (folder, name), (folders, names) = os.path.split(path), os.path.split(pattern)
     return fnmatch.fnmatchcase(name, names) and (folder == folders or fnmatch.fnmatchcase(folder, folders))
@@ -189,14 +189,14 @@ def _unpacked_size(path: str) -> tuple[bool, int]:
 def _fault(path: str, index: int, cut: bool) -> str:
     what = f"record {index} (counted from 0) is damaged"
     if cut:
-        what = f"record {index} (counted from 0) is cut off: the file ends within it"
+        what = f"record {index} (counted from 0) is cut off: the file ends inside this record"
     elif not index:
         what = "record 0 cannot be read; the file is damaged or not a TFRecord file"
     return f"{what}; {_remedy(path)}"
 
 
 def _remedy(path: str) -> str:
-    # A file that no manifest lists may be the user's own, such as a corpus. Never advise to delete that.
+    # A file that no manifest lists may be the user's own, such as a corpus. Never advise to delete such a file.
     if manifest.is_listed(path):
         return "delete it and run the command that made it again"
     return "give a file of create_pretraining_data, or fetch this one again"

@@ -110,7 +110,7 @@ def _marked(token: str, label: str | None) -> str:
 
 
 def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """Reads the given vocabulary, or the one named by the manifest beside the file, and compares their tokens."""
+    """Reads the given vocabulary, or the vocabulary of the file's manifest, and compares their tokens."""
     import tensorflow as tf
 
     from bert_tf.core import vocabulary_file
@@ -125,14 +125,14 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     named = entries.get("settings", {}).get("vocab_file", "")
     vocab_file = vocab_file or (named if named and tf.io.gfile.exists(named) else "")
     if not vocab_file:
-        what = f"the vocabulary of its manifest, {named}, is not there" if named else "no manifest names its vocabulary"
+        what = f"the vocabulary of its manifest, {named}, is missing" if named else "no manifest names its vocabulary"
         raise InputError(f"{path}: {what}; give --vocab_file")
     tokens = vocabulary_file.read_tokens(vocab_file)
     made_with = entries.get("vocab_sha256")
     if made_with and made_with != vocabulary_file.tokens_sha256(tokens):
         raise InputError(
             f"{vocab_file}: not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
-            "that one as --vocab_file"
+            "the same vocabulary as --vocab_file"
         )
     return tokens
 
@@ -160,7 +160,7 @@ def run() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
-    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the one that its manifest names", **own)
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: from the data's manifest", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))

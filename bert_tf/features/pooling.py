@@ -68,7 +68,7 @@ def pooling_of(folder: str) -> Pooling:
     kinds = sentence_transformers.read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
         path = os.path.join(folder, sentence_transformers.MODULES)
-        raise InputError(f"{path}: names the unsupported module {unknown[0]}; give --pooling and --normalize instead")
+        raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
     pooling = sentence_transformers.pooling_file(folder)
     if not tf.io.gfile.exists(pooling):
         raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")

@@ -1,4 +1,4 @@
-"""The kinds of served models: one module for each folder of `bert_tf.tasks`, and those that need no task."""
+"""The kinds of served models: one module for each folder of `bert_tf.tasks`, and kinds without a task."""
 
 import importlib
 
@@ -7,7 +7,7 @@ from bert_tf.tasks import registry
 from export.kinds import embeddings, fill_mask
 from export.kinds.base import ServedCheckpoint, ServedModel, ServedTask
 
-# By `--task_name`, which is their kind too, for checkpoints without a `task.json`.
+# Kinds for checkpoints without a `task.json`, by `--task_name`, which is also the name of the kind.
 CHECKPOINT_KINDS: dict[str, type[ServedCheckpoint]] = {**embeddings.KINDS, **fill_mask.KINDS}
 
 
@@ -18,5 +18,5 @@ def of_task(described: TaskDescription) -> type[ServedTask]:
 
 
 def of(described: TaskDescription) -> type[ServedModel]:
-    """Returns the served model of a task, or of what is served without one."""
+    """Returns the served model of a task or of a kind without a task."""
     return CHECKPOINT_KINDS.get(described.kind) or of_task(described)

@@ -1,6 +1,6 @@
-"""What every served model has: from raw strings, or tokens, to answers, with the tokenizer in the graph.
+"""The base of all served models: from raw strings or tokens to answers, with the tokenizer in the graph.
 
-Letters: B batch, S sequence length, N choices of an example.
+Letters: B batch, S sequence length, N choices per example.
 """
 
 import abc
@@ -20,7 +20,7 @@ from bert_tf.text.packing import pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 
-# Further signatures by name: what answers, and its inputs.
+# Further signatures by name: the function and its inputs.
 MoreSignatures = dict[str, tuple[Callable[..., dict[str, tf.Tensor]], dict[str, tf.TensorSpec]]]
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
 _SENTENCES = (
@@ -32,15 +32,15 @@ _SENTENCES = (
 
 
 class ServedModel(tf.Module, abc.ABC):
-    """A model with its tokenizer, from strings to answers. A subclass is one kind of answer.
+    """A model with its tokenizer, from strings to answers. Each subclass is one kind of answer.
 
-    All outputs are dense, have stable names and the batch dimension first, and an empty batch has answers too.
+    All outputs are dense, have stable names and the batch dimension first. An empty batch has empty answers.
 
     Args:
-      model: with trained weights; called with what `BertEncoder` reads.
-      tokenizer: the one it was trained with.
-      description: of its task. That of a checkpoint without a task has the parameters of its kind.
-      assets: files to carry along, by name.
+      model: a model with trained weights, which takes the inputs of `BertEncoder`.
+      tokenizer: the tokenizer of the model's training.
+      description: description of the task. For a checkpoint without a task, it has the parameters of the kind.
+      assets: paths of additional files by name.
 
     Attributes:
       method: TF Serving's method of the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
@@ -53,9 +53,9 @@ class ServedModel(tf.Module, abc.ABC):
     ):
         super().__init__()
         self.tokenizer = tokenizer
-        # The weights are tracked, the Keras model is not: it would add a function for every layer.
+        # Track the weights but not the Keras model, which would add a function for every layer.
         self.weights = model.variables
-        # All signatures call one function, so that the graph holds the model once.
+        # All signatures call one function, so that the graph contains the model only once.
         traced = tf.function(functools.partial(model, training=False), autograph=False)
         self._model = lambda inputs: traced(inputs)
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
@@ -63,7 +63,7 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of `answer` by their names: string [None], or [None, None] for several texts a row."""
+        """Returns the inputs of `answer` by name: string [None], or [None, None] for several texts per row."""
 
     @abc.abstractmethod
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -71,18 +71,18 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Answers rows; where an answer needs the text, the outputs are the scores of the tokens.
+        """Answers rows; if an answer would need the text, the outputs are the scores of the tokens.
 
         Args:
           inputs: `input_ids`, `input_mask` and `segment_ids`, int32 of the shape of `token_spec`; S is dynamic.
         """
 
     def more_signatures(self) -> MoreSignatures:
-        """Returns signatures beside those that every kind has, with inputs as in `inputs`; none by default."""
+        """Returns additional signatures of this kind, with inputs as in `inputs`; none by default."""
         return {}
 
     def token_spec(self) -> tf.TensorSpec:
-        """Returns what each input of `answer_tokens` is; [B, S], unless a kind has [B, N, S]."""
+        """Returns the spec of each input of `answer_tokens`: [B, S], unless a kind has [B, N, S]."""
         return tf.TensorSpec([None, None], tf.int32)
 
     @property
@@ -96,18 +96,18 @@ class ServedModel(tf.Module, abc.ABC):
         return without_common_padding(pack(segment_a, segment_b, max_seq_length=self.length, **ids))
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the outputs of the signature `examples` for what `answer` returned.
+        """Converts the answers of `answer` to the outputs of the signature `examples`.
 
-        With the method `CLASSIFY` they are `classes`, string [B, C], and `scores`, float32 [B, C]; with `REGRESS`
-        `outputs`, float32 [B]. `PREDICT` leaves the answers as they are.
+        With the method `CLASSIFY`, the outputs are `classes`, string [B, C], and `scores`, float32 [B, C]; with
+        `REGRESS`, `outputs`, float32 [B]. `PREDICT` does not change the answers.
         """
         return dict(answers)
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns real inputs, one dict of a row's inputs each, for the requests that warm a server up.
+        """Returns real inputs for warm-up requests, one dict per row.
 
         Args:
-          folder: of the checkpoint. `dev_predictions.jsonl` gives the texts if it has them, else they are fixed.
+          folder: folder of the checkpoint, whose `dev_predictions.jsonl` has the texts; if absent, texts are fixed.
         """
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
@@ -116,22 +116,22 @@ class ServedModel(tf.Module, abc.ABC):
 
 
 def dev_lines(folder: str) -> list[dict[str, Any]]:
-    """Returns what the last evaluation of a run kept of its dev data; nothing if that is missing or damaged."""
+    """Returns the dev data in the files of a run's last evaluation; [] if these are missing or damaged."""
     try:
         return evaluation_file.read(folder)
-    except ValueError:  # nothing but the report needs the file
+    except ValueError:  # only the report requires this file
         logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
         return []
 
 
 def _fits(value: Any, spec: tf.TensorSpec) -> bool:
-    """Whether a value of a JSON file is a text, or the texts, of an input."""
+    """Whether a value from a JSON file is a text, or a list of texts, that fits an input."""
     texts = value if isinstance(value, list) else [value]
     return isinstance(value, str) == (spec.shape.rank == 1) and bool(texts) and all(isinstance(t, str) for t in texts)
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
-    """Returns a row: of each input one sentence, or as many as its second axis has, 2 if that is dynamic."""
+    """Returns a row with one sentence per input, or with as many as the second axis has; 2 if this axis is dynamic."""
     row, start = {}, 0
     for name, spec in inputs.items():
         count = 1 if spec.shape.rank == 1 else spec.shape[1] or 2
@@ -141,11 +141,11 @@ def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str])
 
 
 class ServedTask(ServedModel):
-    """A kind that fine-tuning trains; `task.json` in the run's folder names it."""
+    """A kind from fine-tuning; `task.json` in the run's folder names the kind."""
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds what answers need from settings and a run's folder, for its checkpoint of a step; nothing by default.
+        """Completes the description from the settings and the run's folder, for the checkpoint of a step.
 
         Raises:
           InputError: the settings do not fit the kind, or the folder is damaged.
@@ -155,7 +155,7 @@ class ServedTask(ServedModel):
 
 
 class ServedCheckpoint(ServedModel):
-    """A kind that a checkpoint of any format has without fine-tuning; `--task_name` names it."""
+    """A kind for checkpoints of any format without fine-tuning; `--task_name` names the kind."""
 
     @property
     def length(self) -> int:
@@ -165,10 +165,10 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """Returns what the answers need besides the weights, as JSON, for `TaskDescription.parameters`.
+        """Returns the parameters that the answers need in addition to the weights, for `TaskDescription.parameters`.
 
         Raises:
-          InputError: the checkpoint lacks what the kind needs, or the settings do not fit it.
+          InputError: the checkpoint lacks a part that the kind needs, or the settings do not fit the kind.
         """
 
     @staticmethod

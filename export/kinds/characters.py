@@ -1,4 +1,4 @@
-"""The characters of served texts, and their offsets: what an answer says about where it stands.
+"""The characters of served texts, and their offsets, which locate an answer in its text.
 
 An offset counts Unicode characters (code points) of the text without its invalid bytes, as an index into
 `text.decode("utf-8", "ignore")` does in Python.
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-# The offset of padding, which is nowhere in the text.
+# The offset of padding, which is not in the text.
 NOWHERE = -1
 
 

@@ -30,16 +30,16 @@ class ServedChoice(ServedTask):
         return kept or super().samples(folder)
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Chooses how contexts go on.
+        """Chooses the continuations of contexts.
 
         Args:
           context: string [B].
-          start: string [B], what comes before each choice in the second text; "" for nothing.
-          choices: string [B, N]; "" fills rows that have fewer choices.
+          start: string [B], the text before each choice in the second text; may be "".
+          choices: string [B, N]; "" pads rows with fewer choices.
 
         Returns:
-          `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the number of the
-          likeliest one from 0, -1 if there is none.
+          `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the index of the
+          most probable choice, -1 if there are no choices.
         """
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
@@ -65,7 +65,7 @@ class ServedChoice(ServedTask):
 
 
 def _chosen(scores: tf.Tensor, is_there: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Compares the scores of choices, [B, N], that are there."""
+    """Compares the scores of choices, [B, N], without padding."""
     scores = tf.where(is_there, scores, scores.dtype.min)
     best = tf.reduce_max(scores, -1, keepdims=True)
     chances = tf.where(is_there, tf.exp(scores - best), 0.0)

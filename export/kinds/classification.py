@@ -107,7 +107,7 @@ class ServedMultiLabel(_ServedClassification):
 
         Returns:
           `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold;
-          `labels` string [B, P], the names of these labels, with "" behind the last one where a row has fewer than P.
+          `labels` string [B, P], the names of these labels, padded with "" at the end.
         """
         probabilities = tf.sigmoid(logits)
         predicted = probabilities > tf.constant(self._description.parameters["thresholds"], tf.float32)

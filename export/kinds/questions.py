@@ -41,7 +41,7 @@ class ServedQuestions(ServedTask):
         elif threshold is not None:
             raise InputError(
                 f"--null_score_diff_threshold={threshold}: {folder} was trained without --version_2_with_negative, so "
-                "each question has an answer; drop the flag"
+                "each question has an answer; remove the flag"
             )
         return dataclasses.replace(description, parameters=parameters)
 
@@ -60,7 +60,7 @@ class ServedQuestions(ServedTask):
           `answer`, string [B], a part of the context, "" for no answer; `start` and `end`, int32 [B], its characters
           in the context, end exclusive, -1 for no answer; `score`, float32 [B], the sum of its two logits;
           `probability`, float32 [B], the softmax over the scores of the best answers; and for version 2.0 `null_odds`,
-          float32 [B], the score of no answer less that of the best answer. Odds above the run's threshold mean no
+          float32 [B], the score of no answer minus the score of the best answer. Odds above the run's threshold mean no
           answer.
         """
         data, parameters = self._description.data, self._description.parameters
@@ -84,7 +84,7 @@ class ServedQuestions(ServedTask):
         return {"start_logits": start, "end_logits": end}
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes logits, float32 [N, S, 2]; what is no token counts for nothing."""
+        """Computes logits, float32 [N, S, 2]; logits of padding are very low."""
         return squad_task.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
 
     def _contexts(self, texts: tf.Tensor) -> spans.Contexts:

@@ -1,4 +1,4 @@
-"""Runs a model over many rows with bounded memory: a part of them at a time.
+"""Runs a model on many rows with bounded memory, one part of the rows at a time.
 
 Letters: N rows, S sequence length.
 """
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-# Tokens of a part. More are no faster, and their activations take memory: 8,192 tokens of the base model take 0.3 GB.
+# Tokens per part. A higher number is not faster and takes memory: activations of 8,192 tokens take 0.3 GB in base.
 _TOKENS = 8192
 
 
@@ -17,16 +17,16 @@ def compute(
     """Computes a model's output for rows.
 
     Args:
-      model: maps inputs to a tensor, float32, whose first axis is that of the rows.
-      inputs: int32 [N, S], the model's.
-      tokens: of a part.
+      model: maps inputs to a tensor, float32, whose first axis has the rows.
+      inputs: inputs of the model, int32 [N, S].
+      tokens: number of tokens per part.
 
     Returns:
       The output of all rows.
     """
     rows, length = tf.unstack(tf.shape(inputs["input_ids"]))
     size = tf.maximum(tokens // length, 1)
-    parts = tf.maximum((rows + size - 1) // size, 1)  # no row is one empty part
+    parts = tf.maximum((rows + size - 1) // size, 1)  # without rows, there is one empty part
 
     shapes = []
 
@@ -37,6 +37,6 @@ def compute(
         return number + 1, found.write(number, output)
 
     found = tf.TensorArray(tf.float32, size=parts, infer_shape=False)
-    # One after the other, or memory would not be bounded.
+    # Parts run one after another, since otherwise memory would not be bounded.
     _, found = tf.while_loop(lambda number, _: number < parts, step, (0, found), parallel_iterations=1)
     return tf.ensure_shape(found.concat(), [None, *shapes[0]])

@@ -1,4 +1,4 @@
-"""Contexts to windows and spans to answers, in graph operations.
+"""Converts contexts to windows and spans to answers with TensorFlow operations.
 
 Paper: sections 4.2 and 4.3.
 
@@ -32,7 +32,7 @@ class Contexts(NamedTuple):
 
 
 def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
-    """Cuts contexts, [B, (tokens)], into windows beside questions of so many tokens, int64 [B], as training does."""
+    """Cuts contexts, [B, (tokens)], into windows like training, given the lengths of the questions, int64 [B]."""
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
     step = tf.minimum(room, doc_stride)
     counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
@@ -41,7 +41,7 @@ def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: 
     start = number * tf.gather(step, questions)
     size = tf.minimum(tf.gather(room, questions), tf.gather(lengths, questions) - start)
     first = tf.gather(contexts.row_starts(), questions) + start
-    offsets = tf.gather(question_lengths, questions) + 2  # behind [CLS], the question and [SEP]
+    offsets = tf.gather(question_lengths, questions) + 2  # after [CLS], the question and [SEP]
     return Windows(questions, tf.ragged.range(first, first + size), offsets)
 
 
@@ -94,7 +94,7 @@ def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: De
 
 
 def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the lowest score of "no answer", that of [CLS], in the windows of each question: float64 [B]."""
+    """Returns the lowest score of [CLS], which means no answer, in the windows of each question: float64 [B]."""
     found = tf.reduce_sum(tf.cast(logits[:, 0], tf.float64), 1)
     lowest = tf.math.unsorted_segment_min(found, windows.questions, rows)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(windows.questions), windows.questions, rows)

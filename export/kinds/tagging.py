@@ -59,8 +59,8 @@ class ServedTagging(ServedTask):
         Returns:
           `words` and `tags`, string [B, W], "" on padding; `start` and `end`, int32 [B, W], the characters of the word
           in the text, end exclusive, -1 on padding; `scores`, float32 [B, W], the probability of the predicted label,
-          0 on padding; `num_words`, int32 [B]. The tags are those of the entities in what the model predicted, in the
-          scheme of the training data, as in the trainer's prediction files.
+          0 on padding; `num_words`, int32 [B]. As in the trainer's prediction files, the tags describe the predicted
+          entities in the scheme of the training data.
         """
         return self._answer(of_sentences(text))
 

@@ -16,7 +16,7 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
-# What a call of the model costs besides its rows, in bytes of text. Two requests share a batch if padding them to the
+# The fixed cost of a call of the model, in bytes of text. Two requests share a batch if padding them to the
 # same length costs less than a further call.
 _CALL_BYTES = 96
 

@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-# Lines and fields of a header may have so many bytes.
+# Limit of bytes for lines and fields of a header.
 _LARGEST_HEADER = 16 * 1024
-# What a client sends after its answer is read for so long, so that it can read the answer.
+# Seconds of reading what a client still sends after its answer, so that the client can read the answer.
 _LINGERING_SECONDS = 1.0
 # aiohttp's own limit does not count clients that do not read.
 _NO_LIMIT = 10.0**9

@@ -35,14 +35,14 @@ _PARSE_ERRORS = {
     "Invalid control character at": "Invalid encoding in string.",
 }
 _as_float = float_converter("float")
-# Python's parser recurses, so it reads only so many levels at once. No tensor has as many: TensorFlow allows 254.
+# Python's parser recurses, so it reads at most this number of levels. Tensors have fewer: TensorFlow allows 254.
 _LEVELS = 400
 _LARGEST_DEEP = 1 << 20  # characters of a text that nests deeper: it takes a second to parse
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # strings too, since they hold brackets
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Parses a body. Strings that are no UTF-8 keep their bytes, as in TF Serving.
+    """Parses a body. Strings that are not valid UTF-8 are kept as bytes, as in TF Serving.
 
     Lists and objects may nest to any depth. What nests deeper than any tensor is checked and replaced by a number.
 
@@ -285,7 +285,7 @@ def _example(value: Any) -> example_pb2.Example:
         try:
             feature = example.features.feature[name]
         except (UnicodeEncodeError, ValueError) as error:
-            raise invalid(f"Feature: {quoted(name)} has a name that is no UTF-8") from error
+            raise invalid(f"Feature: {quoted(name)} has a name that is not UTF-8") from error
         for part in content if isinstance(content, list) else [content]:
             _add_to_feature(name, part, feature)
     return example

@@ -14,7 +14,7 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from export.serve.errors import invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
-# A client can choose among outputs; so many choices are kept ready.
+# A client can choose among outputs; this number of choices is cached.
 _KEPT_CALLS = 32
 
 
@@ -52,7 +52,7 @@ class Servable:
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
 
     def limit_runs(self, seconds: float) -> None:
-        """Gives up each later run after so many seconds."""
+        """Sets a limit in seconds, after which each later run is given up."""
         self._options = tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
 
     def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:

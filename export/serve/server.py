@@ -27,7 +27,7 @@ from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 from export.serve.warmup import replay
 
-# Clients that keep connections open may be about to send; they get so much time to see that the server closes.
+# Clients with open connections may be about to send; in this time, they can see that the server closes.
 _LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
 

@@ -23,10 +23,10 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
     Args:
       name: of the input, for errors.
       proto: the tensor.
-      largest_bytes: limit of the array's size. A short message can stand for a huge tensor of equal values.
+      largest_bytes: limit of the array's size. A short message can describe a huge tensor of equal values.
 
     Raises:
-      ServingError: the message is no tensor of a supported type, or a too large one.
+      ServingError: the message is not a tensor of a supported type, or the tensor is too large.
     """
     try:
         dtype = tf.as_dtype(proto.dtype)

@@ -132,7 +132,7 @@ def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
     task = SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY)
     (tmp_path / "run").mkdir()
     put_together(tmp_path / "run", vocab_file, task, LENGTH)
-    with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; drop the"):
+    with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; remove the"):
         export(tmp_path / "run", null_score_diff_threshold=1.5)
     with pytest.raises(InputError, match="must be finite"):
         ExportSettings(checkpoint_dir="x", export_dir="y", null_score_diff_threshold=float("nan"))

@@ -108,7 +108,7 @@ def flipped(content, at, bit=0):
     return content[:at] + bytes([content[at] ^ 1 << bit]) + content[at + 1 :]
 
 
-CUT = "record 0 (counted from 0) is cut off: the file ends within it"
+CUT = "record 0 (counted from 0) is cut off: the file ends inside this record"
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
             # only a manifest can show this: test_manifest.py
             assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
         else:
-            assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends within it; " \
+            assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends inside this record; " \
                 "give a file of create_pretraining_data, or fetch this one again", cut  # fmt: skip
 
 

@@ -152,7 +152,7 @@ def test_another_vocabulary_than_the_datas_is_refused(folder):
         InputError, match=r"other.txt: not the vocabulary that .*data was made with \(gone.txt, SHA-256"
     ):
         show._vocabulary(path, other)
-    with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is not there; give --vocab_file"):
+    with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is missing; give --vocab_file"):
         show._vocabulary(path, "")
 
 

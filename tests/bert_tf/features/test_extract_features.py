@@ -284,10 +284,10 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
 @pytest.mark.parametrize(
     "name, data, flags, message",
     [
-        ("empty", b"", {}, "holds no text"),
+        ("empty", b"", {}, "contains no text"),
         ("blank", b"\n \n\t\n", {}, "blank: contains no text; give a file with one text per line"),
-        ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: holds no text"),
-        ("gz", b"\x1f\x8b\x08text", {}, "compressed, or not UTF-8"),
+        ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: contains no text"),
+        ("gz", b"\x1f\x8b\x08text", {}, "compressed, or is not UTF-8"),
         ("utf16", "the men".encode("utf-16"), {}, "not UTF-8"),
         ("few", b"a\nb\n", {"output_file": "OUT@3"}, "3 shards, but the input has 2 lines"),
         ("bad", b'{"text": "a"}\n{"text"\n', {"input_format": "jsonl"}, "bad, line 2: not JSON"),

@@ -274,7 +274,7 @@ def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_scrip
 
 def test_the_script_asks_for_a_folder(capsys, report_script):
     assert report_script.main(["report"]) == 1
-    assert capsys.readouterr().err == "error: name the folder of a run: python -m bert_tf.report FOLDER\n"
+    assert capsys.readouterr().err == "error: name the folder of a run: bert_report FOLDER\n"
 
 
 def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
