@@ -16,7 +16,7 @@ class ServeSettings:
         "name of the model; ignored if --model_config_file is given", "default", group="Models", first=True
     )
     model_base_path: str = setting(
-        "folder that holds the versions of the model, as models/reviews for models/reviews/1; ignored if "
+        "folder with the versions of the model, such as models/reviews for models/reviews/1; ignored if "
         "--model_config_file is given", "", group="Models", first=True,
     )  # fmt: skip
     model_config_file: str = setting(
@@ -29,7 +29,7 @@ class ServeSettings:
         at_least=0,
     )
     file_system_poll_wait_seconds: float = setting(
-        "seconds between two looks for new versions; 0 looks only once", 1.0, group="Models", at_least=0
+        "seconds between two searches for new versions; 0 searches only once", 1.0, group="Models", at_least=0
     )
     allow_version_labels_for_unavailable_models: bool = setting(
         "accept labels of versions that are not loaded yet",
@@ -51,21 +51,21 @@ class ServeSettings:
         above=0,
     )
     rest_api_num_threads: int | None = setting(
-        "threads for models asked over REST; 4 for each core by default", None, group="Batching and threads", above=0
+        "number of threads for REST requests; default: 4 per core", None, group="Batching and threads", above=0
     )
     grpc_max_threads: int | None = setting(
-        "threads for models asked over gRPC; 4 for each core by default", None, group="Batching and threads", above=0
+        "number of threads for gRPC requests; default: 4 per core", None, group="Batching and threads", above=0
     )
     grpc_channel_arguments: str = setting(
-        "comma-separated arguments of gRPC's server, as grpc.max_connection_age_ms=600000",
+        "comma-separated arguments of gRPC's server, such as grpc.max_connection_age_ms=600000",
         "",
         group="Addresses",
     )
     rest_api_enable_cors_support: bool = setting(
-        "allow pages of other origins to ask over REST", False, group="Addresses"
+        "allow REST requests from pages of other origins", False, group="Addresses"
     )
     enable_batching: bool = setting(
-        "run the model on several requests at once", False, group="Batching and threads", first=True
+        "run the model on several requests together", False, group="Batching and threads", first=True
     )
     batching_parameters_file: str = setting(
         "BatchingParameters as text; empty: TF Serving's defaults", "", group="Batching and threads", first=True
@@ -78,11 +78,11 @@ class ServeSettings:
         "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
     )
     tensorflow_intra_op_parallelism: int | None = setting(
-        "threads for one op; 0: one for each core; by default 1 with --enable_batching, whose batches run beside each "
-        "other, and 0 without", None, group="Batching and threads", at_least=0,
+        "threads per operation; 0: one per core; default: 1 with --enable_batching, whose batches run in parallel, "
+        "else 0", None, group="Batching and threads", at_least=0,
     )  # fmt: skip
     tensorflow_inter_op_parallelism: int = setting(
-        "ops that run at the same time; 0: one for each core", 0, group="Batching and threads", at_least=0
+        "number of operations that run at the same time; 0: one per core", 0, group="Batching and threads", at_least=0
     )
 
     host: str = setting(
@@ -94,24 +94,22 @@ class ServeSettings:
         first=True,
         above=0,
     )
-    max_request_rows: int = setting("most rows of a request", 4096, above=0)
-    max_run_seconds: float = setting(
-        "time after which a request's run of a model is given up", 120.0, first=True, above=0
-    )
+    max_request_rows: int = setting("maximum rows of a request", 4096, above=0)
+    max_run_seconds: float = setting("time limit for running the model on a request", 120.0, first=True, above=0)
     max_requests_in_flight: int = setting(
         "requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256, above=0
     )
     max_connections: int = setting(
-        "connections over REST, and over gRPC; a further one over REST closes the one that has idled longest",
+        "maximum connections over REST, and over gRPC; a further REST connection closes the longest idle one",
         512,
         above=0,
     )
     idle_timeout_seconds: float = setting(
-        "connections that wait so long for a request, or for the end of its header, are closed; over gRPC also a "
-        "request whose message takes longer", 75.0, above=0,
+        "time after which a connection without a request or a complete header is closed; over gRPC also a "
+        "request without a complete message", 75.0, above=0,
     )  # fmt: skip
     shutdown_grace_seconds: float = setting(
-        "time after SIGTERM for requests that were accepted before", 20.0, at_least=0
+        "time after SIGTERM for requests that are already accepted", 20.0, at_least=0
     )
 
     def __post_init__(self):
