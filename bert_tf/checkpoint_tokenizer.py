@@ -46,7 +46,7 @@ class CheckpointTokenizer:
 
     @property
     def folder(self) -> str:
-        """The folder that holds the checkpoint's files."""
+        """The folder of the checkpoint's files."""
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
@@ -158,7 +158,7 @@ def resolve(settings, contents: Contents) -> tuple[str, bool]:
     """Returns the vocabulary and the casing of a script: from its flags, else from the checkpoint.
 
     Args:
-      settings: with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
+      settings: settings with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
       contents: the checkpoint.
 
     Raises:
@@ -213,7 +213,7 @@ def lower_case(settings, default: bool = True) -> bool:
       default: the value if none of these states it.
 
     Raises:
-      InputError: the casing or vocabulary of --init_checkpoint differs from the given one.
+      InputError: the casing or vocabulary of --init_checkpoint differs from the run's.
     """
     lower = settings.do_lower_case
     casing = Casing()

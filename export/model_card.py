@@ -93,13 +93,13 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the first candidate that belongs to the exported model, with the same thresholds if these are stated.
 
-    If no candidate belongs to it, returns the reason; {} if there are no scores.
+    If there is no such candidate, returns the reason; {} if there are no scores.
     """
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):
         scores = {name.removeprefix("eval_"): value for name, value in found.items()}
         if (step := scores.get("global_step", source.step)) != source.step:
-            refused = {"not shown": f"the last evaluation was of step {step:g}, this export is of step {source.step}"}
+            refused = {"not shown": f"the last evaluation was at step {step:g}, but this export has step {source.step}"}
             continue
         used = {name: value for name, value in scores.items() if name in parameters}
         if all(np.allclose(value, parameters[name], rtol=_TOLERANCE, atol=0) for name, value in used.items()):

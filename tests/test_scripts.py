@@ -32,7 +32,7 @@ COMMANDS = {
     "export.serve": ("serve_saved_model", "--model_base_path"),
     "export.check": ("check_saved_model", "models/reviews/1"),
     "bert_tf.config": ("bert_config", "--vocab_size"),
-    "bert_tf.report": ("bert_report", "several may be given"),
+    "bert_tf.report": ("bert_report", "Several folders"),
 }
 MODULES = {module: (module.split(".")[1], text) for module, text in SCRIPTS.items()} | COMMANDS
 
