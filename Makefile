@@ -111,6 +111,7 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python .ci/check_prose.py
 
 # the documentation as a site: open site/index.html
 docs: $(VENV)/installed-docs
