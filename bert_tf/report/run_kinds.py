@@ -52,7 +52,7 @@ class RunKind:
     def commands(self, phases: Sequence[Phase]) -> list[str]:
         """Returns the command of each phase with the flags that differ from their defaults; [] for data in memory."""
         defaults = {field.name: field.default for field in dataclasses.fields(self.settings_class)}
-        program = f"python -m bert_tf.{self.settings_class.script}"
+        program = self.settings_class.script
         commands = []
         for phase in phases:
             if phase.settings.get("task_name") in self.settings_class.in_memory:

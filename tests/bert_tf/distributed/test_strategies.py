@@ -386,7 +386,7 @@ def test_what_python_makes_of_the_data_is_refused_where_python_is_not():
     for strategy, settings in ((pod, local), (here, remote)):
         with pytest.raises(InputError, match="--input_file: .* make the data again without --masking=dynamic$"):
             strategies.check_python_input(strategy, settings, dynamic_masking=True, pack_sequences=False)
-        with pytest.raises(InputError, match="--pack_sequences: .* leave it out$"):
+        with pytest.raises(InputError, match="--pack_sequences: .* remove the flag$"):
             strategies.check_python_input(strategy, settings, dynamic_masking=False, pack_sequences=True)
 
 

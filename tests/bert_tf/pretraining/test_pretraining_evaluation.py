@@ -197,7 +197,7 @@ def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp
     assert latest.find(str(finished[0])).step == 6, "an evaluation changes nothing"
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
-    with pytest.raises(InputError, match="is of no use"):
+    with pytest.raises(InputError, match="is unusable"):
         run(data, folder, "--do_train", "--do_eval")
     assert latest.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
 
@@ -319,7 +319,7 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
     with caplog.at_level(logging.INFO):
         assert run(moved, folder, "--do_eval") == finished[1]
     assert caplog.text.count("was not found; give --vocab_file to show filled-in masks") == 1 and not looks.exists()
-    with pytest.raises(InputError, match="--fill_mask_file needs --vocab_file"):
+    with pytest.raises(InputError, match="--fill_mask_file needs the data.s vocabulary; give it as --vocab_file"):
         run(moved, folder, "--do_eval", "--fill_mask_file=x")
     run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")
     assert looks.exists()

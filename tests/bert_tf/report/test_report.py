@@ -53,7 +53,7 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page
     assert '<span class="guess right">man <small>93%</small>' in page
     assert "init_checkpoint" not in page, "what was left empty is not shown"
-    flags = ["python -m bert_tf.run_pretraining", "&#39;--input_file=&lt;train&gt;.tfrecord&#39;", "--learning_rate"]
+    flags = ["run_pretraining", "&#39;--input_file=&lt;train&gt;.tfrecord&#39;", "--learning_rate"]
     assert " \\\n    ".join(flags) in page, "flags at their default are left out"
 
 
@@ -74,7 +74,7 @@ def test_a_fine_tuning_run_shows_its_scores_curves_and_command():
         and "at step 100" not in page
         and "note</td>" not in page
     )
-    assert "python -m bert_tf.run_classifier \\\n    --task_name=MRPC" in page
+    assert "run_classifier \\\n    --task_name=MRPC" in page
 
 
 def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, charts.Curve]]:

@@ -122,7 +122,7 @@ def test_the_report_shows_each_type_and_the_script(trained):
         "<h2>Entities</h2>" in page
         and "<td>PER</td>" in page
         and "<h2>Worst sentences</h2>" in page
-        and "python -m bert_tf.run_ner" in page
+        and "run_ner" in page
     )
 
 
