@@ -87,7 +87,7 @@ def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint,
     first, second = map(list, zip(*PAIRS[:2], strict=True))
     answers = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"]
     np.testing.assert_allclose(answers, model.probabilities(PAIRS[:2]), atol=1e-5)
-    with pytest.raises(InputError, match="saved: is not empty; give a new folder"):
+    with pytest.raises(InputError, match="saved: the folder is not empty; give a new folder"):
         model.save(tmp_path / "saved")
     with pytest.raises(InputError, match="holds a saved model, whose training cannot continue"):
         TextClassifier.train(PAIRS, LABELS, checkpoint, tmp_path / "saved", **OPTIONS)

@@ -52,4 +52,4 @@ def test_pretrain_on_your_text():
     cells = executed("pretrain_on_your_text.ipynb")
     assert "step 600/600" in printed(cells[3])
     assert "image/png" in cells[4].outputs[-1]["data"]
-    assert printed(cells[5]).count('"masks"') == 2
+    assert printed(cells[5]).count('"blanks"') == 2

@@ -294,7 +294,7 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
     longer = shutil.copytree(second, tmp_path / "longer")
     task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
     (longer / "task.json").write_text(json.dumps(task))
-    refused([trained[0], longer], "was trained with --max_seq_length=24, the first model with 20")
+    refused([trained[0], longer], "was trained with --max_seq_length=24, but the first model with 20")
 
 
 def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(trained):
