@@ -73,7 +73,7 @@ test-spark: java $(VENV)/installed-spark
 
 # the server's page in headless Chromium
 test-browser: setup
-	@command -v chromium || command -v chromium-browser || command -v google-chrome || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser
 
 # compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data

@@ -1,4 +1,4 @@
-"""Compiles tf-models-official's pre-training step for TPUs, beside which docs/performance.md shows ours.
+"""Compiles tf-models-official's pre-training step for TPUs, for comparison with our step.
 
 python -m benchmarks.official_step prints the rows of `make tpu-check` for it: base at S=128 and 512, large at S=512.
 """

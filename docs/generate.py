@@ -66,7 +66,7 @@ class Script(NamedTuple):
     """A script as its `--helpfull` describes it.
 
     Attributes:
-      name: the command, or the module of a script without one.
+      name: name of the command.
       doc: what the script does, and an example of its command.
       groups: its flags by the title of their group.
       kinds: by flag, what a value must be, such as "an integer"; "" if the flag has choices.

@@ -65,7 +65,7 @@ class Health:
 
 
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
-    """Makes a call of a service of a method: an error becomes the status of the RPC."""
+    """Makes the handler of an RPC from a method; an error becomes the status of the RPC."""
 
     async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
         try:
