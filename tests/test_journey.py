@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
-
 
 def command(name: str, *flags: str) -> None:
     program = pathlib.Path(sys.executable).parent / name
@@ -19,14 +17,13 @@ def command(name: str, *flags: str) -> None:
 
 
 @pytest.mark.real
-def test_mrpc_is_learned_exported_and_answered_as_the_trainer_predicts(data_dir, tmp_path):
+def test_mrpc_is_learned_exported_and_answered_as_the_trainer_predicts(data_dir, minilm, tmp_path):
     for split, source in (("train", "train"), ("dev", "dev"), ("test", "dev")):  # predicts dev
         os.symlink(data_dir / f"glue/MRPC/{source}.tsv", tmp_path / f"{split}.tsv")
-    (tmp_path / "config.json").write_text(BertConfig.named("tiny").to_json_string())
     command(
-        "run_classifier", "--task_name=MRPC", f"--data_dir={tmp_path}", f"--bert_config_file={tmp_path}/config.json",
-        f"--vocab_file={data_dir}/vocab/uncased-30522.txt", f"--output_dir={tmp_path}/run", "--max_seq_length=96",
-        "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2", "--learning_rate=5e-4",
+        "run_classifier", "--task_name=MRPC", f"--data_dir={tmp_path}", f"--init_checkpoint={minilm}",
+        f"--output_dir={tmp_path}/run", "--do_train", "--do_eval", "--do_predict", "--num_train_epochs=2",
+        "--train_batch_size=16", "--learning_rate=1e-4", "--adam_bias_correction",
     )  # fmt: skip
     command(
         "export_saved_model", "--task_name=MRPC", f"--checkpoint_dir={tmp_path}/run", f"--export_dir={tmp_path}/model/1"
@@ -44,4 +41,4 @@ def test_mrpc_is_learned_exported_and_answered_as_the_trainer_predicts(data_dir,
     results = dict(line.split(" = ") for line in (tmp_path / "run/eval_results.txt").read_text().splitlines())
     right = [answer.decode() == label for answer, label in zip(answers["label"].numpy(), labels, strict=True)]
     np.testing.assert_allclose(np.mean(right), float(results["eval_accuracy"]), rtol=1e-6)
-    assert float(results["eval_accuracy"]) > 0.66  # the majority class has 0.684; tiny random weights barely beat it
+    assert float(results["eval_accuracy"]) > 0.72, "the majority class has 0.684"

