@@ -15,7 +15,7 @@ def main(settings: ServeSettings) -> None:
     """Runs the script with resolved settings.
 
     Raises:
-      InputError: a library of the extra is missing.
+      InputError: an optional library is missing.
     """
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     command_line.require(not missing, f"{', '.join(missing)} missing; install the extra: pip install 'bert_tf[serve]'")

@@ -1,7 +1,7 @@
-"""Runs a model on several requests at once, those of like length together.
+"""Runs a model on batches of requests of similar length.
 
-The contract is TF Serving's: its parameters, its limits and its errors. TF Serving takes requests in their order. Here
-the oldest waiting request chooses those of about its length, because a batch is padded to its longest text.
+Parameters, limits and errors are TF Serving's. TF Serving takes requests in their order. Here, a batch has the oldest
+waiting request and requests of similar length, because a batch is padded to its longest text.
 """
 
 import asyncio
@@ -16,8 +16,7 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
-# The fixed cost of a call of the model, in bytes of text. Two requests share a batch if padding them to the
-# same length costs less than a further call.
+# The fixed cost of a call of the model, in bytes of text. Requests share a batch if padding costs less than a call.
 _CALL_BYTES = 96
 
 
@@ -34,7 +33,7 @@ class _Task:
 
 @dataclasses.dataclass(eq=False)
 class _Queue:
-    """Requests that can share a batch: of one version, with the same tensors and row shapes."""
+    """Requests that can share a batch: they use the same version, tensors and row shapes."""
 
     version: Version
     fetches: tuple[str, ...]
@@ -45,11 +44,11 @@ class _Queue:
 
 
 class Batcher:
-    """See `running.Runner`. All methods run in the event loop; only batches run in threads.
+    """Runs requests in batches. All methods run in the event loop; only batches run in threads.
 
     Args:
       batching: the parameters.
-      on_batch: told the rows of each batch and the seconds that its oldest request waited.
+      on_batch: called with the rows of each batch and the seconds that its oldest request waited.
     """
 
     def __init__(self, batching: Batching, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
@@ -64,8 +63,8 @@ class Batcher:
         """See `running.Runner`.
 
         Raises:
-          ServingError: INVALID_ARGUMENT for a request without rows of one number or with too many, UNAVAILABLE if too
-            many wait.
+          ServingError: INVALID_ARGUMENT if inputs are scalars, differ in their number of rows, or have too many rows;
+            UNAVAILABLE if too many rows wait.
         """
         rows = _rows(feeds)
         if rows > self._batching.max_batch_size:
@@ -92,9 +91,9 @@ class Batcher:
         ]
 
     def _start_batches(self) -> None:
-        """Starts a batch in each idle thread, and comes back when the next batch has waited long enough."""
+        """Starts a batch in each idle thread; a timer repeats this when the next batch has waited long enough."""
         for key, queue in list(self._queues.items()):
-            queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # clients leave
+            queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # drops cancelled requests
             if not queue.tasks:
                 del self._queues[key]
         loop = asyncio.get_running_loop()
@@ -138,7 +137,7 @@ class Batcher:
         self._start_batches()
 
     def _compute(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays | Exception]:
-        """Returns each request's answer or error. If a batch fails, each request runs by itself: one is to blame."""
+        """Returns each request's answer or error. If a batch fails, each request runs alone to isolate the error."""
         try:
             return self._compute_together(queue, tasks)
         except Exception as error:
@@ -175,7 +174,7 @@ def _rows(feeds: Arrays) -> int:
 
 
 def _length(feeds: Arrays) -> int:
-    """Returns the bytes of the longest row's strings, or the number of values in a row if there are no strings."""
+    """Returns the bytes of the longest row's strings or, without strings, the number of values in a row."""
     strings = [array for array in feeds.values() if array.dtype == np.object_ and array.ndim == 1]
     if strings:
         return max((sum(map(len, row)) for row in zip(*strings, strict=True)), default=0)
@@ -183,7 +182,7 @@ def _length(feeds: Arrays) -> int:
 
 
 def _of_like_length(tasks: list[_Task], most_rows: int) -> list[_Task]:
-    """Returns the oldest task and those that are worth padding to its length, or to which it is worth padding."""
+    """Returns the oldest task, and tasks of such similar length that padding costs less than another call."""
     chosen = [tasks[0]]
     rows, longest = tasks[0].rows, tasks[0].length
     for task in sorted(tasks[1:], key=lambda other: abs(other.length - tasks[0].length)):
@@ -196,7 +195,7 @@ def _of_like_length(tasks: list[_Task], most_rows: int) -> list[_Task]:
 
 
 def _concatenate(arrays: list[np.ndarray], rows: int) -> np.ndarray:
-    """Puts rows together: shorter ones are padded with zeros or "", and the first is repeated up to `rows`."""
+    """Concatenates rows, pads shorter rows with zeros or "", and repeats the first row up to `rows` rows."""
     shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
     empty = b"" if arrays[0].dtype == np.object_ else 0
     padded = [

@@ -41,15 +41,15 @@ _MESSAGES = message_factory.GetMessages([text_format.Parse(_LACKED, descriptor_p
 
 @dataclasses.dataclass(frozen=True)
 class Batching:
-    """How requests are put together; the defaults are TF Serving's.
+    """Parameters of batching; the defaults are TF Serving's.
 
     Attributes:
-      max_batch_size: most rows of a request, and of a batch.
+      max_batch_size: maximum rows of a request and of a batch.
       batch_timeout: seconds that a batch waits for more rows.
       max_enqueued_batches: batches that may wait; further requests get UNAVAILABLE.
       num_batch_threads: batches that run at the same time.
-      allowed_batch_sizes: sizes to which a batch is filled up, ascending; () for any.
-      pad_variable_length_inputs: whether inputs of different shapes are padded with zeros and put together.
+      allowed_batch_sizes: ascending sizes to which batches are filled up; () allows any size.
+      pad_variable_length_inputs: whether inputs of different shapes are padded with zeros to share a batch.
     """
 
     max_batch_size: int = 1000
@@ -145,20 +145,20 @@ def one_model(name: str, base_path: str) -> model_server_config_pb2.ModelServerC
 
 
 def problem_of(config: model_server_config_pb2.ModelServerConfig) -> str:
-    """Returns what is wrong with a configuration, or ""."""
+    """Returns the first problem of a configuration, or ""."""
     if config.HasField("custom_model_config"):
         return "custom_model_config is not supported; give a model_config_list"
     names = set()
     for model in config.model_config_list.config:
         if not model.name or set(model.name) & set("/:"):
-            return f"model name {model.name!r} is empty or has one of / and :"
+            return f"model name {model.name!r} is empty or contains / or :"
         if model.name in names:
             return f"Illegal to list model {model.name} multiple times in config list"
         names.add(model.name)
         if model.model_platform != PLATFORM and model.model_type != model_server_config_pb2.TENSORFLOW:
             return f'model {model.name} needs model_platform: "tensorflow"'
         if not model.base_path or set(model.base_path) & set("*?[\\"):
-            return f"base_path {model.base_path!r} of model {model.name} is empty or has one of * ? [ and a backslash"
+            return f"base_path {model.base_path!r} of model {model.name} is empty or contains *, ?, [ or a backslash"
         policy = model.model_version_policy
         if policy.HasField("specific") and not policy.specific.versions:
             return f"the specific version policy of model {model.name} lists no versions"

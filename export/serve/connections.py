@@ -1,29 +1,29 @@
-"""The connections of the REST interface: their number and the time that they may idle are bounded."""
+"""The connections of the REST interface, whose number and idle time are bounded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-# Limit of bytes for lines and fields of a header.
+# Limit in bytes for each line and field of a header.
 _LARGEST_HEADER = 16 * 1024
-# Seconds of reading what a client still sends after its answer, so that the client can read the answer.
+# After an answer, the server reads further data for this time, so that the client can read the answer.
 _LINGERING_SECONDS = 1.0
-# aiohttp's own limit does not count clients that do not read.
+# Turns off aiohttp's own limit, which ignores clients that do not read.
 _NO_LIMIT = 10.0**9
 
 
 class Connections(web.Server):
-    """Makes a protocol for each connection, and closes those that wait for a request for too long.
+    """Makes a protocol for each connection, and closes connections that wait too long for a request.
 
     A connection waits from its beginning, or from its last answer, until a request's header is complete. So slow
-    headers count as waiting. If there are too many connections, the one that has waited longest is closed for a new
-    one, or the new one if none waits.
+    headers count as waiting. If a new connection exceeds the limit, the connection that has waited longest is closed;
+    if none waits, the new connection is closed.
 
     Args:
       handle: answers a request, and sends the answer.
-      most: number of connections.
-      idle_seconds: that a connection may wait.
+      most: maximum number of connections.
+      idle_seconds: time that a connection may wait.
     """
 
     def __init__(
@@ -37,11 +37,11 @@ class Connections(web.Server):
         self._most = most
         self._idle_seconds = idle_seconds
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}
-        self._waiting: dict[web.RequestHandler, float] = {}  # since when; who has waited longest comes first
+        self._waiting: dict[web.RequestHandler, float] = {}  # start of the wait; the longest wait comes first
         self._close_idle()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Counts a connection."""
+        """Adds a connection."""
         super().connection_made(handler, transport)
         if len(self._open) >= self._most:
             longest = next(iter(self._waiting), None)
@@ -53,7 +53,7 @@ class Connections(web.Server):
         self._wait(handler)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Forgets a connection."""
+        """Removes a connection."""
         super().connection_lost(handler, exc)
         self._open.pop(handler, None)
         self._waiting.pop(handler, None)
@@ -70,7 +70,7 @@ class Connections(web.Server):
         self._waiting[handler] = asyncio.get_running_loop().time()
 
     def _abort(self, handler: web.RequestHandler) -> None:
-        """Closes a connection even if its client does not read what was sent."""
+        """Closes a connection even if its client does not read."""
         del self._waiting[handler]
         self._open.pop(handler).abort()
 

@@ -1,13 +1,13 @@
-"""Errors that a client sees: a code of gRPC, its HTTP status as in TF Serving, and a message."""
+"""Errors for clients: a gRPC code, its HTTP status as in TF Serving, and a message."""
 
 import enum
 import re
 
 import tensorflow as tf
 
-# TensorFlow's messages can hold whole graphs; a client needs the beginning.
+# TensorFlow's messages can contain whole graphs; a client needs only the beginning.
 _LONGEST_MESSAGE = 2048
-# Lines of TensorFlow's messages that say where something went wrong, not what.
+# Lines of TensorFlow's messages that name the place of an error, not its cause.
 _NO_REASON = re.compile(
     r"Graph execution error|Detected at node|<stack traces|\d+ root error|\s*\[\[|Node: |  File |    "
 )
@@ -16,7 +16,7 @@ _ASSERTION = re.compile(r"assertion failed: \[([^\]]*)\]")
 
 
 class Code(enum.IntEnum):
-    """Status codes, which gRPC and TensorFlow number alike."""
+    """Status codes, with the same numbers in gRPC and TensorFlow."""
 
     OK = 0
     CANCELLED = 1
@@ -46,12 +46,12 @@ HTTP_STATUS = {
 
 
 class ServingError(Exception):
-    """A request, or the load of a version, fails.
+    """A request or the loading of a version fails.
 
     Attributes:
-      code: says whose fault it is.
-      message: is sent to the client.
-      http_status: of the REST answer.
+      code: kind of the error.
+      message: text for the client.
+      http_status: status of the REST answer.
     """
 
     def __init__(self, code: Code, message: str, http_status: int | None = None):
@@ -62,12 +62,12 @@ class ServingError(Exception):
 
 
 def invalid(message: str) -> ServingError:
-    """Returns the error of a request that can never succeed."""
+    """Returns the error for a request that can never succeed."""
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
 def from_exception(error: Exception) -> ServingError:
-    """Returns what a client is told about any exception."""
+    """Converts any exception to the error that the client gets."""
     if isinstance(error, ServingError):
         return error
     if isinstance(error, tf.errors.OpError):
@@ -75,12 +75,12 @@ def from_exception(error: Exception) -> ServingError:
     if isinstance(error, RecursionError):
         return invalid("The request nests too deeply")
     if isinstance(error, MemoryError):
-        return ServingError(Code.RESOURCE_EXHAUSTED, "The request needs more memory than there is")
+        return ServingError(Code.RESOURCE_EXHAUSTED, "The request needs more memory than is available")
     return ServingError(Code.INTERNAL, f"{type(error).__name__}: {error}"[:_LONGEST_MESSAGE])
 
 
 def reason(message: str) -> str:
-    """Returns the line of a TensorFlow message that tells the cause; its other lines name operations of the graph."""
+    """Returns the line of a TensorFlow message that states the cause; other lines name operations of the graph."""
     lines = (_OF_SEVERAL.sub("", line).strip() for line in message.splitlines() if not _NO_REASON.match(line))
     line = next(filter(None, lines), message.strip().partition("\n")[0])
     assertion = _ASSERTION.fullmatch(line)

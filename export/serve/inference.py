@@ -1,7 +1,7 @@
-"""What the calls of PredictionService compute, the same for REST and gRPC.
+"""Plans the calls of PredictionService for both REST and gRPC.
 
-A call becomes a plan: tensors to feed, tensors to fetch, and what to make of them. So how a plan runs (by itself, or in
-a batch with others) is decided elsewhere.
+A plan has the tensors to feed, the tensors to fetch, and a function that makes the result. It can run alone or in a
+batch with others.
 
 Letters: B batch, C classes.
 """
@@ -26,13 +26,13 @@ REGRESS = "tensorflow/serving/regress"
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """A call on its way through a model.
+    """A call that is ready to run.
 
     Attributes:
-      signature_name: as resolved.
-      feeds: arrays by the names of tensors.
+      signature_name: name of the signature, never "".
+      feeds: arrays by tensor name.
       fetches: names of tensors.
-      finish: makes the result of the fetched arrays.
+      finish: makes the result from the fetched arrays.
     """
 
     signature_name: str
@@ -42,10 +42,10 @@ class Plan:
 
 
 def plan_predict(servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()) -> Plan:
-    """Plans Predict, whose result is the outputs by name.
+    """Plans Predict; the result is the outputs by name.
 
     Raises:
-      ServingError: there is no such signature, or the inputs or the filter do not fit it.
+      ServingError: the signature does not exist, or the inputs or the filter do not fit it.
     """
     name = signature_name or DEFAULT_SIGNATURE
     signature = servable.signatures.get(name)
@@ -83,10 +83,10 @@ def _checked_filter(chosen: list[str], outputs: Iterable[str]) -> list[str]:
 
 
 def plan_classify(servable: Servable, signature_name: str, examples: input_pb2.Input) -> Plan:
-    """Plans Classify, whose result is a ClassificationResult.
+    """Plans Classify; the result is a ClassificationResult.
 
     Raises:
-      ServingError: there is no such signature, it has another method, or there are no examples.
+      ServingError: the signature does not exist or has another method, or there are no examples.
     """
     name, signature = _signature(servable, signature_name, CLASSIFY, "classification")
     feeds, count = _example_feeds(signature, examples)
@@ -95,7 +95,7 @@ def plan_classify(servable: Servable, signature_name: str, examples: input_pb2.I
 
 
 def plan_regress(servable: Servable, signature_name: str, examples: input_pb2.Input) -> Plan:
-    """Plans Regress, whose result is a RegressionResult.
+    """Plans Regress; the result is a RegressionResult.
 
     Raises:
       ServingError: as for `plan_classify`.
@@ -110,7 +110,7 @@ def plan_multi_inference(servable: Servable, request: inference_pb2.MultiInferen
     """Plans several classifications and regressions of the same examples in one run; the result is the response.
 
     Raises:
-      ServingError: the tasks name several models, one signature twice, or signatures with different input tensors.
+      ServingError: the tasks name different models, a signature twice, or signatures with different input tensors.
     """
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     parts: list[tuple[inference_pb2.InferenceTask, Plan]] = []
@@ -171,7 +171,7 @@ def _example_feeds(signature: meta_graph_pb2.SignatureDef, examples: input_pb2.I
     context, listed = b"", examples.example_list.examples
     if examples.WhichOneof("kind") == "example_list_with_context":
         listed = examples.example_list_with_context.examples
-        # Concatenated messages merge; where both have a feature, the example's replaces the context's.
+        # Concatenated messages merge; a feature of the example replaces the same feature of the context.
         context = examples.example_list_with_context.context.SerializeToString()
     if not listed:
         raise invalid("Input is empty.")
@@ -204,7 +204,7 @@ def _regression_output(signature: meta_graph_pb2.SignatureDef) -> str:
 
 
 def _classifications(fetches: dict[str, str], arrays: Arrays, count: int) -> classification_pb2.ClassificationResult:
-    """Makes the result of `classes` string [B, C], `scores` float32 [B, C], or both."""
+    """Makes the result from `classes` string [B, C], `scores` float32 [B, C], or both."""
     given = {alias: arrays[tensor] for alias, tensor in fetches.items()}
     for alias, dtype in (("classes", np.object_), ("scores", np.float32)):
         if alias in given:
@@ -237,7 +237,7 @@ def _check_scores(alias: str, array: np.ndarray, dtype: type, count: int) -> Non
 
 
 def _regressions(array: np.ndarray, count: int) -> regression_pb2.RegressionResult:
-    """Makes the result of float32 [B] or [B, 1]."""
+    """Makes the result from float32 [B] or [B, 1]."""
     if array.shape[1:] not in ((), (1,)) or not array.ndim:
         raise invalid(
             f"Expected output Tensor shape to be either [batch_size] or [batch_size, 1] but got {list(array.shape)}"

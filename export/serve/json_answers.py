@@ -1,6 +1,6 @@
 """Writes the JSON bodies of REST answers, with the number formats of TF Serving.
 
-Floats have six digits where these are exact, else all their digits; whole numbers end with ".0"; NaN and Infinity are
+Floats have six digits if these are exact, else all required digits. Whole numbers end with ".0". NaN and Infinity are
 bare words. Strings are UTF-8; outputs named `*_bytes` are {"b64": "..."}.
 """
 
@@ -24,11 +24,11 @@ def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
     """Returns the body of a Predict answer; a single output is not named.
 
     Args:
-      outputs: arrays by name; with `by_rows` they have the same number of rows.
+      outputs: arrays by name; with `by_rows`, all have the same number of rows.
       by_rows: whether the request listed rows (`instances`).
 
     Raises:
-      ServingError: there are no outputs, their numbers of rows differ, or one has a type without a JSON form.
+      ServingError: there are no outputs, their numbers of rows differ, or JSON cannot represent an output's type.
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
@@ -49,7 +49,7 @@ def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
 
 
 def classifications(result: classification_pb2.ClassificationResult) -> bytes:
-    """Returns the body of a Classify answer: for each example a list of [label, score]."""
+    """Returns the body of a Classify answer: a list of [label, score] for each example."""
     rows = []
     for row in result.classifications:
         scores = _floats(np.asarray([one.score for one in row.classes], np.float32))
@@ -121,9 +121,9 @@ def _written(name: str, array: np.ndarray) -> list[str]:
 
 
 def _floats(values: np.ndarray) -> list[str]:
-    """Returns floats as text that gives the same floats again, as short as TF Serving writes them."""
+    """Writes floats like TF Serving: as short texts that parse to the same floats."""
     texts = [f"{value:.6g}" for value in values.tolist()]
-    # what six digits do not give again, all digits do
+    # values that six digits cannot represent get all digits
     again = np.array(list(map(float, texts)), np.float64).astype(values.dtype)
     digits = 9 if values.dtype == np.float32 else 17
     for index in np.flatnonzero((again != values) & np.isfinite(values)).tolist():
@@ -140,7 +140,7 @@ def _rows(texts: list[str], shape: Sequence[int]) -> list[str]:
 
 
 def _nested(texts: list[str], shape: Sequence[int]) -> str:
-    """Returns the text of an array of a shape, from the texts of its values."""
+    """Returns the text of an array from its shape and the texts of its values."""
     if not shape:
         return texts[0]
     return "[" + ", ".join(_rows(texts, shape)) + "]"

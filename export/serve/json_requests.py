@@ -1,6 +1,6 @@
 """Reads the JSON bodies of REST requests, with the rules and the error messages of TF Serving.
 
-`instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` holds a whole
+`instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` has a whole
 tensor for each input. A binary string is {"b64": "..."}.
 """
 
@@ -21,7 +21,7 @@ from export.serve.json_values import converter, float_converter, is_base64, quot
 from export.serve.tensors import reshaped
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
-# Python's messages in the words of TF Serving's parser.
+# Messages of TF Serving's parser by the messages of Python's parser.
 _PARSE_ERRORS = {
     "Expecting value": "Invalid value.",
     "Extra data": "The document root must not be followed by other values.",
@@ -35,16 +35,16 @@ _PARSE_ERRORS = {
     "Invalid control character at": "Invalid encoding in string.",
 }
 _as_float = float_converter("float")
-# Python's parser recurses, so it reads at most this number of levels. Tensors have fewer: TensorFlow allows 254.
+# Python's parser recurses, so it gets at most this number of levels. TensorFlow's tensors have at most 254.
 _LEVELS = 400
-_LARGEST_DEEP = 1 << 20  # characters of a text that nests deeper: it takes a second to parse
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # strings too, since they hold brackets
+_LARGEST_DEEP = 1 << 20  # maximum characters if a text nests deeper; parsing takes a second
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # also strings, which can have brackets
 
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parses a body. Strings that are not valid UTF-8 are kept as bytes, as in TF Serving.
 
-    Lists and objects may nest to any depth. What nests deeper than any tensor is checked and replaced by a number.
+    Lists and objects may nest to any depth. Parts nested deeper than any tensor are checked and replaced by a number.
 
     Raises:
       ServingError: the body is not a JSON object, or is large and nests deeply.
@@ -75,7 +75,7 @@ def _parsed(text: str) -> Any:
 
 
 def _parsed_in_parts(text: str) -> Any:
-    """Parses a text that nests deeply: the innermost parts first, each of which a 0 then replaces."""
+    """Parses a deeply nested text from its innermost parts outwards; a 0 replaces each parsed part."""
     if len(text) > _LARGEST_DEEP:
         raise invalid("JSON Parse error: The document nests too deeply.")
     parts: list[list[str]] = [[]]
@@ -118,7 +118,7 @@ def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, 
 
     Args:
       document: the parsed body.
-      inputs: of the signature.
+      inputs: inputs of the signature.
 
     Raises:
       ServingError: the document does not fit the signature.
@@ -202,7 +202,7 @@ class _Tensor:
         self._shape: list[int] | None = None
 
     def add(self, value: Any) -> "_Tensor":
-        """Adds a nested list, or a single value; all must have the same shape."""
+        """Adds a nested list or a single value; all must have the same shape."""
         shape: list[int] = []
         first = value
         while isinstance(first, list):
@@ -222,11 +222,11 @@ class _Tensor:
         return self
 
     def array(self, rows: int | None = None) -> np.ndarray:
-        """Returns what was added: the only value, or `rows` values below each other."""
+        """Returns the added value or, with `rows`, the added values as this number of rows."""
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)
-        with np.errstate(over="ignore"):  # beyond float32, values are infinite
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite
             array[:] = self._values
         return reshaped(array, shape)
 
@@ -296,7 +296,7 @@ def _add_to_feature(name: str, value: Any, feature) -> None:
         raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
     kind = {bool: "int64", int: "int64", float: "float"}.get(type(value), "bytes")
     if kind == "int64" and not -(2**63) <= value < 2**64:
-        kind = "float"  # as TF Serving's parser stores it
+        kind = "float"  # like TF Serving's parser
     held = feature.WhichOneof("kind")
     if held not in (None, f"{kind}_list"):
         raise invalid(f"Unexpected element type in feature: {name} expecting type: {held.removesuffix('_list')}")

@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from export.serve.errors import Code, ServingError, invalid
 
-# Longest part of a request that an error message repeats.
+# Maximum characters of a request in an error message.
 _LONGEST_QUOTE = 200
 _TYPES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number", type(None): "Null"}
 
@@ -37,7 +37,7 @@ def converter(dtype: tf.DType) -> Callable[[Any], Any]:
 def float_converter(name: str) -> Callable[[Any], float]:
     """Returns a function that checks and converts one number for a type of this name.
 
-    What the type cannot hold exactly becomes the nearest value that it can hold, or infinite.
+    A number that the type cannot hold exactly becomes the nearest value of the type, or infinite.
     """
 
     def convert(value: Any) -> float:
@@ -52,7 +52,7 @@ def float_converter(name: str) -> Callable[[Any], float]:
 
 
 def string(value: Any) -> bytes:
-    """Returns the bytes of a string, or of a binary string."""
+    """Returns the bytes of a text string or a binary string."""
     if isinstance(value, str):
         try:
             return value.encode("utf-8", "surrogateescape")
@@ -82,12 +82,12 @@ def _refuse_conversion(value: Any, dtype: tf.DType):
 
 
 def type_name(value: Any) -> str:
-    """Returns the type of a value in TF Serving's words."""
+    """Returns TF Serving's name for the type of a value."""
     return str(value) if isinstance(value, bool) else _TYPES[type(value)]
 
 
 def quoted(value: Any) -> str:
-    """Returns the beginning of a value as JSON, without writing out what is not shown."""
+    """Returns the beginning of a value as JSON, without converting the rest."""
     parts, length = [], 0
     for part in json.JSONEncoder(ensure_ascii=False).iterencode(value):
         parts.append(part[: _LONGEST_QUOTE + 1])

@@ -1,4 +1,4 @@
-"""Metrics for Prometheus under TF Serving's names, so that its dashboards work unchanged."""
+"""Metrics for Prometheus with TF Serving's names, so that TF Serving's dashboards work unchanged."""
 
 import collections
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Metrics:
         for counts in (self._requests, self._loads):
             self._registry.register(counts)
         self._latency = self._histogram(
-            ":tensorflow:serving:request_latency", "microseconds from a whole request to its answer",
+            ":tensorflow:serving:request_latency", "microseconds from a complete request to its answer",
             ("model_name", "API", "entrypoint"),
         )  # fmt: skip
         self._load_latency = self._histogram(

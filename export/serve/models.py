@@ -1,4 +1,4 @@
-"""All served models: their configuration, the versions behind a request's name, and their status."""
+"""All served models: their configuration, their status, and the versions that requests name."""
 
 import asyncio
 import os
@@ -23,7 +23,7 @@ class Models:
 
     Args:
       load: loads and warms up a version's folder; runs in a thread.
-      poll_seconds: time between two looks for new versions; 0 looks only when the configuration changes.
+      poll_seconds: time between two searches for new versions; 0 searches only when the configuration changes.
       early_labels: whether labels may name versions that are not loaded.
       on_load: see `Versions`.
     """
@@ -39,7 +39,7 @@ class Models:
         self._poll_seconds = poll_seconds
         self._early_labels = early_labels
         self._on_load = on_load
-        # A large model that loads must not keep the server from looking at the others.
+        # While a large model loads, the server must still search for versions of the others.
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="load")
         self._models: dict[str, Versions] = {}
         self._labels: dict[str, dict[str, int]] = {}
@@ -59,9 +59,9 @@ class Models:
         return self._models[name].all() if name in self._models else []
 
     async def apply(self, config: ModelServerConfig) -> None:
-        """Makes the server serve what a configuration lists, and waits until it does.
+        """Applies a configuration, and waits until its models are loaded.
 
-        Models that stay keep serving. Models that are not listed any more are unloaded.
+        Models that were already listed keep serving. Models that are no longer listed are unloaded.
 
         Raises:
           ServingError: the configuration is wrong, a new model cannot be loaded, or a label's version is not loaded.
@@ -86,17 +86,17 @@ class Models:
                 raise ServingError(Code.UNKNOWN, f"Some models did not become available: {{{', '.join(missing)}}}")
 
     async def close(self) -> None:
-        """Unloads all models, after the requests that use them."""
+        """Unloads each model after its last request."""
         for poller in self._pollers.values():
             poller.cancel()
         await asyncio.gather(*(versions.close() for versions in self._models.values()))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def find(self, spec: model_pb2.ModelSpec) -> Version:
-        """Returns the available version that a request names; the newest one if it names only the model.
+        """Returns the available version that a request names, or the newest if it names only the model.
 
         Raises:
-          ServingError: there is no such version, or it is not available.
+          ServingError: the version does not exist or is not available.
         """
         if not spec.name:
             raise invalid("ModelSpec has no name specified.")
@@ -109,10 +109,10 @@ class Models:
         return found
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
-        """Returns the states of a model's versions, newest first, or of the one version that is named.
+        """Returns the state of the named version, or the states of all versions of the model, newest first.
 
         Raises:
-          ServingError: there is no such model or version.
+          ServingError: the model or version does not exist.
         """
         if not spec.name:
             raise invalid("Missing model name in request.")
@@ -163,14 +163,14 @@ class Models:
             try:
                 await versions.update()
             except Exception:
-                logging.exception("looking for versions of %s failed; trying again", versions.config.name)
+                logging.exception("the search for versions of %s failed; trying again", versions.config.name)
 
 
 def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
-    """Refuses a configuration from a request whose models lie outside the folders of the models given at the start.
+    """Checks that all models of a request's configuration are inside `roots`, the result of `roots_of` at the start.
 
     Raises:
-      ServingError: PERMISSION_DENIED.
+      ServingError: PERMISSION_DENIED if a model is outside.
     """
     real_roots = [_real(root) for root in roots]
     for model in config.model_config_list.config:
@@ -178,7 +178,7 @@ def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
         if not any(path == root or path.startswith(root.rstrip("/") + "/") for root in real_roots):
             raise ServingError(
                 Code.PERMISSION_DENIED,
-                f"base_path of model {model.name} lies outside the folders that hold the models given at the start; "
+                f"base_path of model {model.name} is outside the parent folders of the models given at the start; "
                 "name it in --model_config_file",
             )
 
@@ -189,17 +189,17 @@ def _real(path: str) -> str:
 
 
 def roots_of(config: ModelServerConfig) -> list[str]:
-    """Returns the folders that hold a configuration's models."""
+    """Returns the parent folders of a configuration's models."""
     return sorted({os.path.dirname(model.base_path.rstrip("/")) or "." for model in config.model_config_list.config})
 
 
 def check_folders(config: ModelServerConfig) -> str:
-    """Returns what is wrong with the folders of a configuration from the command line, or ""."""
+    """Returns the first problem with the folders of a configuration given at the start, or ""."""
     for model in config.model_config_list.config:
         if not tf.io.gfile.isdir(model.base_path):
             return f"{model.base_path}: no such folder; check the path of model {model.name}"
         if tf.io.gfile.exists(os.path.join(model.base_path, "saved_model.pb")):
-            return f"{model.base_path}: is a version itself; give the folder that holds it, and name it by a number"
+            return f"{model.base_path}: is itself a version; give its parent folder, and rename the version to a number"
         found = numbers_in(model.base_path)
         if found is not None and not wanted_of(found, model.model_version_policy):
             return f"{model.base_path}: no version to serve in it; a version is a folder with a number as its name"

@@ -1,4 +1,4 @@
-"""The page at `/`, where a person tries the served models. It asks the same REST interface as any client."""
+"""The page at `/`, on which people try the served models. It uses the REST interface like any client."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import tensorflow as tf
 
 _TEMPLATE = (pathlib.Path(__file__).parent / "page.html").read_text(encoding="utf-8")
 _LABELS_NAME = os.path.join("assets", "labels.txt")
-# The page loads nothing from elsewhere, and asks only this server.
+# The page uses no other server.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
@@ -20,7 +20,7 @@ HEADERS = {
 
 
 def read_labels(folder: str) -> list[str]:
-    """Returns the names of the classes that an export carries; [] if it has none."""
+    """Returns the names of the classes of an export; [] if it has none."""
     path = os.path.join(folder, _LABELS_NAME)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -33,7 +33,7 @@ def render(labels: Mapping[str, Sequence[str]]) -> bytes:
     """Returns the page.
 
     Args:
-      labels: names of the models, each with the names of its classes.
+      labels: class names by model name.
     """
     models = json.dumps([{"name": name, "labels": list(classes)} for name, classes in labels.items()])
     # "</script>" in a name must not end the script

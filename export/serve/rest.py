@@ -1,4 +1,4 @@
-"""The REST interface, as TF Serving's: the same paths, bodies, status codes and errors."""
+"""The REST interface, with the paths, bodies, status codes and errors of TF Serving."""
 
 import asyncio
 import contextlib
@@ -26,9 +26,9 @@ _CORS = {
     "Access-Control-Allow-Methods": "POST, GET",
     "Access-Control-Allow-Headers": "Content-Type",
 }
-# Larger bodies are parsed in a thread, so that they do not hold up others.
+# Bodies of more bytes are parsed in a thread, so that other requests do not wait.
 _LARGE_BODY = 1 << 16
-# Values of answers that are written in a thread.
+# Answers with more values are written in a thread.
 _LARGE_ANSWER = 1 << 14
 _LARGEST_VERSION = 2**63 - 1
 
@@ -50,7 +50,7 @@ class Rest:
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Answers any request, and sends the answer."""
-        with contextlib.ExitStack() as held:  # a request counts until its answer is sent
+        with contextlib.ExitStack() as held:  # the request stays admitted until its answer is sent
             response = await self._response(request, held)
             if self._cors:
                 response.headers.update(_CORS)
@@ -68,13 +68,13 @@ class Rest:
         try:
             return await self._answer(request, held)
         except (asyncio.CancelledError, ConnectionError):
-            raise  # the client has left
+            raise  # the client has disconnected
         except Exception as error:
             known = from_exception(error)
             if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
                 logging.exception("%s %s failed", request.method, request.rel_url.raw_path)
             response = _json(json_answers.error(known.message), known.http_status)
-            if not request.content.at_eof():  # what is left of the body is not worth reading
+            if not request.content.at_eof():  # the rest of the body is not read
                 response.force_close()
             return response
 
@@ -136,14 +136,14 @@ class Rest:
         size = 0
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
-            request.writer.output_size = 0  # that was not the answer
+            request.writer.output_size = 0  # these bytes are not part of the answer
         try:
             async for chunk in request.content.iter_any():
                 size += len(chunk)
                 self._check_size(size)
                 take(len(chunk))
                 chunks.append(chunk)
-        except web.RequestPayloadError as error:  # not what Content-Encoding or Transfer-Encoding says
+        except web.RequestPayloadError as error:  # contradicts Content-Encoding or Transfer-Encoding
             raise invalid("The request's body cannot be decoded") from error
         return b"".join(chunks)
 
@@ -204,7 +204,7 @@ def _target(request: web.BaseRequest) -> str:
 
 
 def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2.ModelSpec:
-    """Returns the model that a path names. A name only ever selects one of the served models."""
+    """Returns the model that a path names. A name can only select one of the served models."""
     try:
         spec = model_pb2.ModelSpec(name=urllib.parse.unquote(name or "", errors="strict"))
         if label:
@@ -219,7 +219,7 @@ def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2
 
 
 def _abort(request: web.BaseRequest) -> None:
-    """Drops the connection of a client that does not read its answer."""
+    """Closes the connection of a client that does not read its answer."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -34,7 +34,7 @@ _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 def make_server(
     service: Service, runner: Runner, reload_roots: Sequence[str], settings: ServeSettings
 ) -> grpc.aio.Server:
-    """Returns a server without a port.
+    """Returns a server that has no port yet.
 
     Args:
       service: answers calls.
@@ -58,14 +58,14 @@ class Health:
         health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
 
     async def set_serving(self, serving: bool) -> None:
-        """Tells whether the server takes requests."""
+        """Reports whether the server accepts requests."""
         status = health_pb2.HealthCheckResponse
         for name in self._NAMES:
             await self._servicer.set(name, status.SERVING if serving else status.NOT_SERVING)
 
 
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
-    """Makes the handler of an RPC from a method; an error becomes the status of the RPC."""
+    """Makes an RPC handler from a method; an exception becomes the status of the RPC."""
 
     async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
         try:
@@ -136,7 +136,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         return response
 
     async def _of_examples(self, plan: Callable, make_response: Callable, request: Message) -> Message:
-        """Classifies, or regresses, Examples."""
+        """Answers Classify or Regress."""
         answer = await self._service.infer(
             self._runner,
             request.model_spec,

@@ -1,4 +1,4 @@
-"""What bounds the gRPC interface: messages, requests, connections, and the time that clients may take."""
+"""The limits of the gRPC interface for messages, requests, connections and slow clients."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -7,38 +7,38 @@ import grpc
 
 from export.serve.settings import ServeSettings
 
-# Room for what surrounds the tensors of a message.
+# Space for the parts of a message that are not tensors.
 _OVERHEAD_BYTES = 1 << 20
-# Ends what no other limit does, such as a client that does not read its answer. Others notice nothing: their next
-# request takes a new connection.
+# Ends connections that no other limit ends, for example if a client does not read. Other clients do not notice: their
+# next request opens a new connection.
 _OLDEST_CONNECTION_SECONDS = 3600
 _PING_ANSWER_SECONDS = 20
 
 
 def make_server(settings: ServeSettings) -> grpc.aio.Server:
-    """Returns a server without services and ports. `--grpc_channel_arguments` replace the limits of other flags."""
+    """Returns a server without services and ports. `--grpc_channel_arguments` overrides the limits of other flags."""
     idle_ms = int(settings.idle_timeout_seconds * 1000)
     options = {
         "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
         "grpc.max_send_message_length": -1,
-        "grpc.so_reuseport": 0,  # a second server on the port is an error, not a partner
+        "grpc.so_reuseport": 0,  # a second server on the same port is an error
         "grpc.max_allowed_incoming_connections": settings.max_connections,
         "grpc.server_handshake_timeout_ms": idle_ms,
         "grpc.max_connection_idle_ms": idle_ms,
         "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
         "grpc.max_connection_age_grace_ms": idle_ms,
-        "grpc.keepalive_time_ms": idle_ms,  # pings clients whose machine is gone
+        "grpc.keepalive_time_ms": idle_ms,  # pings find clients whose machine is gone
         "grpc.keepalive_timeout_ms": _PING_ANSWER_SECONDS * 1000,
     }
     return grpc.aio.server(
         options=list((options | settings.channel_arguments).items()),
-        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # `Admission` refuses earlier
+        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # `Admission` has a lower limit
         interceptors=[_MessageTimeout(settings.idle_timeout_seconds)],
     )
 
 
 class _MessageTimeout(grpc.aio.ServerInterceptor):
-    """Ends requests whose message does not arrive in time; gRPC itself would wait for it forever."""
+    """Ends requests whose message does not arrive in time; gRPC itself would wait forever."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds
@@ -53,7 +53,7 @@ class _MessageTimeout(grpc.aio.ServerInterceptor):
         if handler is None or handler.request_streaming or handler.response_streaming:
             return handler
 
-        # To the client, a stream of one message is a message.
+        # To the client, a stream of one message looks like a single message.
         async def answer(messages, context):
             try:
                 request = await asyncio.wait_for(anext(messages), self._seconds)

@@ -1,4 +1,4 @@
-"""Runs plans in threads: each by itself (`Alone`), or several at once (`batching.Batcher`)."""
+"""Runs requests in threads: separately (`Alone`) or in batches (`batching.Batcher`)."""
 
 import asyncio
 from collections.abc import Sequence
@@ -10,18 +10,18 @@ from export.serve.versions import Version
 
 
 class Runner(Protocol):
-    """How a version computes tensors without blocking the event loop."""
+    """Runs a version without blocking the event loop."""
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
-        """Computes tensors as `Servable.run`. A cancelled call that has not begun never begins."""
+        """Computes tensors like `Servable.run`. A request that is cancelled before it starts never runs."""
 
 
 class Alone:
-    """Runs each request by itself.
+    """Runs each request separately.
 
     Args:
       threads: number of requests that run at the same time.
-      name: of the threads.
+      name: prefix of the thread names.
     """
 
     def __init__(self, threads: int, name: str):
@@ -31,7 +31,7 @@ class Alone:
         """See `Runner`."""
         loop = asyncio.get_running_loop()
         future = self._threads.submit(version.servable.run, feeds, fetches)
-        # A client that leaves does not stop a session that runs; the version must stay for it.
+        # A run continues after its client has disconnected, so the version must stay loaded.
         version.hold()
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(version.release))
         return await asyncio.wrap_future(future)

@@ -1,4 +1,4 @@
-"""One loaded version of a model: its signatures, and how it is run."""
+"""A loaded version of a model, with its signatures."""
 
 import functools
 import gc
@@ -14,27 +14,27 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from export.serve.errors import invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
-# A client can choose among outputs; this number of choices is cached.
+# Clients choose outputs, and each choice needs a callable. This number of callables is cached.
 _KEPT_CALLS = 32
 
 
 class Servable:
-    """A SavedModel in a session of its own, so that unloading it frees everything. Safe for threads.
+    """A SavedModel in its own session, so that unloading frees all of its memory. Thread-safe.
 
     Attributes:
-      signatures: name to definition, as in the SavedModel.
+      signatures: definitions of the signatures by name.
     """
 
     def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
         """Loads a SavedModel.
 
         Args:
-          folder: of the version.
-          intra_op_threads: threads for one op; 0 for one each core.
-          inter_op_threads: ops at the same time; 0 for one each core.
+          folder: folder of the version.
+          intra_op_threads: threads per operation; 0 means one per core.
+          inter_op_threads: operations at the same time; 0 means one per core.
 
         Raises:
-          tf.errors.OpError, OSError: the folder holds no SavedModel, or a damaged one.
+          tf.errors.OpError, OSError: the SavedModel is missing or damaged.
         """
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
@@ -52,25 +52,25 @@ class Servable:
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
 
     def limit_runs(self, seconds: float) -> None:
-        """Sets a limit in seconds, after which each later run is given up."""
+        """Limits the time of each later run."""
         self._options = tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
 
     def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:
         """Computes tensors.
 
         Args:
-          feeds: values by the names of tensors.
+          feeds: values by tensor name.
           fetches: names of tensors.
 
         Raises:
-          tf.errors.OpError, ServingError: an op fails, or the run takes longer than `limit_runs` allows.
+          tf.errors.OpError, ServingError: an operation fails, or the run takes longer than `limit_runs` allows.
         """
         fed, fetched = tuple(sorted(feeds)), tuple(sorted(set(fetches)))
-        with self._making_calls:  # the graph takes new calls from one thread at a time
+        with self._making_calls:  # a graph accepts new callables from only one thread at a time
             call = self._kept_calls(fed, fetched)
         try:
             values = call(*(feeds[name] for name in fed), options=self._options)
-        except UnicodeDecodeError as error:  # an op's message quotes bytes of the request
+        except UnicodeDecodeError as error:  # the message quotes bytes of the request
             raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))
 
@@ -78,19 +78,19 @@ class Servable:
         return self._session.make_callable(list(fetched), feed_list=list(fed))
 
     def close(self) -> None:
-        """Frees the weights. No call may run any more."""
+        """Frees the weights. No call may run at the same time or later."""
         session, self._session = self._session, None
-        self._kept_calls = None  # refers to this object
+        self._kept_calls = None  # the cache refers to this object
         session.close()
         del session
-        gc.collect()  # a graph refers to itself, so it would stay until Python looks through all old objects
+        gc.collect()  # a graph refers to itself, so otherwise it would stay until the next full collection
 
 
 def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:
-    """Checks names, types and shapes of inputs, so that a bad request cannot reach the graph, or others' batch.
+    """Checks names, types and shapes of inputs, so that a bad request reaches neither the graph nor a batch.
 
     Raises:
-      ServingError: an input is missing, unknown, of another type, or of a shape that cannot fit.
+      ServingError: an input is missing or unknown, or its type or shape does not fit the signature.
     """
     _check_names(signature, inputs)
     for index, (name, info) in enumerate(sorted(signature.inputs.items())):

@@ -1,4 +1,4 @@
-"""The server's life: it loads the models, listens, and drains on SIGTERM."""
+"""The lifecycle of the server: it loads the models, listens, and drains on SIGTERM."""
 
 import asyncio
 import contextlib
@@ -27,13 +27,13 @@ from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 from export.serve.warmup import replay
 
-# Clients with open connections may be about to send; in this time, they can see that the server closes.
+# Clients with open connections may be about to send a request. In this time, they notice that the server closes.
 _LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
 
 
 def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or Ctrl-C, then answers the requests it has accepted and returns.
+    """Serves until SIGTERM or Ctrl-C, then answers the accepted requests and returns.
 
     Raises:
       InputError: a configuration file or folder is wrong, a model cannot be loaded, or a port is taken.
@@ -41,7 +41,7 @@ def serve(settings: ServeSettings) -> None:
     config = read_config(settings)
     # Hostile requests must not fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
-    gc.freeze()  # so that the collection when a version is unloaded takes milliseconds, not half a second
+    gc.freeze()  # garbage collection of an unloaded version then takes milliseconds, not half a second
     asyncio.run(_serve_until_signal(Server(settings), config))
 
 
@@ -58,7 +58,7 @@ async def _serve_until_signal(server: "Server", config: ModelServerConfig) -> No
 
 
 def read_config(settings: ServeSettings) -> ModelServerConfig:
-    """Returns the models that the settings name.
+    """Returns the configuration that the settings describe.
 
     Raises:
       InputError: the configuration file is wrong.
@@ -69,10 +69,10 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads and warms up a version, without a limit of time; runs in a thread.
+    """Loads and warms up a version without a time limit; runs in a thread.
 
     Raises:
-      Exception: the version cannot be loaded, or a recorded request fails.
+      Exception: the version cannot be loaded, or a warm-up request fails.
     """
     servable = Servable(folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism)
     try:
@@ -86,13 +86,13 @@ def load(folder: str, settings: ServeSettings) -> Servable:
 
 
 class Server:
-    """Models, and what listens for requests to them.
+    """The served models, and the interfaces that listen for requests.
 
     Args:
       settings: the flags.
 
     Raises:
-      InputError: a file that the settings name is wrong.
+      InputError: a configuration file is wrong.
     """
 
     def __init__(self, settings: ServeSettings):
@@ -123,7 +123,7 @@ class Server:
         self._reloading: asyncio.Task | None = None
 
     async def start(self, config: ModelServerConfig) -> None:
-        """Loads the models, and then listens.
+        """Loads the models, then listens.
 
         Raises:
           InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
@@ -141,7 +141,7 @@ class Server:
         self._reloading = asyncio.create_task(self._reload_from_file(config))
 
     def _why_unavailable(self, config: ModelServerConfig) -> str:
-        """Returns the first reason why a model of the command line cannot be served, or ""."""
+        """Returns the error of the first version that cannot be loaded, or ""."""
         for model in config.model_config_list.config:
             if failed := next((version for version in self._models.versions(model.name) if version.error), None):
                 return f"{model.base_path}: version {failed.number} cannot be loaded: {failed.error.message}"
@@ -158,7 +158,8 @@ class Server:
             listening = socket.create_server((settings.host, settings.rest_api_port), family=family, backlog=_BACKLOG)
         except OSError as error:
             raise InputError(
-                f"--host={settings.host} --rest_api_port={settings.rest_api_port}: {error.strerror}; give another"
+                f"--host={settings.host} --rest_api_port={settings.rest_api_port}: {error.strerror}; "
+                "give another host or port"
             ) from error
         listening.setblocking(False)
         self._listening = listening.dup()
@@ -175,7 +176,7 @@ class Server:
             server.add_insecure_port(address)
         except RuntimeError as error:
             raise InputError(
-                f"--host={settings.host} --port={settings.port}: cannot be listened on; give another"
+                f"--host={settings.host} --port={settings.port}: cannot listen there; give another host or port"
             ) from error
         await server.start()
         self._grpc = server
@@ -184,7 +185,7 @@ class Server:
         logging.info("gRPC: %s", address)
 
     async def _reload_from_file(self, config: ModelServerConfig) -> None:
-        """Applies the file of --model_config_file whenever it has changed."""
+        """Applies --model_config_file after each change."""
         seconds = self._settings.model_config_file_poll_wait_seconds
         while seconds:
             await asyncio.sleep(seconds)
@@ -195,10 +196,10 @@ class Server:
                     await self._models.apply(config)
                     logging.info("reloaded %s", self._settings.model_config_file)
             except (InputError, ServingError) as error:
-                logging.error("the configuration stays: %s", error)
+                logging.error("keeping the previous configuration: %s", error)
 
     async def stop(self) -> None:
-        """Refuses new connections, answers what was accepted, and unloads the models."""
+        """Refuses new connections, answers the accepted requests, and unloads the models."""
         if self._reloading:
             self._reloading.cancel()
         self._service.draining = True
@@ -213,7 +214,7 @@ class Server:
         try:
             await asyncio.wait_for(self._models.close(), left)
         except asyncio.TimeoutError:
-            # A thread cannot be stopped within a graph, and the interpreter would wait for it.
+            # A running graph cannot be stopped, and the interpreter would wait for its thread.
             logging.error("stopped after --shutdown_grace_seconds with requests still running")
             os._exit(1)
         for runner in {self._rest_runner, self._grpc_runner}:
@@ -233,7 +234,7 @@ class Server:
 
     @staticmethod
     async def _accept_last(server: web.Server, listening: socket.socket) -> None:
-        """Takes the connections that the kernel has accepted and asyncio has not, and closes the port."""
+        """Takes the connections that the kernel has accepted but asyncio has not, and closes the port."""
         connections = []
         with contextlib.suppress(BlockingIOError):
             while True:

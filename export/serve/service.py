@@ -1,4 +1,4 @@
-"""What REST and gRPC share: which requests are let in, and how a call becomes an answer."""
+"""The common part of REST and gRPC: it admits requests and answers calls."""
 
 import contextlib
 import dataclasses
@@ -20,11 +20,11 @@ SIGNATURES = "signature_def"
 
 
 class Admission:
-    """Bounds the memory that requests can take: their number, and the bytes of their bodies.
+    """Bounds the memory of requests: their number, and the total size of their bodies.
 
     Args:
-      most_requests: requests at the same time.
-      most_bytes: bytes of all their bodies.
+      most_requests: maximum requests at the same time.
+      most_bytes: maximum total bytes of their bodies.
     """
 
     def __init__(self, most_requests: int, most_bytes: int):
@@ -35,10 +35,10 @@ class Admission:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[Callable[[int], None]]:
-        """Lets a request in; yields a function that takes the bytes of its body as they come.
+        """Admits a request; yields a function that counts the bytes of its body as they arrive.
 
         Raises:
-          ServingError: UNAVAILABLE, at the entry or for further bytes.
+          ServingError: UNAVAILABLE for too many requests or, from the yielded function, too many bytes.
         """
         if self.requests >= self._most_requests:
             raise ServingError(Code.UNAVAILABLE, f"The server is busy with {self.requests} requests; try again later")
@@ -61,12 +61,12 @@ class Admission:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """An answered call.
+    """The answer to a call.
 
     Attributes:
-      result: what the plan made of the outputs.
-      version: that answered.
-      signature_name: that was run.
+      result: result of the plan.
+      version: number of the version.
+      signature_name: name of the signature.
     """
 
     result: Any
@@ -79,10 +79,10 @@ class Service:
 
     Args:
       models: the served models.
-      admission: lets requests in.
-      metrics: counts them.
-      largest_bytes: limit of each array of a request, decoded, and of all arrays of an answer together.
-      most_rows: of a request.
+      admission: admits requests.
+      metrics: counts requests.
+      largest_bytes: limit for each decoded array of a request, and for all arrays of an answer together.
+      most_rows: maximum rows of a request.
     """
 
     def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int, most_rows: int):
@@ -100,13 +100,13 @@ class Service:
         plan: Callable[[Servable], Plan],
         version: Version | None = None,
     ) -> Answer:
-        """Runs a call.
+        """Answers a call.
 
         Args:
           runner: runs the model.
           spec: the model that the request names.
-          plan: plans the call for the version that was found.
-          version: if it was already found.
+          plan: plans the call for the version.
+          version: version, if already known.
         """
         with version or self.models.find(spec) as found:
             planned = plan(found.servable)
@@ -121,7 +121,7 @@ class Service:
             raise invalid(f"The request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
 
     def _check_answer(self, arrays: Arrays) -> None:
-        """Refuses an answer before it is written: as text it takes many times its memory."""
+        """Refuses a large answer before it is written, since its text takes many times its memory."""
         size = sum(array.nbytes for array in arrays.values())
         if size > self.largest_bytes:
             raise ServingError(
@@ -137,7 +137,7 @@ class Service:
         """Returns the signatures of a version.
 
         Raises:
-          ServingError: there is no such version, or another field than the signatures is asked for.
+          ServingError: the version does not exist, or the request asks for other metadata than the signatures.
         """
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
@@ -156,7 +156,7 @@ class Service:
 
     @contextlib.contextmanager
     def counted(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Counts a request with its status and time. Unknown models are counted together: names are the client's."""
+        """Counts a request with its status and time. Unknown models share one count, since clients choose the names."""
         start, status = time.monotonic(), "OK"
         try:
             yield

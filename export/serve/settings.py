@@ -1,4 +1,4 @@
-"""Settings of the local server: every field is a flag. The first part has the names of `tensorflow_model_server`."""
+"""Settings of the local server, one field per flag. Flags before `host` have the names of `tensorflow_model_server`."""
 
 import dataclasses
 import re
@@ -20,7 +20,7 @@ class ServeSettings:
         "--model_config_file is given", "", group="Models", first=True,
     )  # fmt: skip
     model_config_file: str = setting(
-        "ModelServerConfig as text: several models, version policies and labels", "", group="Models", first=True
+        "ModelServerConfig text file: several models, version policies and labels", "", group="Models", first=True
     )
     model_config_file_poll_wait_seconds: int = setting(
         "seconds between two reads of --model_config_file; 0 reads it only once",
@@ -46,7 +46,7 @@ class ServeSettings:
         below=65536,
     )
     rest_api_timeout_in_ms: int = setting(
-        "time to read the body of a REST request, to answer it, and for the client to read the answer, each",
+        "time limit for each step of a REST request: receiving the body, computing the answer, sending the answer",
         30000,
         above=0,
     )
@@ -57,7 +57,7 @@ class ServeSettings:
         "number of threads for gRPC requests; default: 4 per core", None, group="Batching and threads", above=0
     )
     grpc_channel_arguments: str = setting(
-        "comma-separated arguments of gRPC's server, such as grpc.max_connection_age_ms=600000",
+        "comma-separated arguments of the gRPC server, such as grpc.max_connection_age_ms=600000",
         "",
         group="Addresses",
     )
@@ -65,13 +65,13 @@ class ServeSettings:
         "allow REST requests from pages of other origins", False, group="Addresses"
     )
     enable_batching: bool = setting(
-        "run the model on several requests together", False, group="Batching and threads", first=True
+        "run the model on batches of requests", False, group="Batching and threads", first=True
     )
     batching_parameters_file: str = setting(
-        "BatchingParameters as text; empty: TF Serving's defaults", "", group="Batching and threads", first=True
+        "BatchingParameters text file; empty: TF Serving's defaults", "", group="Batching and threads", first=True
     )
     monitoring_config_file: str = setting(
-        "MonitoringConfig as text; it can enable metrics for Prometheus", "", group="Monitoring", first=True
+        "MonitoringConfig text file, which can enable metrics for Prometheus", "", group="Monitoring", first=True
     )
     enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False, group="Monitoring")
     enable_model_warmup: bool = setting(
@@ -86,10 +86,10 @@ class ServeSettings:
     )
 
     host: str = setting(
-        "address to listen on; 0.0.0.0 is reachable from other machines", "127.0.0.1", group="Addresses", first=True
+        "address to listen on; 0.0.0.0: reachable from other machines", "127.0.0.1", group="Addresses", first=True
     )
     max_request_mb: int = setting(
-        "largest request in MiB, after decompression, and largest size of an answer's tensors",
+        "size limit in MiB for a decompressed request, and for the tensors of an answer",
         32,
         first=True,
         above=0,
@@ -97,20 +97,18 @@ class ServeSettings:
     max_request_rows: int = setting("maximum rows of a request", 4096, above=0)
     max_run_seconds: float = setting("time limit for running the model on a request", 120.0, first=True, above=0)
     max_requests_in_flight: int = setting(
-        "requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256, above=0
+        "maximum requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256, above=0
     )
     max_connections: int = setting(
-        "maximum connections over REST, and over gRPC; a further REST connection closes the longest idle one",
+        "maximum connections per interface (REST, gRPC); a further REST connection closes the longest idle connection",
         512,
         above=0,
     )
     idle_timeout_seconds: float = setting(
-        "time after which a connection without a request or a complete header is closed; over gRPC also a "
-        "request without a complete message", 75.0, above=0,
+        "time after which a connection without a complete request header closes, and a gRPC request without a "
+        "complete message ends", 75.0, above=0,
     )  # fmt: skip
-    shutdown_grace_seconds: float = setting(
-        "time after SIGTERM for requests that are already accepted", 20.0, at_least=0
-    )
+    shutdown_grace_seconds: float = setting("time after SIGTERM for answering accepted requests", 20.0, at_least=0)
 
     def __post_init__(self):
         check_values(self)
@@ -126,13 +124,13 @@ class ServeSettings:
             not self.model_config_file_poll_wait_seconds or bool(self.model_config_file),
             "--model_config_file_poll_wait_seconds: also give --model_config_file",
         )
-        _ = self.channel_arguments  # a wrong one is refused at once
+        _ = self.channel_arguments  # refuses wrong arguments at once
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:
-        """`grpc_channel_arguments` by name; whole numbers are numbers.
+        """Values of `grpc_channel_arguments` by name; whole numbers as int.
 
         Raises:
           InputError: an argument lacks its name or its value.
@@ -146,6 +144,6 @@ class ServeSettings:
 
     @property
     def intra_op_threads(self) -> int:
-        """Number of threads for one op; 0 for one for each core."""
+        """Number of threads per operation; 0 means one per core."""
         given = self.tensorflow_intra_op_parallelism
         return int(self.enable_batching) if given is None else given

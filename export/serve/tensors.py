@@ -9,7 +9,7 @@ from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 
 from export.serve.errors import invalid
 
-# The field of TensorProto for each type, and how its values are written there.
+# The field of TensorProto with the values of each type.
 _FIELDS = {
     tf.float32: "float_val", tf.float64: "double_val", tf.int64: "int64_val", tf.uint32: "uint32_val",
     tf.uint64: "uint64_val", tf.bool: "bool_val", tf.int32: "int_val", tf.int16: "int_val", tf.int8: "int_val",
@@ -18,12 +18,12 @@ _FIELDS = {
 
 
 def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> np.ndarray:
-    """Returns the array of a tensor.
+    """Converts a TensorProto to an array.
 
     Args:
-      name: of the input, for errors.
+      name: name of the input, for errors.
       proto: the tensor.
-      largest_bytes: limit of the array's size. A short message can describe a huge tensor of equal values.
+      largest_bytes: size limit of the array. A short message can describe a huge tensor of equal values.
 
     Raises:
       ServingError: the message is not a tensor of a supported type, or the tensor is too large.
@@ -54,7 +54,7 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
 
 
 def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
-    """Returns strings as an array of bytes; a TensorProto repeats its last value up to its shape."""
+    """Returns strings as an array of bytes; the last value of a TensorProto fills the rest of its shape."""
     values = list(proto.string_val)
     if proto.tensor_content or len(values) > count:
         raise invalid(f"tensor parsing error: {name}")
@@ -65,10 +65,10 @@ def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: 
 
 
 def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Returns an array in a shape that a client gave.
+    """Reshapes an array to the shape in a request.
 
     Raises:
-      ServingError: the shape has more dimensions than an array can have.
+      ServingError: the shape has more dimensions than NumPy supports.
     """
     try:
         return array.reshape(sizes)
@@ -77,7 +77,7 @@ def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
-    """Returns a tensor whose typed field is filled (`float_val`, not `tensor_content`), as clients expect."""
+    """Converts an array to a TensorProto with a typed field (`float_val`, not `tensor_content`), as clients expect."""
     dtype = tf.string if array.dtype == np.object_ else tf.as_dtype(array.dtype)
     shape = tensor_shape_pb2.TensorShapeProto(
         dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape]

@@ -1,4 +1,4 @@
-"""The versions of one model: which should be loaded, which are, and what became of the others."""
+"""Loads and unloads the versions of one model, and keeps their states."""
 
 import asyncio
 import dataclasses
@@ -16,7 +16,7 @@ from export.serve.errors import Code, ServingError, from_exception
 from export.serve.servable import Servable
 
 _LATEST, _ALL, _SPECIFIC = "latest", "all", "specific"
-# Ended versions that the status still lists.
+# Number of ended versions that the status still lists.
 _KEPT_ENDED = 20
 
 
@@ -36,12 +36,12 @@ class Version:
 
     Attributes:
       model: name of the model.
-      number: of the version.
-      folder: of its files.
+      number: number of the version.
+      folder: folder of its files.
       state: see `State`.
-      error: why it ended, if it failed.
-      servable: while it is AVAILABLE or UNLOADING.
-      files: names, sizes and times of its files when it was loaded; a failed version is tried again if they change.
+      error: the error, if the version failed.
+      servable: the loaded model while AVAILABLE or UNLOADING.
+      files: names, sizes and times of its files before loading; if they change, a failed version is loaded again.
     """
 
     model: str
@@ -80,13 +80,13 @@ class Version:
 
 
 class Versions:
-    """Loads and unloads the versions of a model. All methods run in the event loop; only loading runs in threads.
+    """Loads and unloads the versions of a model. All methods run in the event loop; loading runs in threads.
 
     Args:
-      config: name, folder and policy.
+      config: name, folder and policy of the model.
       load: loads and warms up a version's folder; runs in a thread.
-      executor: of those threads.
-      on_load: told the model's folder, seconds, and whether the load succeeded.
+      executor: provides the threads.
+      on_load: called after each load with the model's folder, the seconds, and whether it succeeded.
     """
 
     def __init__(
@@ -105,11 +105,11 @@ class Versions:
         self._updating = asyncio.Lock()
 
     def all(self) -> list[Version]:
-        """Returns all versions that were ever wanted, newest first."""
+        """Returns all known versions, newest first."""
         return [self._versions[number] for number in sorted(self._versions, reverse=True)]
 
     def get(self, number: int) -> Version | None:
-        """Returns a version, in whatever state."""
+        """Returns a version in any state."""
         return self._versions.get(number)
 
     def latest(self) -> Version | None:
@@ -117,20 +117,20 @@ class Versions:
         return next((version for version in self.all() if version.state == State.AVAILABLE), None)
 
     async def update(self) -> None:
-        """Looks at the folder once: loads what the policy wants, and then unloads what it does not want."""
+        """Searches the folder once: loads the versions that the policy wants, then unloads the others."""
         async with self._updating:
             found = await self._run(numbers_in, self.config.base_path)
-            if found is None:  # unreadable for now, as a network folder can be
+            if found is None:  # a network folder can be temporarily unreadable
                 return
             wanted = set(wanted_of(found, self.config.model_version_policy))
             for number in sorted(wanted):
                 await self._ensure_loaded(number, os.path.join(self.config.base_path, found[number]))
-            # The last available version stays until another one is available, unless nothing is wanted any more.
+            # The last available version stays until a wanted version is available, unless no version is wanted.
             if not wanted or any(self._is_available(number) for number in wanted):
                 self._unload(number for number in self._versions if number not in wanted)
 
     async def close(self) -> None:
-        """Unloads everything, after the requests that use it."""
+        """Unloads each version after its last request."""
         async with self._updating:
             self._unload(list(self._versions))
         await asyncio.gather(*self._unloads)
@@ -181,32 +181,32 @@ class Versions:
 
 
 def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
-    """Returns the version numbers that a ServableVersionPolicy wants of those in the folder."""
+    """Returns the version numbers in `found` that a ServableVersionPolicy wants, highest first."""
     numbers = sorted(found, reverse=True)
     if policy.HasField(_ALL):
         return numbers
     if policy.HasField(_SPECIFIC):
         missing = set(policy.specific.versions) - set(numbers)
         if missing:
-            logging.log_every_n_seconds(logging.WARNING, "versions %s are not there", 60, sorted(missing))
+            logging.log_every_n_seconds(logging.WARNING, "versions %s are missing", 60, sorted(missing))
         return [number for number in numbers if number in set(policy.specific.versions)]
     return numbers[: policy.latest.num_versions or 1 if policy.HasField(_LATEST) else 1]
 
 
 def numbers_in(base_path: str) -> dict[int, str] | None:
-    """Returns the version numbers in a model's folder with their names, or None if it cannot be read."""
+    """Returns the versions in a model's folder as numbers and names, or None if the folder cannot be read."""
     try:
         names = [name.rstrip("/") for name in tf.io.gfile.listdir(base_path)]
     except (tf.errors.OpError, OSError) as error:
         logging.log_every_n_seconds(logging.WARNING, "%s cannot be read: %s", 60, base_path, error)
         return None
-    # "007" and "7" are the same version; the first in order is taken
+    # "007" and "7" are the same version; the name that sorts first is used
     digits = sorted((name for name in names if name.isascii() and name.isdigit() and len(name) <= 18), reverse=True)
     return {int(name): name for name in digits}
 
 
 def _files(folder: str) -> tuple:
-    """Returns names, sizes and times of a folder's files, to see whether they have changed."""
+    """Returns names, sizes and times of a folder's files, to detect changes."""
     found = []
     try:
         for parent, _, names in tf.io.gfile.walk(folder):
@@ -214,10 +214,10 @@ def _files(folder: str) -> tuple:
                 facts = tf.io.gfile.stat(os.path.join(parent, name))
                 found.append((parent, name, facts.length, facts.mtime_nsec))
     except (tf.errors.OpError, OSError):
-        pass  # files come and go while a folder is copied; the next look sees another list
+        pass  # files appear and disappear while a folder is copied; the next list differs
     return tuple(sorted(found))
 
 
 def status_of(version: Version) -> tuple[int, str]:
-    """Returns code and message of a version for its status."""
+    """Returns the code and message of a version's status."""
     return (version.error.code, version.error.message) if version.error else (Code.OK, "")

@@ -1,4 +1,4 @@
-"""Loads a version and replays the requests that its export recorded, so that the first client does not wait."""
+"""Replays the requests that the export of a version recorded, so that the first client does not wait."""
 
 import itertools
 
@@ -15,7 +15,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def replay(folder: str, servable: Servable) -> int:
-    """Runs the recorded requests of a version; returns how many there are.
+    """Runs the recorded requests of a version; returns their number.
 
     Raises:
       ServingError: a recorded request fails, or the file is damaged.

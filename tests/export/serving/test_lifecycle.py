@@ -132,7 +132,7 @@ def test_the_configuration_file_is_polled_and_deleted_versions_leave(tmp_path, c
     with running(f"--model_config_file={file}", "--model_config_file_poll_wait_seconds=1") as server:
         assert answered_version(server) == 2
         file.write_text("model_config_list { config {")  # half written
-        wait_until(lambda: "the configuration stays: " in caplog.text)
+        wait_until(lambda: "keeping the previous configuration: " in caplog.text)
         file.write_text(config_text(one_model("m", base, "model_version_policy { all {} }")))
         wait_until(lambda: server.states("m").get(1) == "AVAILABLE")
         shutil.rmtree(base / "2")
