@@ -1,10 +1,10 @@
-"""Stores activations of a frozen encoder on disk, so that the encoder reads each row only once for any number of heads.
+"""Stores a frozen encoder's activations on disk, so that the encoder runs once for any number of trained heads.
 
 Paper: section 5.3 (feature-based approach).
 
-The folder of a split has parts, which are NumPy arrays of float16. Parts are written atomically, so a resumed run
-computes only the missing parts. The folder's name has a hash of everything that the activations depend on: the
-encoder's weights, the rows, the layers and the precision.
+A split has its own folder, where the activations are divided into several float16 NumPy arrays, the parts. Each part is
+written atomically, so a resumed run computes only the missing parts. The folder's name contains a hash of everything
+that the activations depend on: the encoder's weights, the rows, the layers and the precision.
 
 Letters: B batch, S sequence length, N rows, P maximum number of tokens that the head reads in a row, K layers, H hidden
 size.
@@ -50,7 +50,7 @@ class StoredActivations:
     Attributes:
       counts: int64 [N], number of tokens that the head reads in each row.
       parts: paths of the parts.
-      part_of: int64 [N], the part of each row.
+      part_of: int64 [N], index in `parts` of the file that has each row's activations.
       starts: int64 [N], index of each row's first token in its part.
       shape: (P, K, H).
     """
@@ -62,10 +62,13 @@ class StoredActivations:
     shape: tuple[int, int, int]
 
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Reads the activations of rows inside a dataset; returns float16 [B, P, K, H], 0 for padding.
+        """Reads the activations of rows; works in the graph of a dataset.
 
         Args:
           rows: integer [B], indices of rows.
+
+        Returns:
+          float16 [B, P, K, H], 0 at padding.
         """
         found = tf.numpy_function(self._read, [rows], tf.float16)
         return tf.ensure_shape(found, [rows.shape[0], *self.shape])
@@ -91,14 +94,14 @@ def with_activations(
     Args:
       split: a split with N rows.
       name: name of the split, for the folder's name and for messages.
-      task: the task, whose `activations_dir` is the folder.
+      task: the task; its `activations_dir` is the parent of the split's folder.
       model: a model whose encoder has its final weights.
       tokenizer: provides the ids of special tokens.
       max_seq_length: S.
       strategy: strategy that runs the encoder.
 
     Returns:
-      The split; its `lengths` are the numbers of tokens that the head reads.
+      The split with `activations`; its `lengths` are now the numbers of tokens that the head reads.
 
     Raises:
       InputError: the disk is full or read-only.
@@ -158,11 +161,11 @@ class _Inputs:
 
 
 class _Parts:
-    """The rows of each part: the sorted rows of several consecutive batches.
+    """Divides the rows of a split into parts; each part has the rows of several consecutive batches in ascending order.
 
     Attributes:
       plan: plan of all batches.
-      shares: number of shares of a batch.
+      shares: number of equal shares of a batch, one for each replica.
       counts: see `StoredActivations`.
       size: size of all parts, in bytes.
       longest: P.
@@ -210,7 +213,7 @@ class _Parts:
         return np.cumsum(counts) - counts
 
     def stored(self) -> StoredActivations:
-        """Returns the activations when all parts are complete."""
+        """Returns the stored activations; all parts must be complete."""
         part_of, starts = np.zeros_like(self.counts), np.zeros_like(self.counts)
         for number, rows in enumerate(self.rows):
             part_of[rows], starts[rows] = number, self.starts(number)
@@ -289,7 +292,8 @@ def _open(path: str) -> np.ndarray:
 def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) -> str:
     weights = hashlib.sha256()
     for name, variable in sorted(variables_by_path(model.encoder).items()):
-        if name.startswith("pooler/"):  # not used here, and random if the checkpoint lacks a pooler
+        # The activations do not depend on the pooler, which has random weights if the checkpoint lacks a pooler.
+        if name.startswith("pooler/"):
             continue
         weights.update(name.encode() + tf.convert_to_tensor(variable).numpy().tobytes())
     facts = {

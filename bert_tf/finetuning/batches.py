@@ -1,4 +1,4 @@
-"""Makes batches of encoded rows by a plan; several rows may share a packed row.
+"""Makes batches of encoded rows according to a plan; several rows may share a packed row.
 
 Letters: B batch, S sequence length, N rows, R packed rows, W their length, K maximum number of rows in a packed row.
 """
@@ -18,7 +18,7 @@ _ROW = "row/"
 
 
 def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the columns [B, ...] with an entry for each row, of a packed or an unpacked batch."""
+    """Returns the columns of a packed or unpacked batch that have one entry per row, [B, ...]."""
     packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
     return packed or dict(batch)
 
@@ -39,22 +39,26 @@ def row_batches(
 
     Args:
       split: a split with N rows.
-      task: defines how rows are counted, see `Task.group_sizes`, and makes the model's inputs.
+      task: makes the model's inputs, and determines whether a batch counts rows or examples; see `Task.group_sizes`.
       tokenizer: provides the ids of special tokens.
       plan: plan of the batches.
       max_seq_length: S.
-      shares: number of the plan's shares in a global batch; each element of the dataset is one replica's part.
+      shares: number of the plan's shares in a global batch; each element of the dataset is one replica's part of it.
       micro_batches: number of shares in one replica's part.
       start: number of batches to skip.
       input_context: identifies this worker's part if there are several workers.
 
     Returns:
-      Dataset of dicts: the task's `model_inputs`, the columns of the rows and their stored activations; `row_weights`
-      float32 [B], 0 for rows that only fill the batch; `row_ids` int64 [B], N for these rows; `data_position` int32
-      [B, 3], the `Position` after the batch. In a packed batch, all these columns except `data_position` have the
-      prefix "row/", see `row_columns`. A packed batch also has the encoder's inputs for R packed rows, and the index of
-      each row in the packed outputs: `slots` int32 [B] in the R K pooled outputs, `starts` int32 [B] in the R W
-      positions.
+      Dataset of dicts. Each dict has the task's `model_inputs`, the columns of the rows, their stored activations if
+      any, and these columns:
+
+      - `row_weights`: float32 [B], 1, or 0 for rows that only fill the batch.
+      - `row_ids`: int64 [B], indices of the rows, or N for rows that only fill the batch.
+      - `data_position`: int32 [B, 3], the `Position` after the batch.
+
+      In a packed batch, all these columns except `data_position` have the prefix "row/"; see `row_columns`. A packed
+      batch also has the encoder's inputs for R packed rows, and two columns with the index of each row in the encoder's
+      outputs: `slots`, int32 [B], among the R K pooled outputs, and `starts`, int32 [B], among the R W positions.
     """
     count, group_sizes = len(split), task.group_sizes(split)
     num_units = count if group_sizes is None else len(group_sizes)
@@ -62,7 +66,7 @@ def row_batches(
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
-    # AutoGraph has nothing to rewrite in these two functions, and its search would take longer than tracing.
+    # These two functions have no Python control flow for AutoGraph, and its analysis would take longer than tracing.
     @tf.autograph.experimental.do_not_convert
     def batch_of(number):
         used = (number + 1) * plan.units * shares
@@ -102,7 +106,7 @@ def _packed(
 
     Args:
       inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
-      places: int32 [B, 3], see `RowPlan`; the places count within each micro-batch.
+      places: int32 [B, 3], see `RowPlan`; the packed rows are numbered within each micro-batch.
       real: bool [B], false for entries that only fill the batch.
       shape: shape of the packed rows of one micro-batch.
       micro_batches: number of micro-batches.
@@ -121,7 +125,7 @@ def _packed(
         return tf.reshape(laid[:-1], [rows, size])
 
     def tokens(values):
-        values = tf.broadcast_to(values, [size, length])  # values of a single row lack a static shape
+        values = tf.broadcast_to(values, [size, length])  # some values are [B, 1] or [1, S]
         return laid(values, (own_row * width + start)[:, tf.newaxis] + column, used, width)
 
     sequence_ids = tokens(number[:, tf.newaxis] + 1)

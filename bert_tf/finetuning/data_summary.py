@@ -11,7 +11,7 @@ from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
 
-# From these shares of truncated examples, or of lost tokens, a warning gives advice.
+# Minimum shares of truncated examples and of lost tokens for a warning.
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
 
@@ -20,7 +20,7 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
 
     Args:
       run: the run with its splits.
-      evaluated: name of the data of the split "dev"; see `EvaluatedData.shown`.
+      evaluated: name of the data in the split "dev"; see `EvaluatedData.shown`.
     """
     settings, task = run.settings, run.task
     for name, split in run.splits.items():
@@ -40,7 +40,7 @@ def log(run: PreparedRun, evaluated: str = DEV) -> None:
         remedies = task.truncation_remedies
         if remedies is not None and (truncated >= _MANY_EXAMPLES or share >= _MANY_TOKENS):
             longer = settings.max_seq_length < run.config.max_position_embeddings
-            remedies = [*(["a larger --max_seq_length"] if longer else []), *remedies] or ["a model of more positions"]
+            remedies = [*(["a larger --max_seq_length"] if longer else []), *remedies] or ["a model for longer rows"]
             logging.warning(
                 "%s: %.0f%% of the %s are truncated, and %.0f%% of the tokens are lost; %s %s",
                 name, 100 * truncated, task.unit_names[0], 100 * share,
@@ -52,7 +52,8 @@ def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
     """Returns the number of tokens that truncation removes from each row, int64 [N].
 
     Args:
-      split: an encoded split. Texts that are not in segment columns are never truncated, or already were before.
+      split: an encoded split. Without segment columns, the numbers are 0: such texts are not truncated, or they were
+        truncated before this program read them.
       max_seq_length: S.
     """
     first, second = (split.columns.get(name) for name in ("segment_a", "segment_b"))

@@ -92,8 +92,8 @@ def exists(folder: str) -> bool:
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the run in `output_dir`; None if the folder has no checkpoint.
 
-    If the file was deleted, a training writes it again, and `run.json` refuses settings of another run. Any other
-    command is refused, because it would use defaults instead of the settings of the training.
+    If the file was deleted, a command that trains writes it again, after a comparison of the settings with `run.json`.
+    Any other command is refused, because it would use defaults instead of the settings of the training.
 
     Raises:
       InputError: the file is damaged, or it is missing and the command does not train.
@@ -107,7 +107,7 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
         return None
     raise InputError(
         f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
-        "folder again, or repeat the command of its training, which writes the file again"
+        "folder again, or run the training command again, which writes this file"
     )
 
 

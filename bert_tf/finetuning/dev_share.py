@@ -1,4 +1,4 @@
-"""Applies `--dev_share`: makes a task hold out its dev data from its training data."""
+"""Applies `--dev_share`: holds out a share of a task's training data as dev data."""
 
 import dataclasses
 from typing import TypeVar
@@ -13,18 +13,19 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 
 
 def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None) -> AnyTask:
-    """Returns a task with its held-out data, which the flags or else the run in the folder define.
+    """Returns a task with held-out data; the share and the seed come from the flags, or else from the run's record.
 
-    `--dev_seed` is separate from the seed of training. So runs with different seeds, such as the trials of a sweep or
-    the models of an ensemble, have the same dev data.
+    `--dev_seed` is separate from the seed of training. So runs with different training seeds, such as the trials of a
+    sweep or the models of an ensemble, have the same dev data.
 
     Args:
       task: the task without held-out data.
       command: the command with the flags.
-      has_dev: whether there is a file of dev data; None for the task's `has_dev_files`.
+      has_dev: whether there is a file with dev data; None for the task's `has_dev_files`.
 
     Raises:
-      InputError: the run was trained with another share, or there already is a file of dev data.
+      InputError: the run was trained with another share or seed; the flags have a share although there is a file with
+        dev data; or there is a seed without a share.
     """
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
@@ -46,20 +47,21 @@ def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None)
 def check_not_trained_on(task: Task, folder: str) -> None:
     """Refuses held-out dev data for a run that was trained on other files or with another share.
 
-    The training of such a run may have read these examples, because the choice depends on all examples of the files.
+    Such a run may have been trained on the examples that are now held out, because the selection depends on all
+    examples of the files.
 
     Raises:
-      InputError: the files or the share differ.
+      InputError: the files, the share or the seed differ.
     """
     if not task.held_out or not task.held_out.is_dev:
         return
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
         files = [run_folder.without_names(prints) for prints in (trained["train"], task.fingerprint("train"))]
         if "joint_tasks" in trained:
-            files[0] = [entry for entry in files[0] if entry in files[1]]  # leaves out the files of the other tasks
+            files[0] = [entry for entry in files[0] if entry in files[1]]  # without the files of the other tasks
         shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, task.data_facts())]
         if files[0] != files[1] or shares[0] != shares[1]:
             raise InputError(
                 f"{folder}: was trained on other files or with another --dev_share, so it may have learned the "
-                "examples that are held out here; give the files and flags of its training, or a file of dev data"
+                "examples that are held out here; give the files and flags of its training, or a file with dev data"
             )

@@ -1,7 +1,7 @@
 """Encodes the examples of a split, and caches them on disk for later commands or trials with the same examples.
 
-A cache is a TFRecord file whose name has a hash of everything that its content depends on. It is written atomically; a
-damaged cache is written again.
+A cache is a TFRecord file. Its name contains a hash of everything that the encoded rows depend on. The file is written
+atomically; a damaged cache is replaced.
 
 Letters: N rows.
 """
@@ -64,10 +64,10 @@ def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer,
 def cached_split(
     name: str, task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int, folder: str
 ) -> tuple[Split, Callable[[], None]]:
-    """Returns the encoded examples of a split, from the cache if the folder has it.
+    """Returns the encoded examples of a split; reads them from the cache if the folder has one.
 
     Args:
-      name: name of the split, for the file's name.
+      name: name of the split, for the name of the cache file.
       task: see `encoded_split`.
       examples: see `encoded_split`; the `repr` of an example must show all of its content.
       tokenizer: see `encoded_split`.
@@ -144,7 +144,7 @@ def _read(path: str, examples: Sequence[Any]) -> Split:
 
 def _parsed(record: bytes) -> dict[str, tf.Tensor | tf.RaggedTensor]:
     columns = {}
-    # sorted, because the order of a record's map differs between processes
+    # Sort the columns, because the order of a record's map differs between processes.
     for name, feature in sorted(tf.train.Example.FromString(record).features.feature.items()):
         dtype, values, *lengths = feature.bytes_list.value
         column = tf.io.parse_tensor(values, tf.as_dtype(dtype.decode()))

@@ -45,7 +45,7 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 
 # Predictions and loss of the rows of the dev split, by the step of the weights.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes a few seconds, which is worth it for evaluations of at least this many positions.
+# Compiling the fused operations takes a few seconds, which pays off for evaluations with at least this many positions.
 _POSITIONS_WORTH_COMPILING = 50_000
 
 
@@ -54,7 +54,7 @@ def run_finetuning(
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
-    """Trains, evaluates and predicts a task, as the settings request.
+    """Trains and evaluates a model for a task, and predicts with the model, as the settings request.
 
     Args:
       settings: settings of the run.
@@ -77,7 +77,7 @@ def run_finetuning(
         finally:
             # A report that fails must not hide the run's own error.
             with contextlib.suppress(OSError, tf.errors.OpError):
-                # a prediction without labels does not change the report
+                # A prediction without labels does not change the report.
                 changes = settings.do_train or settings.do_eval or _scores_test(run)
                 if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
@@ -98,7 +98,7 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 
 def _evaluated_name(run: PreparedRun) -> str:
-    """Returns the name of the data of `--do_eval`; during training it is always the dev data."""
+    """Returns the name of the data that `--do_eval` evaluates; a command that trains always evaluates the dev data."""
     if run.settings.do_train or not run.settings.do_eval:
         return evaluated_data.DEV
     return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).shown
@@ -152,7 +152,7 @@ def _check_batches(run: PreparedRun) -> None:
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
-        # This lower bound uses the shortest row, because the plan of all batches does not exist yet.
+        # This check uses the shortest row, so it is a lower bound; the plan of all batches does not exist yet.
         memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
         run.num_train_steps()
 
@@ -182,7 +182,10 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 
 
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
-    """Trains; stores the outputs of the newest and of the best evaluation in `dev_outputs` for later use."""
+    """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`.
+
+    So an evaluation of one of these steps after training does not run the model again.
+    """
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
     prepared_run.warn_of_few_steps(settings, num_train_steps)
@@ -293,10 +296,10 @@ def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
-    """Evaluates on the dev split, and writes `eval_results.txt` with the original's names; see `evaluated_data`.
+    """Evaluates the model on the dev split, and writes the results; see `evaluated_data.keep`.
 
-    The model runs only if `dev_outputs` lacks the step; its outputs are then added to `dev_outputs`. The files are
-    always written, because the existing files may belong to another step.
+    The model runs only if `dev_outputs` has no outputs of this step; its outputs are then added to `dev_outputs`. The
+    files are always written, because the existing files may belong to another step.
     """
     settings, folder = run.settings, run.settings.output_dir
     data = evaluated_data.find(folder, run.data_ids["dev"], settings)
@@ -317,12 +320,12 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
 
 
 def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
-    """Raises NotFinite if the loss of trained weights on a batch of training rows is not finite.
+    """Raises NotFinite if the loss of the trained weights on a batch of training rows is not finite.
 
-    This is for a training without evaluation and prediction, where nothing else would show it.
+    A run without evaluation and prediction has no other check of its last weights.
     """
     settings = run.settings
-    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training
+    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory in training too
     rows = {"train": run.splits["train"].first(batch_size)}
     _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
     found = resume.find(settings.output_dir, run.strategy)

@@ -49,22 +49,22 @@ class Member:
 def run_ensemble(
     settings: FineTuningSettings, make_task: Callable[[Command], Task], paths: Sequence[str]
 ) -> dict[str, float]:
-    """Evaluates and predicts, as the settings request, and writes the results into `output_dir`.
+    """Evaluates an ensemble and predicts with it, as the settings request; writes the results into `output_dir`.
 
     `ensemble.json` in this folder lists the checkpoints. A later command with this folder must name the same
-    checkpoints, because the folder also has a threshold that was tuned on them.
+    checkpoints, because the folder may also have thresholds that were tuned for these checkpoints.
 
     Args:
       settings: settings without training.
       make_task: function that returns the task of all models; see `resolution.resolve`.
-      paths: folders of runs, whose best or last checkpoint is used, or prefixes of checkpoints.
+      paths: folders of runs, or prefixes of checkpoints. In a folder, `use_checkpoint` chooses the checkpoint.
 
     Returns:
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing; or it has another task, head, row length or vocabulary than the first model; or
-        the folder has a run or another ensemble.
+      InputError: a model is missing; a model has a different task, head, row length or vocabulary than the first model;
+        or the folder has a run or another ensemble.
     """
     members = [_member(path, settings) for path in paths]
     if run_record.read_phases(settings.output_dir):
@@ -81,7 +81,7 @@ def run_ensemble(
         task.check_checkpoint(settings.output_dir, None)
         run = prepared_run.prepare(own, task, strategy)
         strategies.check_batch_sizes(strategy, own)
-        # raises an error before anything is computed
+        # Find the dev data now, so that wrong flags for this data raise an error before any model runs.
         evaluated = _dev_data(run, settings, members).shown if settings.do_eval else evaluated_data.DEV
         data_summary.log(run, evaluated)
         configs = [_checked_config(run, member, members[0]) for member in members]
@@ -191,5 +191,5 @@ def _dev_data(run: PreparedRun, settings: FineTuningSettings, members: Sequence[
 
 
 def _dev_of(members: Sequence[Member]) -> str:
-    """Returns the dev data of the first model that has dev data; "" if no model has."""
+    """Returns the dev data of the first model whose run has dev data; "" if no run has dev data."""
     return next(filter(None, (evaluations.read(member.folder).data for member in members)), "")

@@ -1,8 +1,8 @@
-"""The data of an evaluation: a run's dev data, or other data, whose scores and files are kept separate.
+"""The data of an evaluation: either a run's dev data, or other data, whose scores and files are kept separate.
 
-The dev data of a run is the data of its evaluations during training, or, if there were none, the data of the first
-`--do_eval`. `evaluations.json` names the dev data. Only the dev data may choose checkpoints and thresholds. Any other
-data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
+The dev data of a run is the data that is evaluated during training. Without such evaluations, it is the data of the
+first `--do_eval`. `evaluations.json` names the dev data. Checkpoints and thresholds are chosen only on the dev data.
+Any other data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -35,8 +35,8 @@ class EvaluatedData:
     """The data of an evaluation.
 
     Attributes:
-      id: the data's name, number of examples, and a hash of their content.
-      series: the split in `metrics.jsonl`: DEV, or the data's name.
+      id: the data's name, number of examples, and a hash of their content; see `identify`.
+      series: name of the split in `metrics.jsonl`: DEV for dev data, else the data's name.
       folder: folder of the evaluation's files: the run's folder for dev data, else a separate folder.
       dev: the `id` of the run's dev data; "" if unknown.
     """
@@ -53,14 +53,14 @@ class EvaluatedData:
 
     @property
     def shown(self) -> str:
-        """The name for messages: the series; if the command has another name for the data, both names."""
+        """The data's name in messages: the series; if the files were renamed, the new name and the series."""
         name, (_, digest) = metrics_file.name_of(self.id), metrics_file.content_of(self.id)
         first = metrics_file.name_of(self.dev or self.id) if self.is_dev else self.series
         return self.series if first in (name, f"{name} {digest[:8]}") else f"{name} (the same data as {self.series})"
 
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
-    """Returns a task that does not tune thresholds, because other data uses the thresholds of the dev data."""
+    """Returns a task that tunes no thresholds, for data that uses the thresholds of the dev data."""
     tuned = dict.fromkeys(_tuning_flags(settings), False)
     return dataclasses.replace(task, **tuned) if tuned else task
 
@@ -75,7 +75,7 @@ def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
 
 
 def is_same(one: str, other: str) -> bool:
-    """Returns whether two values of `identify` belong to the same examples; a copy may have another name."""
+    """Returns whether two values of `identify` belong to the same examples; the data's names may differ."""
     return metrics_file.content_of(one) == metrics_file.content_of(other)
 
 
@@ -86,10 +86,10 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
       output_dir: the run's folder.
       data: see `identify`.
       settings: settings of the command.
-      dev: the dev data, if `output_dir` does not record it.
+      dev: identity of the dev data, used if `output_dir` has no record of its dev data.
 
     Raises:
-      InputError: a flag would tune thresholds on other data than the dev data.
+      InputError: a flag would tune thresholds on data that is not the dev data.
     """
     known = evaluations.read(output_dir).data or dev or data
     if is_same(data, known):
@@ -99,7 +99,7 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 
 
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
-    """Returns the data of a prediction with labels: test data, unless it is the known dev data."""
+    """Returns the data of a labeled prediction, which counts as other data unless it is known to be the dev data."""
     known = evaluations.read(output_dir).data or dev
     is_dev = known and is_same(data, known)
     return EvaluatedData(data, DEV, output_dir, known) if is_dev else _apart(output_dir, data, known)
@@ -111,7 +111,7 @@ def _apart(output_dir: str, data: str, dev: str) -> EvaluatedData:
 
 
 def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
-    """Refuses flags that would tune thresholds on other data than the dev data.
+    """Refuses flags that would tune thresholds on data that is not the dev data.
 
     Raises:
       InputError: such a flag is given; the message names the flag and the data.
@@ -134,7 +134,7 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
 def _announce(
     data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
 ) -> dict:
-    """Logs an evaluation and the best constant answer; returns the latter as an entry for `metrics.jsonl`."""
+    """Logs an evaluation and the best constant answer; returns the constant answer as entry for `metrics.jsonl`."""
     who = "ensemble" if step is None else f"step {step}"
     baseline, told = task.baseline(split), ""
     if baseline:
@@ -152,7 +152,7 @@ def _announce(
 
 
 def _difference(data: EvaluatedData) -> str:
-    """Returns the reason, in words, why data is not the dev data."""
+    """Returns a phrase for messages that says why the data is not the dev data."""
     name = metrics_file.name_of(data.id)
     if not data.dev or metrics_file.name_of(data.dev) != name:
         return "is not the run's dev data"
@@ -164,7 +164,7 @@ def _difference(data: EvaluatedData) -> str:
 
 
 def _record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
-    """Adds a line to `metrics.jsonl`, unless it already has an evaluation of this data and step with these scores."""
+    """Adds a line to `metrics.jsonl`, unless the file already has the same scores for this data and step."""
     known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
     before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
     is_known = all(
@@ -205,7 +205,7 @@ def keep(
             _record(output_dir, data, step, scores, always)
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
-    files = task.evaluation_predictions if data.is_dev else ()  # files of other data are in a separate folder
+    files = task.evaluation_predictions if data.is_dev else ()  # evaluations of other data have separate folders
     if files:
         prediction_files.set_aside(data.folder, task.fingerprint(name), task)
     task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])

@@ -28,7 +28,7 @@ def evaluate_rows(
 
     Args:
       objective: the model and its loss.
-      task: the task, whose `prediction` reduces the logits.
+      task: the task; its `prediction` converts logits to predictions.
       strategy: strategy that runs the model.
       make_batches: function that returns the batches of a worker; see `batches.row_batches`.
       num_rows: N.
@@ -56,7 +56,7 @@ def evaluate_rows(
 def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:
     """Returns a step function; it is traced once and used for all evaluations and predictions of an objective."""
 
-    # AutoGraph has nothing to rewrite here, and its search would take half of the tracing time.
+    # This function has no Python control flow for AutoGraph, and its analysis would take half of the tracing time.
     @tf.function(autograph=False)
     def step(batch):
         def of_part(local):

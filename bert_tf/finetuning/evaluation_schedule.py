@@ -1,4 +1,4 @@
-"""Evaluation on the dev data during training: the steps, the record, and early stopping.
+"""Evaluation on the dev data during training: which steps are evaluated, the record, and early stopping.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -34,16 +34,16 @@ def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list
 class EvaluationSchedule:
     """Evaluates a run during its training, and records the evaluations in `evaluations.json`.
 
-    A recorded evaluation is not repeated. An evaluation that a kill prevented is done when the run resumes, before
-    training continues. So a run records the same evaluations after any number of kills.
+    A recorded evaluation is not repeated. If a run is killed before or during an evaluation, the resumed run does this
+    evaluation before it continues to train. So a run records the same evaluations after any number of kills.
 
-    `evaluations.json` names the data as the run's dev data, even if the only evaluation is after training.
+    `evaluations.json` names the run's dev data, even if the only evaluation is after training.
 
     Args:
       settings: settings of the run.
       strategy: strategy of the training; all workers call the same methods.
-      task: the task, whose `metrics` tell whether higher is better.
-      data: the dev data, see `evaluated_data.identify`; "" if there is none.
+      task: the task; its `metrics` say whether a higher value is better.
+      data: identity of the dev data, see `evaluated_data.identify`; "" without dev data.
       num_train_steps: number of steps of the run.
       trained_steps: step of the checkpoint from which the run resumes; evaluations of later steps are dropped.
       evaluate: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
@@ -89,7 +89,7 @@ class EvaluationSchedule:
                 os.path.join(self._folder, evaluations.NAME), ", ".join(map(str, missing)),
             )  # fmt: skip
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
-        # This makes the chief wait until all workers have read the file; then the chief may write it.
+        # The chief waits here until all workers have read the file, because the chief then replaces the file.
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})
         self._write()
 
@@ -106,12 +106,12 @@ class EvaluationSchedule:
             scores={**self._recorded.scores, step: scores},
         )
         self._write()
-        # No worker may read the file before it has this evaluation.
+        # No worker may read the file before the chief has added this evaluation.
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, evaluations.NAME))
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best evaluation so far; None if there is none."""
+        """Step of the best evaluation so far; None before the first evaluation."""
         return self._recorded.best_step
 
     def next_after(self, step: int) -> int | None:
@@ -124,7 +124,7 @@ class EvaluationSchedule:
             return False
         metric, best = self._recorded.metric, self._recorded.best_step
         logging.info(
-            "training ends early at step %d: no better %s than %.4g of step %d in %d evaluations",
+            "training ends early at step %d: no %s better than %.4g (step %d) in %d evaluations",
             step, metric, self._recorded.scores[best][metric], best, self._recorded.patience,
         )  # fmt: skip
         return True

@@ -1,4 +1,4 @@
-"""Initializes a task's model from a checkpoint: checks the checkpoint, and matches the outputs of its head.
+"""Initializes a task's model from a checkpoint: checks the checkpoint, and maps its head's outputs to the labels.
 
 Letters: C classes.
 """
@@ -30,8 +30,8 @@ def check_initial(
 ) -> None:
     """Refuses a checkpoint that cannot initialize a task's model; warns if its head was trained on other labels.
 
-    A head with the right number of classes is used, even if it was trained on another task. If the names of the labels
-    are the same, they match the outputs; see `output_order`.
+    A head with the right number of classes is used, even if it was trained on another task. If the checkpoint and the
+    task have the same label names, each label keeps the output that was trained for its name; see `output_order`.
 
     Args:
       path: a checkpoint in any supported format.
@@ -46,7 +46,7 @@ def check_initial(
     if reinitialize_head:
         checkpoints.check_initial(path, config)
         return
-    with tf.Graph().as_default():  # computes only shapes, not weights
+    with tf.Graph().as_default():  # a graph computes only the shapes, not the weights
         head = (make_head or task.head)(config)
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
@@ -75,7 +75,7 @@ def check_initial(
 
 
 def output_order(path: str, task: Task, head: str) -> list[int] | None:
-    """Returns the output of a checkpoint's head for each label of a task; matches the names of the labels.
+    """Returns, for each label of a task, the index of the output with the same label in a checkpoint's head.
 
     Args:
       path: a checkpoint in any supported format.
@@ -83,7 +83,8 @@ def output_order(path: str, task: Task, head: str) -> list[int] | None:
       head: the head's name in checkpoints.
 
     Returns:
-      The indices of C outputs; None to keep the order, because the names are unknown, different, or in the same order.
+      C indices; None, which keeps the order of the outputs, if the label names are unknown, differ from the task's, or
+      are already in the task's order.
     """
     labels = _labels_of(checkpoints.open_checkpoint(path), head)
     if labels == tuple(task.labels) or sorted(labels) != sorted(task.labels):

@@ -25,7 +25,7 @@ def check(config: BertConfig, settings: FineTuningSettings) -> None:
     """Refuses to freeze more layers than the model has.
 
     Raises:
-      InputError: there are not that many layers.
+      InputError: the model has fewer layers.
     """
     if settings.frozen_layers > config.num_hidden_layers:
         raise InputError(
@@ -35,10 +35,9 @@ def check(config: BertConfig, settings: FineTuningSettings) -> None:
 
 
 def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
-    """Makes the lowest weights of an encoder not trainable.
+    """Freezes the embeddings and the lowest layers of an encoder.
 
-    Training does not compute gradients for these weights, and the optimizer does not keep moments. Dropout still
-    applies.
+    Frozen weights have no gradients, and the optimizer keeps no moments for frozen weights. Dropout still applies.
 
     Args:
       encoder: the encoder.
@@ -58,7 +57,7 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
     Args:
       config: configuration of the model.
       frozen_layers: see `FineTuningSettings`.
-      length: length of the row.
+      length: length of the row, in tokens.
     """
     if not frozen_layers:
         return 0
@@ -70,15 +69,15 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
 def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], float] | None:
     """Returns a function that maps a weight to the factor of its learning rate.
 
-    Layer l, from 0 for the lowest to L - 1, has the factor decay^(L - l). The embeddings have decay^(L + 1); the pooler
-    and the head have 1.
+    Layer l, from 0 for the lowest to L - 1, has the factor decay^(L - l). The embeddings have the factor decay^(L + 1).
+    The pooler and the head have the factor 1.
 
     Args:
       encoder: the encoder of the model.
-      decay: above 0 and at most 1.
+      decay: ratio of a layer's factor to the factor of the layer above, above 0 and at most 1.
 
     Returns:
-      None if all factors are 1.
+      The function; None if all factors are 1.
     """
     if decay == 1.0:
         return None

@@ -18,7 +18,8 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling.bilstm import BiLstmHead
 
-# Value of `reads` of a head that reads activations of several layers, instead of an output; see `Task.head`.
+# Value of a head's attribute `reads` if the head reads the activations of several layers instead of an output of the
+# encoder; see `Task.head`.
 ACTIVATIONS = "activations"
 
 
@@ -28,7 +29,7 @@ class FineTunedBert(keras.Model):
     Paper: section 3.2, Figure 4.
 
     Args:
-      config: shape and regularization.
+      config: configuration of the encoder.
       make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs. The
         head's attribute `reads` names this output; see `Task.head` for other attributes.
       recompute_activations: see `BertEncoder`.
@@ -57,16 +58,17 @@ class FineTunedBert(keras.Model):
         return getattr(self, self.head_name)
 
     def call(self, inputs, training=False, seed=None):
-        """Computes the head's `logits` of each row.
+        """Computes the head's logits for each row.
 
         Args:
-          inputs: see `BertEncoder`; for packed rows, a batch of `batches.row_batches`. If the batch has `activations`,
-            the encoder does not run.
+          inputs: see `BertEncoder`; for packed rows, a batch of `batches.row_batches`. If the inputs have
+            `activations`, the encoder does not run.
           training: whether to apply dropout.
-          seed: int32 [2] for the dropout masks.
+          seed: int32 [2], seed of the dropout masks.
 
         Returns:
-          dict with `logits`, whose first axis has one entry per row, and with the unchanged outputs of the encoder.
+          dict with `logits`, whose first axis has one entry per row. Unless the head reads activations, the dict also
+          has the encoder's outputs, which stay packed if the inputs are packed.
         """
         head = self.task_head
         if head.reads == ACTIVATIONS:
@@ -91,10 +93,11 @@ class FineTunedBert(keras.Model):
         """Computes the activations that the head reads, without dropout.
 
         Args:
-          inputs: as for `call`, with `read_positions`, int32 [B, S]: the tokens of each row that the head reads.
+          inputs: as for `call`, and `read_positions`, int32 [B, S], the positions in each row that the head reads.
 
         Returns:
-          float [B, S, K, H], activations of the K layers in the head's attribute `layers`; layer 0 is the embeddings.
+          float [B, S, K, H]; here, K is the number of layers in the head's attribute `layers`. Layer 0 is the
+          embeddings.
         """
         outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
@@ -109,7 +112,7 @@ class FineTunedBert(keras.Model):
 def head_maker(
     make_head: Callable[[BertConfig], keras.layers.Layer], bilstm_head: bool | None
 ) -> Callable[[BertConfig], keras.layers.Layer]:
-    """Returns the function that makes a model's head: `make_head`, on top of a BiLSTM if `bilstm_head`."""
+    """Returns a function that makes a model's head: the head of `make_head`, above a BiLSTM if `bilstm_head`."""
     return functools.partial(BiLstmHead, make_head=make_head) if bilstm_head else make_head
 
 
@@ -149,17 +152,17 @@ class FineTuningObjective:
         self.metrics = task.metrics
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Divides the weighted loss by the sum of the weights, float32 []."""
+        """Returns the weighted loss divided by the sum of the weights, float32 []."""
         return tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
-        """Sums the weights of a batch, float32 [], for the loss and for each metric."""
+        """Returns the sum of a batch's weights, float32 [], as denominator of the loss and of each metric."""
         total = tf.reduce_sum(self._task.weights(row_columns(batch)))
         names = [metric.name for metric in self.metrics if not metric.derived_from]
         return {"loss": {"loss": total}, "metrics": {name: total for name in names if name != "loss"}}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
-        """Sums the weighted loss and metrics of a batch, float32 []."""
+        """Returns the weighted sums of a batch's loss and metrics, float32 [] each."""
         logits = self.model(batch, training=training, seed=seed)["logits"]
         sums = self.weighted_sums(logits, batch)
         return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}

@@ -1,8 +1,8 @@
-"""Writes prediction files, and `test_data.json` beside them, which records the data of each file.
+"""Writes prediction files, and beside them `test_data.json`, which records the data of each prediction file.
 
-Predictions for other data never overwrite existing files: these are first moved into a folder below
-`earlier_predictions`, one folder for each data. Predictions for the same data replace the earlier predictions, also in
-`earlier_predictions`, so a repeated command has the same result as the first one.
+New predictions never overwrite predictions for other data: the existing files are first moved into a folder below
+`earlier_predictions`, which has one folder for each data set. New predictions replace earlier predictions for the same
+data, also in `earlier_predictions`, so a repeated command leaves the same files as the first command.
 """
 
 import json
@@ -19,18 +19,18 @@ from bert_tf.runs import run_folder
 
 NAME, EARLIER = "test_data.json", "earlier_predictions"
 
-# Names of prediction files to the identity of their data, see `Task.fingerprint`.
+# Maps the names of prediction files to the identity of their data; see `Task.fingerprint`.
 _Files = dict[str, list[str]]
 
 
 def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> None:
-    """Writes the predictions for the test data.
+    """Writes the predictions for the test data; first moves predictions for other data away.
 
     Args:
       folder: folder of the run, or of an ensemble's results.
       task: task that writes the files.
       split: split with one row per example.
-      predictions: predictions with one row per example, finite.
+      predictions: predictions with one row per example; all values are finite.
 
     Raises:
       InputError: the record of the existing files is damaged.
@@ -44,18 +44,19 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
 
 
 def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
-    """Records the data, see `Task.fingerprint`, of the prediction files with these names; keeps other entries."""
+    """Records `data`, see `Task.fingerprint`, for the prediction files with these names; keeps other entries."""
     _write(folder, _read(folder) | {name: list(data) for name in names})
 
 
 def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
-    """Prepares a folder for new predictions: moves files of other data away, and deletes earlier files of this data.
+    """Prepares a folder for new predictions.
 
-    A renamed data file counts as the same data.
+    Predictions for other data are moved into `earlier_predictions`. Predictions for this data are deleted from
+    `earlier_predictions`. A renamed data file counts as the same data.
 
     Args:
-      folder: folder of the files.
-      data: data of the new files, see `Task.fingerprint`.
+      folder: folder of the prediction files.
+      data: identity of the data of the new files; see `Task.fingerprint`.
       task: task that writes the new files.
 
     Raises:
@@ -75,7 +76,7 @@ def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
 
 
 def _move(folder: str, names: Sequence[str], data: Sequence[str]) -> None:
-    """Moves files of one data into its folder of earlier predictions."""
+    """Moves the predictions for one data set into the folder of this data set below `earlier_predictions`."""
     earlier = _earlier(folder)
     numbers = map(str, range(len(earlier) + 1))
     unused = next(path for path in (os.path.join(folder, EARLIER, n) for n in numbers) if path not in earlier)
@@ -100,7 +101,7 @@ def _is_same(one: Sequence[str], other: Sequence[str]) -> bool:
 
 
 def _read(folder: str) -> _Files:
-    """Reads the record of a folder, without entries of files that no longer exist.
+    """Reads the record of a folder, without entries for files that no longer exist.
 
     Raises:
       InputError: the record is damaged.
@@ -114,7 +115,7 @@ def _read(folder: str) -> _Files:
 
 
 def _write(folder: str, files: _Files) -> None:
-    """Writes the record of a folder; without files, deletes the record, and the folder of earlier predictions."""
+    """Writes the record of a folder. Without files, deletes the record, and empty folders of earlier predictions."""
     path = os.path.join(folder, NAME)
     if files:
         storage.write_text(path, json.dumps({"files": files}, indent=2) + "\n")

@@ -40,7 +40,7 @@ class PreparedRun:
       task: the task of the run.
       config: configuration of the model.
       tokenizer: tokenizer with the run's vocabulary.
-      splits: "train", "dev" and "test" to their encoded splits; only splits that the settings request.
+      splits: maps "train", "dev" and "test" to encoded splits; has only the splits that the settings request.
       strategy: strategy that runs the model.
       caches: functions that write the caches of `splits`; they are called after all checks of the run.
       most_parts: number of parts of a batch to compute at the same time, if the batch is divisible; see `batch_parts`.
@@ -74,7 +74,7 @@ class PreparedRun:
 
     @property
     def packed_for(self) -> BertConfig | None:
-        """The model to pack rows for; None if rows are not packed, such as when only the head is trained."""
+        """Configuration of the model to pack rows for; None if rows are not packed, such as with stored activations."""
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
     def parts(self, batch_size: int) -> int:
@@ -87,7 +87,7 @@ class PreparedRun:
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
-        """Returns the run with a frozen encoder's activations in some splits; `self` if the encoder is trained."""
+        """Returns the run with a frozen encoder's activations in some splits; `self` without `activations_dir`."""
         if not self.task.activations_dir:
             return self
         shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
@@ -110,7 +110,7 @@ class PreparedRun:
             self.caches.pop()()
 
     def num_train_units(self) -> int:
-        """Returns the number of units of an epoch: rows, or examples whose rows stay together. Batches count units."""
+        """Returns the number of units of an epoch; a unit is a row, or an example if its rows must stay together."""
         group_sizes = self.task.group_sizes(self.splits["train"])
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
@@ -129,7 +129,7 @@ class PreparedRun:
           InputError: the number is 0.
         """
         settings, rows = self.settings, self.num_train_units()
-        # a product of floats could be just below a whole number
+        # A product of floats could be just below a whole number.
         steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
         if steps < 1:
             raise InputError(
@@ -143,7 +143,7 @@ class PreparedRun:
         return int(num_train_steps * self.settings.warmup_proportion)
 
     def training_plan(self, num_train_steps: int) -> RowPlan:
-        """Plans the whole run, even if it resumes, so that a resumed run has the same packed rows."""
+        """Plans all batches of the run, also when it resumes, so that a resumed run has the same packed rows."""
         settings = self.settings
         return plan_training(
             self.splits["train"].lengths,
@@ -184,7 +184,7 @@ class PreparedRun:
         return units // self.settings.train_batch_size
 
     def batches(self, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
-        """Returns a function from an input context to the batches of a split."""
+        """Returns a function that maps an input context to the dataset of a split's batches."""
 
         def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
             return row_batches(

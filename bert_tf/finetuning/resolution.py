@@ -1,7 +1,7 @@
-"""Resolves the settings and the task of a run, once, from the flags, the run's folder and the checkpoint's files.
+"""Resolves a run's settings and task once, from the flags, the run's folder and the checkpoint's files.
 
-A flag that is left out takes its value from the training of the run in the folder, else its default. `Command` states
-the rule for a flag that differs from the training.
+A flag that is left out gets its value from the training of the run in the folder; without such a run, it gets its
+default. `Command` states the rule for a flag that differs from the training.
 """
 
 import dataclasses
@@ -20,20 +20,20 @@ from bert_tf.settings import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """The flags of a command, and the record of the run in its folder; a kind makes its task from these.
+    """The flags of a command, and the record of the run in the command's folder. A kind of task reads both from here.
 
-    The rule for an evaluation or a prediction with a flag that differs from the training:
+    If a flag of an evaluation or a prediction differs from the training, this rule holds:
 
     - A flag that would change the model or its inputs is refused (`of_model`).
     - A flag that says how a file is read is used, because another file may have other columns. But a warning is logged
       (`of_reading`), because a wrong flag would otherwise give wrong metrics unnoticed.
 
-    A resumed training must have the flags with which it began; `run_folder.check` refuses others.
+    A resumed training must have the flags with which it began; `run_folder.check` refuses other flags.
 
     Attributes:
       settings: the flags.
-      trained: the record (`task.json`); None if the folder has no trained run.
-      results_dir: folder of tuned thresholds; an ensemble has a separate folder for them.
+      trained: the run's record (`task.json`); None if the folder has no trained run.
+      results_dir: folder of tuned thresholds; for an ensemble, it differs from the folder of the model's run.
     """
 
     settings: FineTuningSettings
@@ -42,7 +42,7 @@ class Command:
 
     @classmethod
     def of(cls, settings: FineTuningSettings) -> "Command":
-        """Returns a command; reads the record in `output_dir`.
+        """Returns the command with these settings and the record in their `output_dir`.
 
         Raises:
           InputError: see `description.of_run`.
@@ -50,7 +50,7 @@ class Command:
         return cls(settings, description.of_run(settings), settings.output_dir)
 
     def of_model(self, **defaults: Any) -> dict[str, Any]:
-        """Returns flags that change the model or its inputs: the given value, else the record's, else the default.
+        """Returns the values of flags that change the model or its inputs: given, else recorded, else the default.
 
         Raises:
           InputError: a flag of an evaluation or a prediction differs from the training.
@@ -62,7 +62,7 @@ class Command:
         return self._flags(defaults, defaults, refuse)
 
     def of_reading(self, **defaults: Any) -> dict[str, Any]:
-        """Returns flags that say how a file is read: the given value, else the record's, else the default."""
+        """Returns the values of flags that say how a file is read: given, else recorded, else the default."""
 
         def warn(difference: str) -> None:
             logging.warning("%s; leave the flag out unless this data differs from the training data", difference)
@@ -73,8 +73,8 @@ class Command:
         """Returns the values of flags.
 
         Args:
-          defaults: flag names to default values.
-          unrecorded: flag names to values that hold if the record lacks the flag.
+          defaults: maps flag names to default values.
+          unrecorded: maps flag names to the values that the training had if the record lacks the flag.
           tell: function that is called with a description of each difference from the record.
         """
         settings, known, found = self.settings, self.trained, {}
@@ -94,8 +94,9 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
     """Returns the complete settings of a run, and its task.
 
     Unless the command trains, the folder of a sweep's best trial replaces the sweep's folder. The model's files and the
-    casing come from the run's folder or from --init_checkpoint. The row length comes from encoded data, else from the
-    record; else it is the script's default or the model's number of positions, whichever is smaller.
+    casing come from the run's folder or from --init_checkpoint. The row length comes from the flag, else from the
+    record, else from encoded data; else it is the script's default or the model's number of positions, whichever is
+    smaller.
 
     Args:
       settings: the flags.

@@ -10,18 +10,19 @@ import functools
 
 import numpy as np
 
-# Share of the batches, at each end of the order by tokens, that exchange rows; and the number of exchanges.
+# Share of the batches with the most tokens that exchange rows with as many of the batches with the fewest tokens, and
+# the number of exchanges.
 _EXTREME_SHARE = 0.04
 _EXCHANGES = 3
 
 
 def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) -> np.ndarray:
-    """Returns the first rows of the endless stream of epochs that training reads.
+    """Returns the first `count` rows that training reads, over as many epochs as necessary.
 
     Each epoch has every row once. Batches are drawn by strata: the rows, sorted by length, are divided into B strata of
     equal size, and each batch gets one random row of each stratum. Then each of the batches with the most tokens
-    exchanges a row of one stratum with a batch with the fewest tokens. If a batch crosses two epochs, each of its two
-    parts is drawn by strata too.
+    exchanges a row of one stratum with one of the batches with the fewest tokens. If a batch spans two epochs, each of
+    its two parts is drawn by strata too.
 
     Args:
       lengths: int [N], number of tokens of each row.
@@ -41,7 +42,7 @@ def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) 
 
 
 def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head: int) -> np.ndarray:
-    """Orders the rows of an epoch; its first `head` rows complete the last batch of the previous epoch."""
+    """Orders the rows of an epoch; the first `head` rows complete the last batch of the previous epoch."""
     order = rng.permutation(len(lengths)).astype(np.int32)
     order = order[np.argsort(lengths[order], kind="stable")]
     first, order = _drawn(order, min(head, len(order)), rng)
@@ -53,7 +54,11 @@ def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head:
 
 
 def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draws one row from each of `count` equal strata of sorted rows; returns these in random order, and the rest."""
+    """Draws one row from each of `count` equal strata of sorted rows.
+
+    Returns:
+      The drawn rows in random order, and the remaining rows in their order.
+    """
     edges = np.linspace(0, len(order), count + 1).astype(int)
     taken = rng.integers(edges[:-1], edges[1:])
     return rng.permutation(order[taken]), np.delete(order, taken)
@@ -62,8 +67,8 @@ def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.
 def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
     """Exchanges rows between the batches with the most and with the fewest tokens, so that their totals become similar.
 
-    A single batch with many tokens would determine the static shape of all batches. Only few rows move, so batches stay
-    random.
+    A single batch with many tokens would determine the static shape of all batches. Only a few rows move, so batches
+    stay random.
 
     Args:
       strata: int [B, batches], indices of rows; changed in place.
@@ -80,10 +85,10 @@ def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _spread(count: int) -> np.ndarray:
-    """Orders strata so that the halves, quarters and so on of a batch, which replicas share, have similar token counts.
+    """Orders strata so that each half, quarter and so on of a batch has about the same number of tokens.
 
-    Of four neighbors in length, strata 0 and 3 go to one half, and 1 and 2 to the other; then each half is divided in
-    the same way.
+    Each replica gets one of these parts. Of four strata that are neighbors in length, strata 0 and 3 go to one half,
+    and strata 1 and 2 to the other half. Then each half is divided in the same way.
     """
 
     def deal(strata: np.ndarray) -> np.ndarray:

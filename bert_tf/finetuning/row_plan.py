@@ -1,8 +1,8 @@
 """Plans the rows of each batch, and their positions if several rows share a packed row.
 
-The plan of a whole run is made before the run, so that all batches fit one static shape. The size of a batch is a
-number of rows. But if the rows of an example must stay together, such as choices that a softmax compares, the size is a
-number of examples.
+The plan of a whole run is made before the run, so that all batches fit one static shape. The batch size counts rows.
+But if the rows of an example must stay together, such as choices that a softmax compares, the batch size counts
+examples.
 
 Letters: B batch, N rows, G examples, M shares (per-replica batches or micro-batches) in all batches, U units (rows or
 examples) in a share, E rows in a share, R packed rows, W their length, K maximum number of rows in a packed row.
@@ -44,10 +44,11 @@ class RowPlan:
 
     Attributes:
       ids: int32 [M, E], indices of rows; N for entries that only fill the share.
-      units: U, the number of rows in a share, or of examples if their rows stay together.
+      units: U, the number of rows in a share, or the number of examples if their rows stay together.
       shape: shape of the packed rows; None without packing.
-      places: int32 [M, E, 3]: for each row, its packed row, and its first position and its number in the packed row,
-        from 0. Zeros for entries that only fill the share. None without packing.
+      places: int32 [M, E, 3]: for each row, the index of its packed row, its first position in the packed row, and its
+        number among the rows of the packed row, all from 0. Zeros for entries that only fill the share. None without
+        packing.
     """
 
     ids: np.ndarray
@@ -74,7 +75,7 @@ def plan_training(
       num_batches: number of batches of the run.
       shares: number of equal shares of a batch: replicas times micro-batches.
       seed: see `training_order`.
-      packed_for: the model to pack rows for; None for no packing.
+      packed_for: configuration of the model to pack rows for; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
@@ -84,7 +85,7 @@ def plan_training(
     plans = []
     for given in (units, _evened(units, unit_lengths, shares)) if shares > 1 else (units,):
         ids = given if group_sizes is None else _rows_of(given, group_sizes)
-        # A sample is enough: the number of tokens is about the same in all batches, except those across two epochs.
+        # A sample is enough: all batches have about the same number of tokens, except batches that span two epochs.
         sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
         width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
         plans.append(_placed(lengths, ids, given.shape[1], *_fit_all(lengths, ids, width), width))
@@ -104,10 +105,10 @@ def plan_evaluation(
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B, the number of unpacked rows, or of examples whose rows stay together.
+      batch_size: B, the number of unpacked rows in a batch, or of examples whose rows stay together.
       max_seq_length: length of unpacked rows.
       shares: number of replicas.
-      packed_for: the model to pack rows for; None for no packing.
+      packed_for: configuration of the model to pack rows for; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     count, size = len(lengths) if group_sizes is None else len(group_sizes), batch_size // shares
@@ -140,7 +141,7 @@ def plan_evaluation(
 def _plan_packed_groups(
     lengths: np.ndarray, group_sizes: np.ndarray, size: int, max_seq_length: int, shares: int, packed_for: BertConfig
 ) -> RowPlan:
-    """Plans one pass over examples whose rows stay together, with as many examples per share as fit its tokens."""
+    """Plans one pass over examples whose rows stay together; a share has as many examples as its tokens allow."""
     tokens, count = _sums(lengths, group_sizes), len(group_sizes)
     most = size * int(group_sizes.max()) * max_seq_length
     # Begin below 100%, because a share that must be filled to the last token hardly ever fits.
@@ -179,7 +180,7 @@ def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
 
 
 def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
-    """Sums the lengths of each example's rows, int [G]."""
+    """Returns the total length of each example's rows, int [G]."""
     return np.add.reduceat(lengths, np.cumsum(group_sizes) - group_sizes)
 
 
@@ -191,7 +192,7 @@ def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
       group_sizes: int [G], number of rows of each example.
 
     Returns:
-      int32 [M, E], indices of rows; N at the end of shares with fewer rows than others.
+      int32 [M, E], indices of rows. Shares that have fewer than E rows are filled with N at the end.
     """
     ends = np.cumsum(group_sizes)
     sizes = np.append(group_sizes, 0)[examples]  # [M, U]
@@ -211,7 +212,7 @@ def _widths(lengths: np.ndarray, config: BertConfig) -> list[int]:
 
 
 def _cost(rows: int, width: int, config: BertConfig) -> float:
-    """Estimates the time of packed rows; attention makes each token more expensive as W grows."""
+    """Estimates the relative compute time of packed rows; attention makes each token more expensive as W grows."""
     return rows * width * (1 + width / (2 * config.hidden_size))
 
 
@@ -224,7 +225,10 @@ def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
 
 
 def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Returns the index of each row's packed row in its share, int [M, E], and R; entries that only fill have R."""
+    """Returns the index of each row's packed row in its share, int [M, E], and R.
+
+    The index of entries that only fill the share is R.
+    """
     rows = np.full(ids.shape, -1)
     for share, found in zip(ids, rows, strict=True):
         real = share < len(lengths)
@@ -245,7 +249,7 @@ def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, 
       lengths: int [N].
       ids: int [M, E].
       units: U.
-      rows: int [M, E], packed row of each row; R for entries that only fill the share.
+      rows: int [M, E], index of each row's packed row; R for entries that only fill the share.
       num_rows: R.
       width: W.
     """

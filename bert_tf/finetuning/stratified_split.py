@@ -1,6 +1,6 @@
 """Divides examples into training data and held-out data by their content.
 
-The same examples give the same parts in any order, in any process and on any machine.
+The same examples are divided in the same way in any order, in any process and on any machine.
 
 Letters: N examples.
 """
@@ -21,10 +21,10 @@ class HeldOut(NamedTuple):
     """The data that is held out of the training data.
 
     Attributes:
-      share: share of the examples.
+      share: share of the examples that is held out, above 0 and below 1.
       seed: seed that selects the examples.
-      is_dev: whether the held-out examples are the dev data; if false, the dev data has its own files, and the held-out
-        examples are only not trained on.
+      is_dev: whether the held-out examples are the dev data. If false, the dev data has its own files, and the held-out
+        examples are left out of training.
     """
 
     share: float
@@ -42,8 +42,8 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
 
     Args:
       contents: contents of N examples; see `content_of`.
-      classes: classes of the examples; of a tuple of classes, the rarest counts. If all values are equal, such as None,
-        the split is not stratified.
+      classes: class of each example, or a tuple of classes, of which the rarest counts. If all values are equal, such
+        as None, the split is not stratified.
       share: share of the examples to hold out, above 0 and below 1. At least one example is held out.
       seed: seed that selects the examples.
 
@@ -63,20 +63,20 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
         strata[min(counts, key=lambda name: (-counts[name], repr(name)))].append(members[content])
     found = np.zeros(len(contents), bool)
     for name, quota in _quotas({name: sum(map(len, groups)) for name, groups in strata.items()}, share).items():
-        for group in strata[name][: len(strata[name]) - 1]:  # one content of each class stays in the training data
+        for group in strata[name][: len(strata[name]) - 1]:  # at least one content of each class stays for training
             if len(group) <= quota:
                 found[group] = True
                 quota -= len(group)
     if not found.any():
         raise InputError(
             f"a dev share of {share:g} holds out none of {len(contents)} examples: examples with the same text stay "
-            "together, and each class keeps one for training; give more examples, or separate dev data"
+            "together, and each class keeps an example for training; give more examples, or separate dev data"
         )
     return found
 
 
 def _main_classes(classes: Sequence[Hashable]) -> list[Hashable]:
-    """Returns one class for each example; if it has several, the class that the fewest examples have."""
+    """Returns one class for each example: if an example has several classes, the rarest of these classes."""
     counts = Counter(name for each in classes for name in _several(each))
     return [min(_several(each), key=lambda name: (counts[name], repr(name)), default=()) for each in classes]
 
@@ -90,7 +90,7 @@ def _draw(content: str, seed: int) -> bytes:
 
 
 def _quotas(sizes: dict[Hashable, int], share: float) -> dict[Hashable, int]:
-    """Returns the number of examples to hold out from each class; their sum is the rounded share of all examples."""
+    """Returns the number of examples to hold out from each class; the total is the rounded share of all examples."""
     exact = {name: Fraction(str(share)) * size for name, size in sizes.items()}
     quotas = {name: math.floor(value) for name, value in exact.items()}
     missing = max(1, round(sum(exact.values()))) - sum(quotas.values())

@@ -25,7 +25,7 @@ from bert_tf.training.metrics import NotFinite
 
 # Facts of a run's optimizer that differ between trials, or that follow from such facts.
 _OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
-# Settings that choose a trial's checkpoint, and the seed of the first restart.
+# Settings that a sweep's trials share, and that must not change when the sweep resumes; see `facts_of`.
 _OF_A_SWEEP = (
     "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
 )  # fmt: skip
@@ -35,8 +35,8 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
     """Returns settings with the folder of the best trial if `output_dir` has a sweep, else unchanged settings.
 
     Raises:
-      InputError: a single run would be trained into a sweep's folder, or another script has trained there; see also
-        `sweep_results.best_folder` and `refuse_lost`.
+      InputError: a single run would be trained in a sweep's folder, or another script has trained in this folder; see
+        also `sweep_results.best_folder` and `refuse_lost`.
     """
     folder = settings.output_dir
     sweep_results.refuse_lost(folder)
@@ -45,7 +45,7 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
         return settings
     if settings.do_train:
         raise InputError(
-            f"--output_dir={folder}: holds a sweep; add its flags to resume the sweep, or give another folder"
+            f"--output_dir={folder}: holds a sweep; add the sweep's flags to resume it, or give another folder"
         )
     best = sweep_results.best_folder(folder, settings.allow_unfinished)
     logging.info("%s is a sweep; its best trial is %s", folder, best)
@@ -77,11 +77,11 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
 
 
 def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
-    """Returns the facts that all trials of a sweep have in common, in the form in which JSON returns them.
+    """Returns the facts that all trials of a sweep have in common, as JSON preserves them (tuples become lists).
 
     Args:
       settings: settings of the sweep.
-      phase: identity of any trial.
+      phase: identity of the run of any trial.
       task: the task, for the identity of its dev data.
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
@@ -91,10 +91,10 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
 
 
 class Sweep:
-    """A sweep in a folder, which is new or resumed.
+    """A new or resumed sweep in a folder.
 
-    A trial that is recorded as finished or failed is not trained again. Trials of an earlier command with other values
-    stay, and may be the best trial.
+    A trial that is recorded as finished or failed is not trained again. If an earlier command had other values in its
+    sweep flags, its trials stay in the sweep, and one of them may be the best trial.
 
     Args:
       settings: settings of the sweep.

@@ -29,7 +29,7 @@ PRETRAINED = "pretrained_steps"
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """One training of a sweep.
+    """A trial of a sweep: one training with one combination of settings.
 
     Attributes:
       name: name of the trial's folder below `trials/`.
@@ -40,8 +40,8 @@ class Trial:
       random_seed: see the flag.
       state: PENDING, FINISHED, or FAILED if the training diverged.
       scores: metrics of a finished trial on the dev data, the main metric first.
-      error: reason of a failure.
-      seconds: duration since the trial was last started or resumed.
+      error: reason for the failure of a failed trial.
+      seconds: duration since the trial was last started or resumed; None before the trial ends.
       pretrained_steps: step of the initial checkpoint; None for the command's `init_checkpoint`.
     """
 
@@ -59,12 +59,12 @@ class Trial:
 
     @property
     def varied(self) -> dict[str, float]:
-        """The settings in `VARIED`; restarts, and trials with other initial checkpoints, have the same values."""
+        """The settings in `VARIED`, which do not distinguish restarts or initial checkpoints."""
         return {name: getattr(self, name) for name in VARIED}
 
     @property
     def combination(self) -> dict[str, float]:
-        """`varied` and the initial checkpoint; only restarts have the same values."""
+        """`varied` and the initial checkpoint, which do not distinguish restarts."""
         steps = {} if self.pretrained_steps is None else {PRETRAINED: self.pretrained_steps}
         return steps | self.varied
 
@@ -92,7 +92,7 @@ class Results:
 
     @property
     def best(self) -> Trial | None:
-        """The best finished trial by the main metric, then by the lower loss; if several are equal, the first."""
+        """The finished trial with the best main metric; ties are broken by the lower loss, then by the order."""
         finished = [trial for trial in self.trials if trial.state == FINISHED]
         return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
@@ -101,7 +101,7 @@ class Results:
         return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))
 
     def combinations(self) -> list[dict]:
-        """Returns the mean, the sample standard deviation and the best value of each combination over its restarts."""
+        """Returns the mean, sample standard deviation and best of each combination's main metric over its restarts."""
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
             groups.setdefault(tuple(trial.combination.items()), []).append(trial)
@@ -118,7 +118,7 @@ class Results:
         return rows
 
     def by_pretrained_steps(self) -> list[tuple[int, float]]:
-        """Returns (steps, mean over restarts of the best combination) for each initial checkpoint, sorted by steps."""
+        """Returns (steps, mean of the best combination over its restarts) for each initial checkpoint, by steps."""
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
         for row in self.combinations():
@@ -132,7 +132,7 @@ def planned_trials(settings: FineTuningSettings) -> list[Trial]:
     """Returns the trials of a sweep: all combinations for the first restart, then for the second, and so on.
 
     Raises:
-      InputError: the trials should start from the checkpoints of a run, but there are none.
+      InputError: the trials should start from the checkpoints of a run, but its folder has no numbered checkpoints.
     """
     trials = []
     for restart, steps, values in itertools.product(
@@ -188,7 +188,7 @@ def refuse_lost(folder: str) -> None:
     The results are written before the first trial, so a kill never leaves such a folder.
 
     Raises:
-      InputError: the file with the results is lost.
+      InputError: the file with the results is missing.
     """
     trials = os.path.join(folder, TRIALS)
     names = tf.io.gfile.listdir(trials) if tf.io.gfile.isdir(trials) and not exists(folder) else []
@@ -208,7 +208,7 @@ def read(folder: str) -> Results:
     path = os.path.join(folder, NAME)
     if not exists(folder):
         raise InputError(f"{path}: no such file; give the --output_dir of a sweep")
-    with storage.json_file(path, "give another folder", "is not a sweep's, or is damaged") as entries:
+    with storage.json_file(path, "give another folder", "does not belong to a sweep, or is damaged") as entries:
         trials = tuple(Trial(**entry) for entry in entries["trials"])
         found = Results(entries["task"], dict(entries["facts"]), trials, bool(entries["higher_is_better"]))
         for trial in trials:
@@ -241,7 +241,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
       allow_unfinished: whether the sweep may have trials that are not trained yet.
 
     Raises:
-      InputError: the sweep is not finished, all of its trials failed, or its results are lost.
+      InputError: the sweep is not finished, all of its trials failed, or its results are missing.
     """
     refuse_lost(folder)
     if not exists(folder):
@@ -259,7 +259,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
 
 
 def table(results: Results) -> list[list[str]]:
-    """Returns a table of the combinations: the head, then the rows, the best first."""
+    """Returns a table of the combinations: the header, then one row per combination, the best first."""
     sign = -1 if results.higher_is_better else 1
     starts = ["pre-training steps"] if any(PRETRAINED in trial.combination for trial in results.trials) else []
     head = [*starts, "learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best",

@@ -40,7 +40,7 @@ class ConstantAnswer:
 
     Attributes:
       answer: name of the answer in messages.
-      scores: scores with the names of `Task.scores`.
+      scores: scores of the answer, with the names of `Task.scores`.
     """
 
     answer: str
@@ -90,7 +90,7 @@ class Task(abc.ABC):
       kind: kind of the task; it determines the served model.
       name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if there are none.
-      parameters: other values that the served model needs, as JSON; they are stored in `task.json`.
+      parameters: other values that the served model needs; they are stored in `task.json`, so JSON must allow them.
       metrics: the loss terms and metrics that `losses` returns.
     """
 
@@ -109,7 +109,7 @@ class Task(abc.ABC):
         return (LOSS,)
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:  # noqa: B027 - a default
-        """Raises InputError for a model or settings that the task cannot use; by default accepts all."""
+        """Raises InputError for a model or settings that the task cannot use; by default, accepts all."""
 
     def data_facts(self) -> dict[str, Any]:
         """Returns the settings that decide how the files are read; they are part of a run's identity."""
@@ -139,7 +139,7 @@ class Task(abc.ABC):
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
     test_is_dev: bool = False
 
-    # Names of prediction files that `keep_evaluation` writes too, as `write_predictions` does.
+    # Names of the prediction files that both `write_predictions` and `keep_evaluation` write.
     evaluation_predictions: Sequence[str] = ()
 
     def files(self, split: str) -> list[str]:
@@ -174,7 +174,8 @@ class Task(abc.ABC):
         """Reads the examples of a split, and checks all labels.
 
         Raises:
-          InputError: the data is invalid, and the message names file and line; or `held_out` leaves train or dev empty.
+          InputError: the data is invalid (the message names the file and the line), or `held_out` leaves train or dev
+            empty.
         """
         if self.held_out and self._origin(split) == "train":
             examples, numbers = self._divided[0], self._divided[1][split]
@@ -182,12 +183,12 @@ class Task(abc.ABC):
         return self.read_files(split)
 
     def number_of(self, split: str, index: int) -> int:
-        """Returns the number, from 0, that an example of `read` has in the split's files."""
+        """Returns the index in the split's files of an example that `read` returned at `index`; both count from 0."""
         is_part = self.held_out and self._origin(split) == "train"
         return int(self._divided[1][split][index]) if is_part else index
 
     def _origin(self, split: str) -> str:
-        """Returns the split whose files have a split's data."""
+        """Returns the name of the split whose files contain a split's data."""
         return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
 
     @functools.cached_property
@@ -215,7 +216,7 @@ class Task(abc.ABC):
         """Reads all examples of a split's own files; see `read`."""
 
     def contents_and_classes(self, examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
-        """Returns the arguments of `stratified_split.held_out`; by default the `repr` of examples, and no classes."""
+        """Returns the arguments of `stratified_split.held_out`; by default, the `repr` of examples, and no classes."""
         return list(map(repr, examples)), [None] * len(examples)
 
     def some_of(self, examples: Sequence[Any], numbers: np.ndarray) -> Sequence[Any]:
@@ -223,7 +224,7 @@ class Task(abc.ABC):
         return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
-        """Raises InputError for examples that cannot be learned, and warns of doubtful examples.
+        """Raises InputError for examples that cannot be learned, and warns about doubtful examples.
 
         Args:
           examples: the examples of each split that a run reads.
@@ -235,7 +236,7 @@ class Task(abc.ABC):
 
         Returns:
           Columns with N rows each. `example_ids`, int [N], is the index of each row's example; if it is absent, each
-          example has one row. Test data has columns of labels too, with arbitrary values.
+          example has one row. Test data has columns of labels too; unknown labels have arbitrary values.
         """
 
     def group_sizes(self, split: Split) -> np.ndarray | None:
@@ -248,7 +249,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """Makes the model's inputs for a batch, in the graph; training and the served model both call this method.
+        """Makes the model's inputs for a batch in a graph; training and the served model both call this method.
 
         Args:
           columns: the columns of `encode`, with B rows.
@@ -319,7 +320,7 @@ class Task(abc.ABC):
     def keep_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes a task's files of an evaluation, in addition to the scores, atomically; by default none.
+        """Writes the task's own files of an evaluation atomically, in addition to the scores; by default, none.
 
         Args:
           folder: folder for the files.
@@ -337,7 +338,7 @@ class Task(abc.ABC):
         """Writes prediction files into a folder atomically, from the predictions [N, ...]; returns the paths."""
 
     def overwrites(self, name: str) -> bool:
-        """Returns whether `write_predictions` may overwrite this file, which the run wrote for other data."""
+        """Returns whether new predictions take the place of this file, which has predictions for other data."""
         return True
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
@@ -352,12 +353,12 @@ class Task(abc.ABC):
 
 
 def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
-    """Tokenizes many texts in calls of limited size.
+    """Tokenizes any number of texts, in calls of limited size.
 
     Returns:
       Token ids, int32 [N, (tokens)].
     """
-    # Not in a tf.function: tracing would take as long as a hundred calls.
+    # A tf.function would not help, because tracing would take as long as a hundred calls.
     parts = [
         tokenizer.encode(tf.constant(texts[i : i + _TEXTS_PER_CALL], tf.string))
         for i in range(0, max(1, len(texts)), _TEXTS_PER_CALL)

@@ -119,7 +119,7 @@ def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
 @pytest.mark.parametrize("text", ["{", "[]", '{"accuracy": 0.5}', '{"trials": [{"name": 1}]}'])
 def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
-    with pytest.raises(InputError, match=r"results.json: is not a sweep's, or is damaged"):
+    with pytest.raises(InputError, match=r"results.json: does not belong to a sweep, or is damaged"):
         sweep_results.best_folder(str(tmp_path), False)
 
 
@@ -203,7 +203,7 @@ def test_other_settings_data_or_runs_are_refused(tmp_path):
     ):
         sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
     alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
-    with pytest.raises(InputError, match="holds a sweep; add its flags to resume the sweep"):
+    with pytest.raises(InputError, match="holds a sweep; add the sweep's flags to resume it"):
         with_best_trial(alone)
     run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
     with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
