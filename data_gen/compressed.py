@@ -1,4 +1,4 @@
-"""Reads text files that may be compressed (gzip, bzip2 or xz, by suffix) from any tf.io.gfile path."""
+"""Reads text files from any tf.io.gfile path, and decompresses files whose names end in .gz, .bz2 or .xz."""
 
 import bz2
 import contextlib
@@ -16,7 +16,7 @@ _BLOCK = 1 << 18  # bytes per read from the file system
 _BUFFER = 1 << 20  # bytes of buffered text
 _UNREADABLE = (".zst", ".zip", ".7z", ".lz4", ".br")
 _DECODERS: dict[str, Callable] = {
-    ".gz": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),  # 16: gzip's header and checksum
+    ".gz": lambda: zlib.decompressobj(wbits=16 + zlib.MAX_WBITS),  # 16 selects gzip's header and checksum
     ".bz2": bz2.BZ2Decompressor,
     ".xz": lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ),
 }
@@ -26,8 +26,8 @@ _DECODERS: dict[str, Callable] = {
 def open_binary(path: str) -> Iterator[BinaryIO]:
     """Opens a file for reading and decompresses it on the fly if its name ends in .gz, .bz2 or .xz.
 
-    Memory stays at a few MiB for files of any size. Files of several members (`cat a.gz b.gz`, pbzip2, pixz)
-    are read completely. A plain file supports seeking, a compressed one does not.
+    Memory stays at a few MiB for files of any size. All members of a compressed file are read, because `cat a.gz b.gz`,
+    pbzip2 and pixz write several members. A plain file supports seeking; a compressed file does not.
 
     Args:
       path: any tf.io.gfile path.
@@ -82,7 +82,7 @@ class _Decompressed(io.RawIOBase):
         while True:
             if self._decoder.eof and not self._next_member():
                 return b""
-            block = getattr(self._decoder, "unconsumed_tail", b"")  # zlib's decoder does not keep it
+            block = getattr(self._decoder, "unconsumed_tail", b"")  # other decoders keep this input themselves
             needs_input = getattr(self._decoder, "needs_input", not block)
             if needs_input:
                 block, self._rest = self._rest or self._file.read(_BLOCK), b""

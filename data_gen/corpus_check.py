@@ -1,4 +1,4 @@
-"""Checks from the beginning of each file of a corpus, before long work, that it is text in the given format."""
+"""Checks, before long work starts, that the beginning of each file of a corpus is text in the given format."""
 
 import collections
 import re
@@ -10,7 +10,8 @@ from bert_tf.core.errors import InputError
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15
-# The first bytes of files that are not text, or not UTF-8. UTF-32 comes before UTF-16, which begins alike.
+# The first bytes of files that are not text, or not UTF-8. UTF-32 precedes UTF-16, because its first two bytes are the
+# same.
 _NOT_TEXT = {
     b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
@@ -23,7 +24,7 @@ _NOT_TEXT = {
 }
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _JSON_LINE = re.compile(r'\{\s*"')
-# Sentences of this many characters on average would not fit into a row.
+# Sentences with this average number of characters would not fit into a row.
 _LONG_LINE = 1000
 _NOT_UTF8 = (
     "has bytes that are not UTF-8 and are dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"
@@ -31,7 +32,7 @@ _NOT_UTF8 = (
 
 
 def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True) -> None:
-    """Refuses files that are not text, and warns of those that look like another format.
+    """Refuses files that are not text, and warns of files that look like another format.
 
     Args:
       files: paths of text files, compressed or not.
@@ -58,10 +59,10 @@ def _refuse_binary(path: str, start: bytes) -> None:
     for magic, reason in _NOT_TEXT.items():
         if start.startswith(magic):
             raise InputError(f"{path}: {reason}")
-    # Any web text contains a few stray control characters.
+    # Web text often contains a few stray control characters.
     if len(_CONTROL.findall(start)) > max(10, len(start) // 100):
         if start.count(0) > len(start) // 5:
-            raise InputError(f"{path}: is binary data, or UTF-16, which iconv -f UTF-16LE -t UTF-8 converts")
+            raise InputError(f"{path}: is binary data, or UTF-16; convert UTF-16: iconv -f UTF-16LE -t UTF-8")
         raise InputError(f"{path}: is binary data, not text; check --input_file")
 
 
@@ -78,7 +79,7 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
     if input_format not in ("lines", "documents"):
         return
     if "\n" not in text and text.count("\r") > 5:
-        yield r"has carriage returns alone as line ends; convert them: tr '\r' '\n'"
+        yield r"has only carriage returns as line ends; convert them: tr '\r' '\n'"
         return
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)
@@ -92,6 +93,6 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
         yield "looks like JSON; write one object per line and give --input_format=jsonl"
     elif sentences and input_format == "lines" and sum(map(len, lines)) > _LONG_LINE * len(lines):
         yield (
-            f"has lines of more than {_LONG_LINE} characters, but a line is to be one sentence; if each line is a "
-            "document, give --input_format=documents"
+            f"has lines of more than {_LONG_LINE} characters on average, but each line must be one sentence; if each "
+            "line is a document, give --input_format=documents"
         )

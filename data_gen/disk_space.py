@@ -1,4 +1,4 @@
-"""Checks that the disks have room for a set of records, by an estimate from a sample.
+"""Estimates the size of a set of records from a sample, and checks that the disks have room for the set.
 
 The records are on disk twice while they are shuffled: in the files of the work units and in the shards.
 """
@@ -32,7 +32,7 @@ class Need:
 
 
 def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, job: Job) -> None:
-    """Raises an error if a disk has too little free space for the set.
+    """Checks that every disk has enough free space for its part of the set.
 
     Files of an earlier run of the same job count as free space. Remote file systems are not checked.
 
@@ -40,11 +40,11 @@ def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, 
       blocks: the tokenized corpus, or its beginning.
       share: fraction of the corpus that the blocks cover, above 0 and at most 1.
       special_tokens: see `SpecialTokens`.
-      job: the set to generate.
+      job: the job that generates the set.
 
     Raises:
-      InputError: names the folder, the space needed and the space available; a NoRoomError where a rerun resumes from
-        finished work units.
+      InputError: a disk has too little free space; the message names the folder, the space needed and the space
+        available. The error is a NoRoomError if there are finished work units, from which a rerun resumes.
     """
     need = estimate(blocks, share, special_tokens, job.settings, job.id)
     if need is None:
@@ -80,7 +80,7 @@ def unit_paths(job: Job) -> list[str]:
 def estimate(
     blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, settings: GeneratorSettings, job: str
 ) -> Need | None:
-    """Estimates the space for a set from the rows of its first documents; None if there are too few documents."""
+    """Estimates the space for a set from the rows of its first documents. Returns None for too few documents."""
     sample = _first_blocks(blocks, 2 if settings.objective == "mlm_nsp" else 1)
     if not sample:
         return None
@@ -120,7 +120,7 @@ def _existing(folder: str) -> str:
 
 
 def _sizes(paths: Sequence[str]) -> dict[int, int]:
-    """Returns the total bytes of the files that exist, by device number."""
+    """Returns, for each device number, the total size in bytes of the files that exist on the device."""
     sizes: dict[int, int] = {}
     for path in paths:
         if os.path.isfile(path):

@@ -16,9 +16,9 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from data_gen import compressed
 
-# Approximate input of one work unit; its examples, up to two hundred thousand, fit in memory.
+# Approximate size of the text of one work unit. Its examples, at most about 200,000, fit in memory.
 CHUNK_BYTES = 2 << 20
-# Each document is held in memory as a whole.
+# Maximum size of a document, because each document is held in memory as a whole.
 MAX_DOCUMENT_BYTES = 64 << 20
 # Patterns that match the end of a document, where a file can be split.
 _ENDS = {
@@ -40,7 +40,7 @@ Document = list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A byte range of a file; for a compressed file the whole file, with `end` in compressed bytes."""
+    """A byte range of a file. For a compressed file it is the whole file, and `end` is the compressed size."""
 
     path: str
     start: int
@@ -115,7 +115,7 @@ def read_documents(
 def split_lines(text: bytes) -> list[Document]:
     """Splits text in the original's format: one sentence per line, a blank line between documents.
 
-    Invalid UTF-8 is dropped. White space follows Unicode, so a line of U+3000 is blank.
+    Invalid UTF-8 is dropped. Unicode defines white space, so a line that contains only U+3000 is blank.
     """
     documents: list[Document] = [[]]
     for line in text.decode("utf-8", errors="ignore").split("\n"):

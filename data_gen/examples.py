@@ -24,7 +24,7 @@ from tfrecords import records, schema
 
 # Keys of the random streams of a work unit: one for its rows, one for their order. Other modules use other keys.
 _ROWS, _ORDER = 1, 2
-# A batch of this many rows stays in the processor's cache.
+# The arrays of a batch with this many rows stay in the processor's cache.
 _ROWS_PER_STEP = 2048
 
 
@@ -39,7 +39,7 @@ class SpecialTokens:
 
 @dataclasses.dataclass(frozen=True)
 class UnitTask:
-    """A work unit, the blocks of its window (its own at index `own_block`), and the folder for its records."""
+    """A work unit, the blocks of its window, and the folder for its records; `window[own_block]` is its own block."""
 
     unit: Unit
     window: Sequence[Block]
@@ -70,7 +70,7 @@ class Facts(Counts):
       pieces: number of tokens, without padding.
       predictions: number of masked positions.
       random_next: number of rows whose segment B is random.
-      text: number of tokens of the unit's own documents, without random segments B, summed over passes.
+      text: number of tokens that come from the unit's own documents, not from random segments B, summed over passes.
     """
 
     examples: int = 0
@@ -82,7 +82,7 @@ class Facts(Counts):
 
 
 def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
-    """Returns the features of the records under these settings."""
+    """Returns the features of the records that are made with these settings."""
     return schema.pretraining_features(
         settings.max_seq_length,
         settings.max_predictions_per_seq,
@@ -110,7 +110,7 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
 
 
 def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
-    """Returns a random generator that depends only on the seed, the unit and the use, not on earlier units."""
+    """Returns a random generator that depends only on the seed, the unit and the key `use`, not on earlier units."""
     seeds = np.random.SeedSequence((task.settings.random_seed, use, task.unit.block, task.unit.first_pass))
     return np.random.Generator(np.random.PCG64(seeds))
 
@@ -135,7 +135,7 @@ def example_columns(
     Args:
       window: contains the documents to process, and documents for random next sentences.
       documents: range of the window's documents to process.
-      settings: lengths, objective and masking.
+      settings: the settings of lengths, objective and masking.
       special_tokens: see `SpecialTokens`.
       rng: source of randomness.
 
@@ -163,7 +163,7 @@ def example_columns(
 def fill_rows(
     tokens: np.ndarray, rows: Rows, max_seq_length: int, special_tokens: SpecialTokens
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Builds rows [CLS] A [SEP] B [SEP], or [CLS] A [SEP] where B has length 0, padded with zeros.
+    """Builds rows [CLS] A [SEP] B [SEP], or [CLS] A [SEP] if B has length 0, padded with zeros.
 
     Args:
       tokens: int [T], the token ids that the rows' ranges index.
@@ -198,7 +198,7 @@ def fill_rows(
 def _facts_of(columns: dict[str, np.ndarray]) -> Facts:
     lengths, lengths_b = columns["input_mask"].sum(1, np.int64), columns["segment_ids"].sum(1, np.int64)
     is_random = columns["next_sentence_labels"][:, 0] > 0 if "next_sentence_labels" in columns else 0 * lengths > 0
-    # Segment A is between [CLS] and [SEP], and segment B before another [SEP].
+    # [CLS] and [SEP] surround segment A, and another [SEP] follows segment B.
     own = lengths - lengths_b - 2 + np.where(is_random, 0, np.maximum(lengths_b - 1, 0))
     return Facts(
         examples=len(lengths),

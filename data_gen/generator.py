@@ -1,4 +1,4 @@
-"""Generates the records of a corpus: plan, tokenize, make work units, shuffle them into shards, write the manifest.
+"""Generates the records of a corpus: plan, tokenize, make work units, shuffle records into shards, write the manifest.
 
 Every step writes its results atomically, so that an interrupted run resumes from existing files.
 """
@@ -91,7 +91,8 @@ def verify(settings: GeneratorSettings) -> None:
     """Checks every byte of a set against its manifest.
 
     Raises:
-      InputError: a shard differs from what was written; the message names the first such shard.
+      InputError: a shard differs from its manifest entry, or --output_file names another number of shards. If several
+        shards differ, the message names the first, and the log the others.
     """
     outputs = output_paths(settings.output_file)
     path = manifest.manifest_path(outputs[0])
@@ -106,7 +107,7 @@ def verify(settings: GeneratorSettings) -> None:
             f"{path}: lists {count} shards, but --output_file={settings.output_file} names {len(outputs)}; "
             "give the --output_file with which the set was made"
         )
-    logging.info("%s: %d shard%s as written", path, *counted(count))
+    logging.info("%s: verified %d shard%s", path, *counted(count))
 
 
 def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> SpecialTokens:
@@ -164,5 +165,5 @@ def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> No
     if documents < 2 and settings.objective == "mlm_nsp":
         remedy = "separate documents by a blank line, " if settings.input_format == "lines" else ""
         if remedy and sum(block.sentences for block in blocks) > 1:
-            remedy += "give --input_format=documents if each line is one, "
+            remedy += "give --input_format=documents if each line is a document, "
         raise InputError(f"{where} 1 document, but a random next sentence needs two; {remedy}or give --objective=mlm")

@@ -15,8 +15,8 @@ def document(line: bytes, text_field: str) -> list[str]:
     Args:
         line: bytes, UTF-8, with or without its line end. Invalid bytes are dropped, as in the original; a byte
             order mark is skipped.
-        text_field: str, the field with the text: a string, whose line ends separate paragraphs, or a list of
-            strings (sentences or paragraphs). No sentence spans two paragraphs or two strings.
+        text_field: str, the name of the field with the text. The text is a string, whose line ends separate
+            paragraphs, or a list of strings (sentences or paragraphs). No sentence spans two paragraphs or two strings.
 
     Returns:
         list of str, the sentences; empty for an empty line.
@@ -40,7 +40,7 @@ def document(line: bytes, text_field: str) -> list[str]:
         raise LineError(f"expected a JSON object with the field {text_field!r}, found {_kind(record)}")
     if text_field not in record:
         found = ", ".join(map(repr, list(record)[:10])) or "none"
-        raise LineError(f"no field {text_field!r}; give one of its fields as --text_field: {found}")
+        raise LineError(f"no field {text_field!r}; give one of the line's fields as --text_field: {found}")
     text = record[text_field]
     if isinstance(text, str):
         paragraphs = text.splitlines()
@@ -55,7 +55,7 @@ def document(line: bytes, text_field: str) -> list[str]:
 
 
 def _without_surrogates(text: str) -> str:
-    """Drops lone surrogates, which JSON can escape but UTF-8 cannot encode, like other invalid bytes."""
+    """Drops lone surrogates: JSON can escape a lone surrogate, but UTF-8 cannot encode it."""
     return text.encode("utf-8", errors="ignore").decode("utf-8")
 
 

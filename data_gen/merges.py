@@ -17,7 +17,7 @@ Pair = tuple[str, str]
 class Merges:
     """Words as lists of tokens, with up-to-date counts of all adjacent pairs.
 
-    Memory: about 300 bytes for a word of average length, plus the token strings.
+    A word of average length takes about 300 bytes of memory, without the token strings.
 
     Args:
       words: tokens of each word; tokens that continue a word start with "##".
@@ -27,18 +27,18 @@ class Merges:
     def __init__(self, words: list[list[str]], counts: Sequence[int]):
         self._words, self._counts = words, counts
         self._pair_counts: collections.Counter[Pair] = collections.Counter()
-        # Indices of the words that contain a pair or once did, as 32-bit integers to save memory.
+        # Indices of the words that contain or once contained a pair, as 32-bit integers to save memory.
         self._words_with: dict[Pair, array.array] = collections.defaultdict(lambda: array.array("i"))
         for index, symbols in enumerate(words):
             for pair in itertools.pairwise(symbols):
                 self._pair_counts[pair] += counts[index]
                 self._words_with[pair].append(index)
-        # The count of an entry may be outdated. Some entry of a pair is always at least the pair's current count.
+        # The count of an entry may be outdated, but one entry of each pair is never below the pair's current count.
         self._heap = [(-count, pair) for pair, count in self._pair_counts.items()]
         heapq.heapify(self._heap)
 
     def highest_count(self) -> int:
-        """Returns the count of the most frequent pair, 0 if no pair is left; ties are broken by character order."""
+        """Returns the count of the most frequent pair, or 0 if no pair is left."""
         while self._heap:
             negative_count, pair = self._heap[0]
             count = self._pair_counts.get(pair, 0)
@@ -46,12 +46,15 @@ class Merges:
                 return count
             if 0 < count < -negative_count:
                 heapq.heapreplace(self._heap, (-count, pair))
-            else:  # the pair no longer exists, or another entry has its higher count
+            else:  # the pair no longer exists, or another entry has its current count, which is higher
                 heapq.heappop(self._heap)
         return 0
 
     def merge_most_frequent(self) -> str | None:
-        """Merges the most frequent pair in all words and returns the new token; None if no pair is left."""
+        """Merges the most frequent pair in all words and returns the new token, or None if no pair is left.
+
+        If several pairs are equally frequent, the first in character order is merged.
+        """
         if not self.highest_count():
             return None
         _, pair = heapq.heappop(self._heap)

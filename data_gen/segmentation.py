@@ -1,4 +1,4 @@
-"""Measures how a vocabulary splits the words of a corpus, by the tokenizer's greedy matching."""
+"""Measures how well a vocabulary fits a corpus, by splitting the words of the corpus as the tokenizer does."""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ class Segmenter:
 
 
 def measure(vocabulary: Sequence[str], word_counts: Mapping[str, int]) -> Fit:
-    """Measures how a vocabulary fits counted words.
+    """Measures how well a vocabulary fits counted words.
 
     Args:
       vocabulary: tokens in the order of their ids, including [UNK].

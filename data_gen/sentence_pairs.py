@@ -1,7 +1,7 @@
 """Samples sentence pairs for the next-sentence task, as ranges of tokens.
 
 Paper: section 3.1 (Task 2) and appendix A.2. B follows A in half of the pairs and comes from another document
-in the other half. Pairs fill the row, except for a share that is kept short on purpose.
+in the other half. Pairs fill the row, except for a share that is short on purpose.
 
 Letters: R rows, D documents, Q sentences, T tokens of a window.
 """
@@ -57,7 +57,7 @@ def sample_pairs(
       window: the documents from which a random B is drawn; at least two.
       documents: range of the documents to split.
       max_seq_length: row length, including [CLS] and two [SEP].
-      short_seq_prob: probability that a document is split to a target length below the maximum.
+      short_seq_prob: probability that the rows of a document have a target length below the maximum.
       rng: source of randomness.
     """
     longest = max_seq_length - 3
@@ -94,10 +94,10 @@ def sample_segments(
     """Splits documents into single segments of whole sentences that fill rows of `max_seq_length`.
 
     Args:
-      window: contains the documents.
+      window: the window that contains the documents.
       documents: range of the documents to split.
       max_seq_length: row length, including [CLS] and [SEP].
-      short_seq_prob: probability that a document is split to a target length below the maximum.
+      short_seq_prob: probability that the rows of a document have a target length below the maximum.
       rng: source of randomness.
     """
     longest = max_seq_length - 2

@@ -1,4 +1,4 @@
-"""Splits text into sentences with sentencex, the Wikimedia foundation's splitter, by its rules for English."""
+"""Splits text into sentences with sentencex, the Wikimedia Foundation's splitter, and its rules for English."""
 
 import functools
 import re
@@ -24,7 +24,7 @@ def split_sentences(text: str) -> list[str]:
         text: str, any length, without lone surrogates.
 
     Returns:
-        list of str, stripped, none empty.
+        list of str, the sentences, stripped and not empty.
 
     Raises:
         InputError: sentencex is not installed.
@@ -32,8 +32,8 @@ def split_sentences(text: str) -> list[str]:
     segment = _segment()
     sentences = []
     for paragraph in _BLANK_LINE.split(text):
-        # Single spaces also prevent a panic of the library: before an initial, it looks back over white space of
-        # several bytes (U+2028, U+3000) and splits within a character.
+        # Single spaces also prevent a panic of the library: before an initial, the library looks back over white space
+        # of several bytes (U+2028, U+3000) and splits within a character.
         line = " ".join(paragraph.split())
         try:
             found = segment("en", line)

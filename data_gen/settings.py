@@ -10,7 +10,7 @@ _MAX_LENGTH = 16384
 
 
 def _input_format():
-    """Returns the field of the flag that all scripts for reading text share; each class needs its own field."""
+    """Returns a new field for the flag --input_format, because two settings classes cannot share one field object."""
     return setting(
         "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
         "per line; jsonl: one JSON object with a text per line; wikipedia: a MediaWiki XML dump",
@@ -26,7 +26,7 @@ def _text_field():
 
 @dataclasses.dataclass(frozen=True)
 class GeneratorSettings(RunnerSettings):
-    """Settings of `create_pretraining_data`; names and defaults of google-research/bert and tf-models-official."""
+    """Settings of `create_pretraining_data`, with names and defaults of google-research/bert and tf-models-official."""
 
     flag_group = "Data"
 
@@ -58,7 +58,7 @@ class GeneratorSettings(RunnerSettings):
     )
     random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True, at_least=0)
     dupe_factor: int | None = setting(
-        "number of passes over the corpus, each with other masks; default 10, or 1 if no masks are written "
+        "number of passes over the corpus, each with different masks; default 10, or 1 if no masks are written "
         "(--masking=dynamic, --objective=ltr)",
         None,
         group="Examples",
@@ -161,7 +161,7 @@ class VocabularySettings:
         "number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary", at_least=0
     )
     max_words: int = setting(
-        "maximum number of different words in memory, about 150 bytes each; beyond it, the rarest words are dropped",
+        "maximum number of different words in memory, about 150 bytes each; the rarest words beyond it are dropped",
         4_000_000,
         group="Vocabulary",
         at_least=1000,
@@ -172,7 +172,7 @@ class VocabularySettings:
         group="Extending a vocabulary",
     )
     extend_slots: str = setting(
-        "where --extend_vocab adds tokens: end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots",
+        "where --extend_vocab adds tokens; end: at the end, up to --vocab_size; unused: in the file's [unusedN] slots",
         "end",
         choices=("end", "unused"),
         group="Extending a vocabulary",
@@ -188,9 +188,8 @@ class VocabularySettings:
         if self.extend_vocab:
             require(
                 not self.num_unused,
-                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one flag",
+                f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one of "
+                "the two flags",
             )
         else:
-            require(
-                self.extend_slots == "end", "--extend_slots goes with --extend_vocab; name the vocabulary to extend"
-            )
+            require(self.extend_slots == "end", "--extend_slots needs --extend_vocab; name the vocabulary to extend")

@@ -58,7 +58,7 @@ class ShardTask:
 
 
 def plan_unit_tasks(blocks: Sequence[Block], special_tokens: SpecialTokens, job: Job) -> list[UnitTask]:
-    """Returns the unit tasks of a corpus in its order, so that adjacent units share most blocks of their windows."""
+    """Returns the unit tasks in corpus order, so that adjacent units share most blocks of their windows."""
     settings = job.settings
 
     def task_of(unit: Unit) -> UnitTask:
@@ -95,14 +95,14 @@ def make_shards(
     """Makes the missing shards of a job.
 
     Args:
-      tasks: all units, whose records are on disk.
-      facts: the facts of each unit.
-      job: the set to make.
-      runner: runs the tasks.
+      tasks: the tasks of all units, whose records are on disk.
+      facts: the facts of each unit, in the order of `tasks`.
+      job: the job that makes the set.
+      runner: the runner of the shard tasks.
       finished: one entry per output: its shard, or None if the shard is missing.
 
     Returns:
-      All shards.
+      All shards, in the order of the outputs.
 
     Raises:
       InputError: there are fewer examples than shards.
@@ -165,7 +165,7 @@ def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task
         for start in range(0, len(order), _RECORDS_AT_ONCE):
             part = order[start : start + _RECORDS_AT_ONCE]
             yield b"".join([view[a:b] for a, b in zip(offsets[part].tolist(), offsets[part + 1].tolist(), strict=True)])
-        # the bar counts whole shards; a log line would break it
+        # On a terminal, the progress bar counts whole shards, and a log line would break the bar.
         if time.monotonic() - last_line > SECONDS_BETWEEN_LINES and not sys.stderr.isatty():
             last_line = time.monotonic()
             logging.info("%s: shuffled %d of %d buckets", task.name, bucket + 1, task.buckets)

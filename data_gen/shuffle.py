@@ -1,9 +1,9 @@
 """Draws a uniformly random permutation of all records of a set without holding them all in memory.
 
-The file of each work unit contains its records in random order. It remains to draw how many records of each unit go
-to each part. These numbers follow the multivariate hypergeometric distribution, and each part takes the next
-records of the unit. Each part is then shuffled separately. Every order of all records is therefore equally likely,
-and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this method.
+The file of each work unit contains its records in random order. Only the number of records that go from each unit
+to each part is drawn here. These numbers follow the multivariate hypergeometric distribution, and each part takes the
+next records of the unit. Each part is then shuffled separately. Every order of all records is therefore equally
+likely, and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this method.
 
 Letters: U units.
 """
@@ -21,8 +21,8 @@ def deal(
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """Distributes the records of U units randomly over parts whose sizes differ by at most one record.
 
-    The records are halved recursively, and each split has its own seed. One part of a thousand therefore takes ten
-    draws, and the result does not depend on which other parts are computed.
+    The records are halved recursively, and each split has its own seed. Therefore ten draws compute one part of a
+    thousand, and the result does not depend on which other parts are computed.
 
     Args:
       counts: int64 [U], number of records of each unit.

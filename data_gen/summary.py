@@ -27,7 +27,7 @@ def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
     remedy = (
         f"check that {settings.vocab_file} is for this language, and that --do_lower_case="
-        f"{str(settings.do_lower_case).lower()} fits it"
+        f"{str(settings.do_lower_case).lower()} fits this vocabulary"
     )
     what = f"{unknown / tokens:.1%} of the tokens are [UNK]; {remedy}"
     if unknown > _ALL_UNKNOWN * tokens:
@@ -76,7 +76,7 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
                 f"--max_seq_length than {settings.max_seq_length}"
             )
         yield (
-            f"only {summary['used_share']:.1%} of the tokens are used, because rows cut sentences off, which have "
+            f"only {summary['used_share']:.1%} of the tokens are used, because rows truncate sentences, which have "
             f"{summary['tokens'] / summary['sentences']:.0f} tokens on average; {remedy}"
         )
     if summary.get("random_next_share", 0) > _MOST_RANDOM:
@@ -94,7 +94,7 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
             remedy = "give longer documents"
         yield (
             f"{summary['random_next_share']:.1%} of the next sentences are random instead of about half, and documents "
-            f"have {sentences:.1f} sentences on average; {remedy}, or --objective=mlm, which needs no next sentence"
+            f"have {sentences:.1f} sentences on average; {remedy}, or --objective=mlm, which uses no next sentences"
         )
     if summary.get("masked_share", 1) < _LEAST_MASKED * settings.masked_lm_prob:
         wanted = math.ceil(settings.masked_lm_prob * settings.max_seq_length)
@@ -105,7 +105,7 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
 
 
 def in_words(summary: Mapping[str, float], shards: int) -> str:
-    """Returns the statistics as a line of the log."""
+    """Returns the statistics as one line for the log."""
     parts = [
         "wrote {examples:,} examples in {shards} shard{ending}",
         "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens ({unknown_share:.2%} [UNK]), "

@@ -29,10 +29,10 @@ class Block:
 
     Attributes:
       path: the file with the token ids.
-      documents, sentences, tokens: numbers of each; documents without tokens are omitted.
+      documents, sentences, tokens: number of each; documents without tokens are omitted.
       unknown: number of tokens that are [UNK].
       text_bytes: approximate size of the sentences as text.
-      unknown_files: the files more than half of whose tokens in this block are [UNK].
+      unknown_files: the files that have more [UNK] than other tokens in this block.
     """
 
     path: str
@@ -128,7 +128,7 @@ def load_window(blocks: Sequence[Block], job: str) -> Window:
 
     Args:
       blocks: the blocks in corpus order.
-      job: id of the job, part of the cache key: blocks of an earlier job may have the same path.
+      job: id of the job; part of the cache key, because blocks of an earlier job may have the same path.
     """
     arrays = [_load_block(block.path, job) for block in blocks]
     tokens, sentences, documents = (np.concatenate(parts) for parts in zip(*arrays, strict=True))
@@ -171,7 +171,7 @@ def _write_block(path: str, documents: Sequence[Document], files: Sequence[str],
 def _mostly_unknown(
     files: Sequence[str], document_of: np.ndarray, sentence_lengths: np.ndarray, is_unknown: np.ndarray
 ) -> list[str]:
-    """Returns the files more than half of whose tokens are [UNK]."""
+    """Returns the files that have more [UNK] than other tokens."""
     names, file_of = np.unique(np.array(files), return_inverse=True)
     file_of_token = np.repeat(file_of[document_of], sentence_lengths)
     tokens = np.bincount(file_of_token, minlength=len(names))
@@ -198,7 +198,7 @@ def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndar
 
 
 def _parts(sentence: str) -> list[str]:
-    """Splits a sentence at spaces if it is too long for one call, which does not change its tokens."""
+    """Splits a sentence that is too long for one call at spaces, which does not change its tokens."""
     if len(sentence) <= _CHARACTERS_PER_CALL:
         return [sentence]
     # Split only at ASCII spaces: the tokenizer drops some characters that Python treats as white space.

@@ -1,4 +1,4 @@
-"""Files with the records of a work unit, in random order with an index, so that any range is a random sample."""
+"""Writes the records of a work unit in random order, so that any range is a random sample, and reads such ranges."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,8 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
       count: number of records, at least 1.
 
     Returns:
-      The bytes of the range, and int64 [count + 1], the offset of each record in them, and the end of the last record.
+      The bytes of the range, and offsets in these bytes, int64 [count + 1]: the start of each record, then the end of
+      the last record.
 
     Raises:
       OSError: the file or its index is shorter than when it was written.
@@ -64,5 +65,5 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
 
 
 def _open(path: str):
-    # TensorFlow reads half a megabyte at a time, much more than a range.
+    # TensorFlow reads half a megabyte at a time, much more than a range needs.
     return tf.io.gfile.GFile(path, "rb") if "://" in path else open(path, "rb")

@@ -79,7 +79,7 @@ def _learned(counted: WordCounts, settings: VocabularySettings) -> str:
     tokens = [*reserved, *learn_tokens(counted.counts, settings.vocab_size - len(reserved))]
     if len(tokens) < settings.vocab_size:
         logging.warning(
-            "%d tokens, fewer than --vocab_size=%d: every word of the corpus is already one token; "
+            "learned %d tokens, fewer than --vocab_size=%d: every word of the corpus is already one token; "
             "give more text, or a smaller size", len(tokens), settings.vocab_size
         )  # fmt: skip
     return "".join(f"{token}\n" for token in tokens)
@@ -95,7 +95,7 @@ def _extended(existing: ExistingVocabulary, counted: WordCounts, settings: Vocab
         )
     if len(added) < existing.wanted:
         logging.warning(
-            "%d tokens added, fewer than the %d requested: the corpus would not use other tokens",
+            "added %d tokens, fewer than the %d requested: the corpus would not use other tokens",
             len(added), existing.wanted,
         )  # fmt: skip
     return existing.text_with(added)
@@ -122,8 +122,8 @@ def _log_counts(counted: WordCounts, max_words: int) -> None:
     logging.info("counted %d different words, %d in total", len(counted.counts), sum(counted.counts.values()))
     if counted.dropped_words:
         logging.warning(
-            "more different words than --max_words=%d: dropped the rarest, %d words that occurred %d times; "
-            "counts are too low by at most %d", max_words, counted.dropped_words, counted.dropped_occurrences,
+            "the corpus has more different words than --max_words=%d: dropped the rarest, %d words that occurred %d "
+            "times; counts are too low by at most %d", max_words, counted.dropped_words, counted.dropped_occurrences,
             counted.largest_error,
         )  # fmt: skip
 
@@ -197,8 +197,8 @@ def _alphabet(word_counts: Mapping[str, int], size: int) -> set[str]:
     number = min(size, 2 * MAX_ALPHABET)
     if len(ranked) > number:
         logging.warning(
-            "%d of %d single-character tokens omitted, the most frequent of which occurs %d times: words with them "
-            "become [UNK]%s", len(ranked) - number, len(ranked), totals[ranked[number]],
-            "; they alone would fill the vocabulary, give a larger --vocab_size" if number == size else "",
+            "omitted %d of %d single-character tokens, of which the most frequent occurs %d times; words that contain "
+            "an omitted token become [UNK]%s", len(ranked) - number, len(ranked), totals[ranked[number]],
+            "; the vocabulary has no room for these tokens, so give a larger --vocab_size" if number == size else "",
         )  # fmt: skip
     return set(ranked[:number])

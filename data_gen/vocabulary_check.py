@@ -11,11 +11,11 @@ UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def warn_of_case(path: str, tokens: Sequence[str], do_lower_case: bool) -> None:
-    """Warns if lower-cased text never matches tokens of a vocabulary, or cased text matches none.
+    """Warns of upper-case tokens for lower-cased text, and of a vocabulary without upper case for cased text.
 
     Args:
       path: the vocabulary file.
-      tokens: its tokens.
+      tokens: the tokens of the vocabulary.
       do_lower_case: the tokenizer's setting.
     """
     words = [token for token in tokens if token not in SPECIAL_TOKENS and not UNUSED.fullmatch(token)]

@@ -3,9 +3,9 @@
 Paper: section 3 ("Input/Output Representations").
 
 Byte-pair merging starts from the tokens into which the existing vocabulary splits the domain's words. Greedy
-matching does not follow merges: it finds a long token without the shorter ones that led to it, and a new token
-may split other words differently. Therefore more tokens are merged than requested. Each round tries all of them
-on the words and drops those that save the fewest tokens.
+matching does not follow merges: it finds a long token without the shorter tokens from which that token was merged,
+and a new token may split other words differently. Therefore the first rounds merge more tokens than requested. Each
+round splits the words with all candidates, and the next round drops the candidates that save the fewest tokens.
 """
 
 import collections
@@ -86,7 +86,7 @@ def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wante
       wanted: number of tokens to find; fewer are returned if no other token would be used.
 
     Returns:
-      New tokens, the most useful first; each is used on these words. The result does not depend on the order of
+      New tokens, the most useful first; each occurs in the split words. The result does not depend on the order of
       the words.
     """
     corpus = _Corpus(existing, word_counts)
@@ -115,7 +115,7 @@ class _Corpus:
         self._characters = np.array([len(word) for word in self._words], np.int64)
 
     def fill(self, kept: Sequence[str], wanted: int) -> list[str]:
-        """Adds the most frequent merges and missing characters to `kept` until there are `wanted`."""
+        """Adds the most frequent merges and missing characters to `kept`, up to `wanted` tokens in total."""
         vocabulary = self._existing + list(kept)
         segment, ids, lengths = self._cut(vocabulary)
         starts = np.cumsum(lengths) - lengths
@@ -142,8 +142,8 @@ class _Corpus:
         """Splits the words with the added tokens.
 
         Returns:
-          The number of tokens of the running text that each added token saves, 0 if it is never used; and the number
-          of tokens of the whole text, where an [UNK] counts as the number of characters of its word.
+          How many tokens of the running text each added token saves, 0 if it is never used; and the number of tokens
+          of the whole text, where each [UNK] counts as many tokens as its word has characters.
         """
         vocabulary = self._existing + list(added)
         segment, ids, lengths = self._cut(vocabulary)

@@ -40,7 +40,7 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
 
     Args:
         stream: BinaryIO, a whole export, or a part that starts at a `<page>` and ends after a `</page>` or after the
-            export's `</mediawiki>`. The first bytes show which. An empty stream has no pages.
+            export's `</mediawiki>`. The first bytes distinguish an export from a part. An empty stream has no pages.
         source: str, the file's name, for messages.
         start: int, the byte offset of the stream in the file, for messages.
 
@@ -57,8 +57,8 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
         return
     if not is_part and re.match(rb"<\?xml\s|<(?:\w+:)?mediawiki[\s>]|<!--", head) is None:
         raise InputError(
-            f"{source}: at byte {start}: expected a MediaWiki XML export (<mediawiki ...>) or a part of one that "
-            f"starts at <page>, found {head[:40]!r}; decompress it first if it is compressed"
+            f"{source}: at byte {start}: expected a MediaWiki XML export (<mediawiki ...>) or a part of an export that "
+            f"starts at <page>, found {head[:40]!r}; decompress the file first if it is compressed"
         )
     parser, root, size = ElementTree.XMLPullParser(["start", "end"]), None, start
     try:
@@ -96,7 +96,7 @@ def _page(element: ElementTree.Element, source: str) -> Page:
     fields = {_name(child): child for child in element}  # the last revision, which is the newest, replaces others
     texts = [child.text for child in fields.get("revision", ()) if _name(child) == "text"]
     title, wikitext = element.findtext("{*}title") or "", (texts and texts[0]) or ""
-    namespace = element.findtext("{*}ns", "missing")  # exports of schemas before 0.6, of 2012, have none
+    namespace = element.findtext("{*}ns", "missing")  # schemas before 0.6 (2012) lack <ns>
     if not namespace.strip().lstrip("-").isdecimal():
         raise InputError(f"{source}: page {title!r}: its namespace <ns> is {namespace!r}, expected a number")
     return Page(title, int(namespace), "redirect" in fields or bool(_REDIRECT.match(wikitext)), wikitext)

@@ -32,7 +32,7 @@ _CLOSES = {"}}": "{{", "]]": "[["}
 _MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>=*:!_-"})
 
 # Links into these namespaces show a file or categorize the page. Every wiki knows the canonical names of the first
-# line; the other names are those of large wikis in their own languages.
+# line; the other names are local names of large wikis.
 _NAMESPACES = frozenset(
     """file image media category
     datei bild kategorie fichier catégorie archivo imagen categoría ficheiro imagem categoria immagine bestand
@@ -85,9 +85,9 @@ def passages(wikitext: str) -> list[str]:
     """Returns the paragraphs of running text of a page.
 
     The function removes lists, tables, headings, templates, references, comments, formulas, files, galleries,
-    categories, paragraphs of fewer than three words, and the sections after the article proper (See also, References,
-    ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that
-    are used within sentences.
+    categories, paragraphs of fewer than three words, and the sections at the end of an article that are not prose (See
+    also, References, ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except
+    for a few that are used within sentences.
 
     Args:
         wikitext: str, any text; malformed parts may be lost but never raise an error.
@@ -106,11 +106,11 @@ def _without_nesting(wikitext: str) -> str:
     """Removes comments, templates, tables, dropped elements and file links in linear time.
 
     One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind and discards marks
-    that were opened later. Unmatched marks are removed, and the text around them is kept.
+    that were opened after that mark. Unmatched marks are removed, and the text around them is kept.
     """
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` at that point
-    count: Counter[str] = Counter()  # number of each kind in `opened`, so that a search for one always succeeds
+    count: Counter[str] = Counter()  # number of open marks of each kind, so that no search in `opened` is in vain
     unclosed: set[str] = set()  # raw elements without an end tag in the rest of the text
     position = 0
     while token := _TOKEN.search(wikitext, position):
@@ -158,7 +158,7 @@ def _shown(kind: str, contents: list[str]) -> list[str]:
         namespace, colon, _ = target.partition(":")
         if colon and namespace.strip().lower() in _NAMESPACES:
             return []
-        # Links do not nest, so the inner link is the valid one.
+        # Links do not nest, so only the inner link is valid.
         return [label if bar else content] if "[[" in content else ["[[", content, "]]"]
     if kind == "{{":
         content = "".join(contents)
@@ -172,9 +172,9 @@ def _shown(kind: str, contents: list[str]) -> list[str]:
 
 
 def _paragraphs(text: str) -> list[str]:
-    """Returns the paragraphs of prose: the lines between blank lines, headings, and lines of lists and tables."""
+    """Returns the paragraphs of prose, which end at blank lines, headings, and lines of lists and tables."""
     paragraphs: list[list[str]] = [[]]
-    skipped_level = 0  # level of the heading whose section is skipped; 0: none
+    skipped_level = 0  # level of the heading whose section is skipped; 0 if no section is skipped
     for line in text.split("\n"):
         line = line.strip()
         heading = _HEADING.match(line)
@@ -190,7 +190,7 @@ def _paragraphs(text: str) -> list[str]:
 
 
 def _visible_text(paragraph: str) -> str:
-    """Returns the text of a paragraph that a reader sees; empty if there is too much markup for prose."""
+    """Returns the visible text of a paragraph; empty if the paragraph has too much markup for prose."""
     text = _SWITCH.sub("", paragraph)
     if _HAS_MARKUP.search(text):
         if len(text) > _LONGEST or len(_MARK.findall(text)) > _MOST_MARKS:

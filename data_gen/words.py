@@ -1,4 +1,4 @@
-"""Counts the words of a corpus in bounded memory, split as by the tokenizer.
+"""Counts the words of a corpus, as the tokenizer splits them, in bounded memory.
 
 The counts are exact while the corpus has no more different words than the limit. Beyond the limit, the rarest words
 are dropped, and counted from zero if they occur again (lossy counting). A count can then be too low, by at most
@@ -27,7 +27,7 @@ _BYTES_PER_WORD = 24
 
 @dataclasses.dataclass(frozen=True)
 class WordCounts:
-    """Word counts, and the effect of the limit on different words.
+    """Word counts, and the effect of the limit on the number of different words.
 
     Attributes:
       counts: number of occurrences of each word.
@@ -55,7 +55,7 @@ def count_words(
       text_field: as in `documents.read_documents`.
 
     Returns:
-      The counts. They are deterministic, and without drops they do not depend on the order of lines.
+      The counts. They are deterministic. If no word was dropped, they do not depend on the order of the lines.
 
     Raises:
       InputError: a compressed file is damaged, or a line or a page cannot be read.
@@ -79,8 +79,8 @@ def count_words(
 
 
 def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
-    """Yields a file's text in blocks, one sentence per line, and the number of bytes of the file for each block."""
-    if input_format in ("lines", "documents"):  # ends of documents do not matter, so no document is too long
+    """Yields a file's text in blocks of lines, each with the number of bytes by which it advances the progress bar."""
+    if input_format in ("lines", "documents"):  # document boundaries do not matter, so no document is too long
         with open_binary(path) as file:
             yield from ((block, len(block)) for block in read_blocks(file))
         return
@@ -116,7 +116,7 @@ def _start_of_last_character(block: bytes) -> int:
 
 
 class _BoundedCounter:
-    """Counts words and drops the rarer half whenever there are too many."""
+    """Counts words and drops the rarer half whenever the words exceed the limits."""
 
     def __init__(self, max_words: int):
         self._max_words, self._max_bytes = max_words, _BYTES_PER_WORD * max_words
@@ -136,14 +136,14 @@ class _BoundedCounter:
                 self._drop_rarest()
 
     def result(self) -> WordCounts:
-        self._counts.pop(chr(TOO_LONG).encode(), None)  # replaces words that are too long for the tokenizer
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # replaced words too long for the tokenizer
         # Move words one by one, so that they are not all in memory twice.
         words = list(self._counts)
         counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}
         return WordCounts(counts, self._dropped_words, self._dropped_occurrences, self._largest_error)
 
     def _drop_rarest(self) -> None:
-        """Keeps the most frequent words, up to half of the limits; among equal counts, those added last."""
+        """Keeps the most frequent words, up to half of the limits; among equally frequent words, the newest."""
         words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
         for word, count in self._counts.items():
             bytes_of[count] += len(word)
@@ -155,7 +155,7 @@ class _BoundedCounter:
             bytes_left -= bytes_of[count]
         rarest, last = count, set()
         for word in reversed(self._counts):
-            # Prefer words added last: an older word with the same count has not occurred again for longer.
+            # Prefer words added last: an older word with the same count took longer to reach it.
             if self._counts[word] == rarest:
                 words_left -= 1
                 bytes_left -= len(word)

@@ -38,7 +38,7 @@ class Unit:
 
 
 def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
-    """Splits the passes over the corpus into units: one per block, or more if one would not fit in memory."""
+    """Splits the passes over the corpus into units: one per block, or several if one unit would not fit in memory."""
     units = []
     for index, block in enumerate(blocks):
         groups = min(passes, math.ceil(passes * block.tokens / TOKENS_PER_UNIT))
@@ -50,7 +50,7 @@ def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
 def window_around(blocks: Sequence[Block], index: int) -> range:
     """Returns the range of blocks from which the random next sentences of block `index` are drawn.
 
-    The range grows from the nearest blocks until it contains WINDOW_BYTES of text and two documents, or all blocks.
+    The range grows by the nearest blocks until it contains WINDOW_BYTES of text and two documents, or all blocks.
     """
     start, stop = index, index + 1
     size, documents = blocks[index].text_bytes, blocks[index].documents

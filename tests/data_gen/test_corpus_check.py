@@ -15,7 +15,7 @@ TEXT = "Où est-il allé ?\nIl est rentré chez lui.\n\n" * 20
     [
         (TEXT.encode("utf-16"), "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
         (TEXT.encode("utf-32"), "is UTF-32, not UTF-8; convert it"),
-        (TEXT.encode("utf-16-le"), "is binary data, or UTF-16, which iconv -f UTF-16LE"),
+        (TEXT.encode("utf-16-le"), "is binary data, or UTF-16; convert UTF-16: iconv -f UTF-16LE"),
         (bytes(range(256)) * 9, "is binary data, not text"),
         (gzip.compress(TEXT.encode(), mtime=0), "is compressed with gzip; give it a name that ends in .gz"),
         (b"%PDF-1.7\n", "is a PDF; extract its text first"),
@@ -43,7 +43,7 @@ LINE = json.dumps({"text": "Il est rentré."}) + "\n"
         (b"<a>\n<b>\n</b>\n</a>\n", "lines", "looks like XML or HTML"),
         (LINE.encode() * 3, "lines", "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"),
         (f"[\n{LINE}]".encode(), "lines", "looks like"),
-        (b"a\rb\r\r" * 9, "lines", "has carriage returns alone as line ends; convert them: tr"),
+        (b"a\rb\r\r" * 9, "lines", "has only carriage returns as line ends; convert them: tr"),
         (b"\n \n", "lines", "contains no text"),
         (b"", "lines", "contains no text"),
         (b"a word " * 300 + b"\n", "lines", "has lines of more than 1000 characters"),

@@ -204,7 +204,7 @@ def test_an_alphabet_larger_than_the_size_is_explained_and_the_size_met(tmp_path
     with caplog.at_level(logging.INFO):
         tokens, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
     assert tokens == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
-    assert "4 of 9 single-character tokens omitted, the most frequent of which occurs 1 times" in caplog.text
+    assert "omitted 4 of 9 single-character tokens, of which the most frequent occurs 1 times" in caplog.text
     assert "give a larger --vocab_size" in caplog.text
 
 

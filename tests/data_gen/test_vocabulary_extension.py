@@ -130,7 +130,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         tokens, _ = extend(tmp_path, "abcd\n", SPELLING, vocab_size=1000)
     assert tokens == [*SPELLING, "abcd"]
-    assert "1 tokens added, fewer than the 983 requested: the corpus" in caplog.text
+    assert "added 1 tokens, fewer than the 983 requested: the corpus" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,7 @@ def test_damage_is_told_with_the_byte_where_the_read_began(is_part, start):
         ("".join(PAGES).encode()[:-20], "damaged XML at or after byte "),
         (dump(*PAGES) + b"<page></page>", "junk after document element"),
         (b"<page><title>a\xff</title></page>", "damaged XML at or after byte 0 .not well-formed"),
-        (b"BZh91AY&SY...", "at byte 0: expected a MediaWiki XML export .* found b'BZh9.*decompress it first"),
+        (b"BZh91AY&SY...", "at byte 0: expected a MediaWiki XML export .* found b'BZh9.*decompress the file first"),
         (b"<html></html>", "expected a MediaWiki XML export"),
         (b"le><ns>0</ns></page>", "expected a MediaWiki XML export"),
         (page("Tom", "a", ns="<ns>main</ns>").encode(), "page 'Tom': its namespace <ns> is 'main'"),
