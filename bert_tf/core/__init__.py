@@ -1,1 +1,4 @@
-"""The lowest layer: errors, flags, files, locks and progress. It imports neither other packages nor TensorFlow."""
+"""The lowest layer: errors, flags, files, locks and progress.
+
+Its modules import no other package of this project, and import TensorFlow only inside functions.
+"""

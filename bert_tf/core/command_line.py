@@ -70,10 +70,10 @@ def setting(
       help: help text of the flag.
       default: default value; a flag without a default is required.
       choices: allowed values of an enum flag; empty if any value is allowed.
-      alias: a second name of the flag; empty if it has only one.
-      group: title under which the help lists the flag; if empty, `flag_group` of the class.
+      alias: a second name of the flag; empty if there is none.
+      group: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
       first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
-      read_by: the kinds of data on which the flag has an effect, see `refuse_unread`; empty for all kinds.
+      read_by: the kinds of data for which the flag has an effect, see `refuse_unread`; empty for all kinds.
       **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
@@ -161,7 +161,7 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
                 field.default is not dataclasses.MISSING or bool(value.strip()),
                 f"--{field.name} is empty; give a value",
             )
-            # Python represents such bytes as lone surrogates, which TensorFlow does not accept.
+            # Python represents bytes that are not UTF-8 as lone surrogates, which TensorFlow does not accept.
             require(is_utf8(value), f"--{field.name}={value!a}: is not UTF-8; rename the file")
             value = _HOME.sub(lambda found: found[1] + os.path.expanduser("~"), value)
         values[field.name] = value
@@ -185,12 +185,12 @@ def parse(settings_class: type, arguments: Sequence[str]):
 
 
 def with_flagfile(settings, path: str, **changes):
-    """Returns a copy of settings in which the values of a flag file replace the current ones.
+    """Returns a copy of settings in which the values of a flag file replace the current values.
 
     Args:
       settings: dataclass whose fields come from `setting`.
       path: path of the file, in the format of `--flagfile`.
-      **changes: other values to replace; a value in the file takes precedence over these.
+      **changes: further new values; values in the file take precedence over them.
 
     Raises:
       InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.
@@ -244,7 +244,7 @@ def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
 
     Args:
       settings: dataclass whose fields come from `setting`.
-      readers: the kinds of data that are read, named as in `read_by`; the message names the first one.
+      readers: the kinds of data that are read, named as in `read_by`; the message names the first kind.
       remedy: other advice, which is added to the message.
 
     Raises:
@@ -261,7 +261,7 @@ def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
 def require_folder(flag: str, path: str) -> None:
     """Raises InputError for a path in which TensorFlow cannot store checkpoints or SavedModels.
 
-    TensorFlow reads such a path as a pattern. It would write files there and then fail to find them.
+    TensorFlow reads such a path as a pattern, so it would write files there and then fail to find them.
     """
     require(bool(path), f"--{flag} is empty; name a folder")
     special = sorted(set(path) & set("*?[\\"))
@@ -290,14 +290,15 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
 
     Args:
       settings_class: the script's settings.
-      main: called with the resolved settings; it imports heavy modules itself, so that `--help` is fast.
+      main: function that is called with the resolved settings; it imports heavy modules itself, so that `--help` is
+        fast.
       doc: the text that `--help` prints above the flags.
     """
-    # Modules and graphs are millions of objects that live until the end. Searching them for garbage would take a
-    # second or more.
+    # Modules and graphs are millions of objects that live until the process ends. Searching them for garbage would
+    # take a second or more.
     gc.set_threshold(100_000, 20, 20)
-    # Without this, TensorFlow would import Keras 3, and with it plotting and statistics, for a `tf.keras` that is not
-    # used here.
+    # Without this variable, TensorFlow would import Keras 3, with libraries for plotting and statistics, for a
+    # `tf.keras` that is not used here.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, _DEBUG.help, flags.FLAGS, module_name=sys.argv[0])
@@ -305,7 +306,7 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
 
     def run_and_exit(words: Sequence[str]) -> None:
         code = _main_with_clear_errors(settings_class, main, words[1:])
-        gc.freeze()  # else the interpreter would search all objects once more before it exits
+        gc.freeze()  # otherwise the interpreter would search all objects once more before it exits
         sys.exit(code)
 
     app.run(run_and_exit, flags_parser=functools.partial(parse_flags, doc=doc, groups=groups))

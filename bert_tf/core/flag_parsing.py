@@ -109,7 +109,7 @@ def _in_words(message: str, flag_values: flags.FlagValues) -> str:
 
 
 def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[str, str | None, bool]]:
-    """Returns (name, value, whether it is from a flag file) of each flag, in the order in which absl reads them."""
+    """Returns (name, value, whether the flag is from a flag file) of each flag, in absl's reading order."""
     given, rest = [], iter(words)
     for word in rest:
         name, equals, value = word.lstrip("-").partition("=")
@@ -120,7 +120,7 @@ def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[st
             name, value = name[2:], "false"
         elif not equals and (name == "flagfile" or flag is not None):
             value = "true" if flag is not None and flag.boolean else _next_value(word, rest, flag_values)
-        name = flag.name if flag is not None else name  # "?" means help
+        name = flag.name if flag is not None else name  # "?" is a name of --help
         if name == "flagfile":
             given += [(*entry[:2], True) for entry in _given(_words_of_file(value, flag_values), flag_values)]
         else:

@@ -1,4 +1,4 @@
-"""The text of `--help`, with the most important flags, and of `--helpfull`, with all flags; both are in groups."""
+"""Writes the text of `--help`, which lists the most important flags, and of `--helpfull`, which lists all flags."""
 
 import re
 import shutil
@@ -61,7 +61,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
     Args:
       doc: description of the script, and an example command.
       groups: the script's flags by the title of their group.
-      is_full: whether to list all flags, and not only the most important ones.
+      is_full: whether to list all flags, not only the most important flags.
       columns: width of the text; by default the terminal's width, within limits.
     """
     is_full = is_full or sum(map(len, groups.values())) <= _FEW
@@ -77,7 +77,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
 
 
 def _wrapped(paragraph: str, width: int) -> str:
-    """Wraps a paragraph of the docstring; ends the lines of a command with backslashes, so that a shell accepts it."""
+    """Wraps a paragraph of the docstring; joins the lines of a command with backslashes, so that a shell accepts it."""
     if not _COMMAND.match(paragraph):
         return "\n".join(textwrap.wrap(paragraph, width))
     words = " ".join(paragraph.replace("\\\n", " ").split())
@@ -106,7 +106,7 @@ def _entry(flag: FlagHelp, width: int) -> str:
 
 
 def _remarks(flag: FlagHelp) -> str:
-    """Returns the remarks after a help text: choices, default, second name."""
+    """Returns the remarks that follow a help text: "required", the choices, the default and the second name."""
     remarks = []
     if flag.is_required:
         remarks.append("required")

@@ -1,4 +1,4 @@
-"""Checks that the packages beside `bert_tf` belong to it: other distributions also have an `export` or a `tfrecords`.
+"""Checks that no other distribution has replaced a package of this project, such as `export` or `tfrecords`.
 
 pip overwrites files with the same path without a warning.
 """
@@ -11,7 +11,7 @@ import bert_tf
 from bert_tf.core.errors import InputError
 
 _PACKAGES = ("data_gen", "tfrecords", "export")
-# The first line of each package's `__init__.py` has this word.
+# The first line of each package's `__init__.py` contains this word.
 _OURS = "bert_tf"
 
 
@@ -41,6 +41,6 @@ def _is_ours(path: str) -> bool:
 
 
 def _others(name: str) -> str:
-    """Returns, for a message, the distributions that have installed a package with this name."""
+    """Returns, as part of a message, the distributions that have installed a package with this name."""
     names = {*importlib.metadata.packages_distributions().get(name, ())} - {"bert_tf", "bert-tf"}
     return f", of {', '.join(sorted(names))}" if names else ""

@@ -11,7 +11,7 @@ NAME = "lock"
 
 
 class FolderLock:
-    """A lock that one process at a time holds. The operating system releases it when the process ends in any way.
+    """A lock that one process at a time holds. The operating system releases it when the process ends or is killed.
 
     Object stores ("scheme://") do not have locks, so every process may write there.
 
@@ -29,7 +29,7 @@ class FolderLock:
         return self._file is not None
 
     def take(self) -> None:
-        """Locks the folder, which must exist; on a file system without locks, only logs a warning.
+        """Locks the folder, which must exist. On a file system without locks, the method only logs a warning.
 
         Raises:
           InputError: another process holds the lock.

@@ -9,7 +9,7 @@ from absl import logging as absl_logging
 
 
 def set_up(debug: bool) -> None:
-    """Sets up the log of the process; with `debug`, the log also has all lines of libraries."""
+    """Sets up the log of the process; with `debug`, the log also contains all lines of libraries."""
     # This project uses tf_keras. Importing TensorFlow with Keras 3 takes 1.2 s longer.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     if not debug:

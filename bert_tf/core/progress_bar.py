@@ -43,7 +43,7 @@ class ProgressBar:
         self._bar.update(amount)
 
     def end_compilation(self, amount: int) -> None:
-        """Ends compilation: adds the work so far, and starts rate and time left now; no effect on a later call."""
+        """Adds the work that was done during compilation, which the rate does not include; later calls do nothing."""
         if self._compiles:
             self._compiles, self._start = False, time.monotonic()
             self.add_done_before(amount)
@@ -80,7 +80,7 @@ class ProgressBar:
 
     @property
     def time_left(self) -> str:
-        """The remaining time at this rate, as "1:02:03"; "" if unknown."""
+        """The remaining time at the current rate, in the format of `clock`; "" if unknown."""
         rate = self.rate
         return clock((self._total - self.done) / rate) if self._total is not None and rate else ""
 

@@ -105,10 +105,10 @@ def publish_folder(temporary: str, path: str) -> None:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Raises an error if the output folder is not empty, or if `atomic_folder` cannot write it.
+    """Checks that an output folder is empty or does not exist, and that `atomic_folder` can write it.
 
     Raises:
-      InputError: names the flag and the path.
+      InputError: the check fails; the message names the flag and the path.
     """
     if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
@@ -117,16 +117,16 @@ def check_new_folder(path: str, flag: str) -> None:
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
-    """Raises an error for outputs that cannot be written, or that would overwrite an input or another output.
+    """Checks that outputs can be written, and that they do not overwrite an input or another output.
 
     Raises:
-      InputError: names the path.
+      InputError: the check fails; the message names the path.
     """
     taken = {_real_path(path): "is also an input" for path in read}
     for path in outputs:
         reason = "is a folder" if path.endswith("/") or _gfile().isdir(path) else taken.get(_real_path(path))
         if not reason and "://" not in path and os.path.lexists(path) and not os.path.isfile(path):
-            reason = "is not a regular file, which a rename would replace"  # such as /dev/null
+            reason = "is not a regular file, and writing would replace it"  # such as /dev/null
         if reason:
             raise InputError(f"--{flag}: {path} {reason}; give another name")
         taken[_real_path(path)] = "is given twice"
@@ -135,10 +135,10 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
 
 
 def check_writable(folder: str, flag: str) -> None:
-    """Raises an error if a local folder cannot be created or is not writable.
+    """Checks that a local folder is writable or can be created.
 
     Raises:
-      InputError: names the flag and the folder.
+      InputError: the check fails; the message names the flag and the folder.
     """
     if "://" in folder:
         return
@@ -175,7 +175,7 @@ def sha256(path: str) -> str:
 
 @contextlib.contextmanager
 def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]:
-    """Yields the content of a JSON file; errors of the `with` block that reads the content become InputError.
+    """Yields the content of a JSON file; an error in the `with` block that reads the content becomes an InputError.
 
     Args:
       path: path of the file.

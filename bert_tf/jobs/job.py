@@ -1,7 +1,7 @@
-"""The identity of a job that writes a set of files, and its work folder, so that a rerun resumes it or is refused.
+"""Identifies a job that writes a set of files, and keeps its work folder, so that a rerun resumes the job.
 
-`NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once it is complete.
-Both record the settings, the corpus, and other facts on which the bytes depend.
+`NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once the set is complete.
+Both record the settings, the corpus, and other facts on which the bytes depend. A rerun with other facts is refused.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from bert_tf.jobs import shard_names
 from tfrecords import manifest
 
 _PLAN = "plan.json"
-# Settings that do not affect the bytes of the output, or that name files, which are compared by content.
+# Settings that do not affect the bytes of the output, and settings that name files, which are compared by content.
 _IMMATERIAL = frozenset({
     "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
@@ -46,22 +46,22 @@ class Counts:
 
 
 class Job:
-    """A set of shards to write.
+    """A job that writes a set of shards.
 
     Args:
       program: name of the program, for messages.
       recipe: a number that changes whenever the same settings produce other bytes.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
-      corpus: see `content.corpus_entries`.
-      facts: the SHA-256 of the vocabulary and of the weights, if the bytes depend on them: `vocab_sha256` and
-        `weights_sha256`.
+      corpus: the files of the corpus, as `content.corpus_entries` returns them.
+      facts: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights, if the bytes depend
+        on them.
 
     Attributes:
       settings, outputs: see the arguments.
       manifest_path: the manifest of the finished set.
       folder: the work folder of the unfinished set.
-      identity: everything on which the bytes of the set depend, as JSON.
+      identity: everything on which the bytes of the set depend, as a dict that can be written as JSON.
     """
 
     def __init__(
@@ -120,7 +120,9 @@ class Job:
             return  # the outputs of an unfinished run; `open` compares its plan
         for path in self.outputs:
             if tf.io.gfile.exists(path):
-                raise InputError(f"--output_file: {path} exists and has no manifest; give another name, or move it")
+                raise InputError(
+                    f"--output_file: {path} exists and has no manifest; give another name, or move the file"
+                )
 
     def run(
         self,
@@ -130,8 +132,9 @@ class Job:
         """Runs the job to its end. A finished job is left unchanged, and an unfinished job is resumed.
 
         Args:
-          make: makes the missing shards and the manifest; takes the result of `finished_shards` and returns all shards.
-          check: refuses invalid input before anything is written.
+          make: function that takes the result of `finished_shards`, makes the missing shards and the manifest, and
+            returns all shards.
+          check: function that refuses invalid input before anything is written.
 
         Returns:
           The shards.
@@ -147,7 +150,7 @@ class Job:
         try:
             self.open()
             try:
-                # Read the state again, since only the owner of the lock can change it.
+                # Read the state again, because another run may have changed it before this run took the lock.
                 shards = make(self.finished_shards())
             except NoRoomError:
                 raise
@@ -170,7 +173,7 @@ class Job:
         Args:
           shards: all shards.
           finished: the result of `finished_shards`.
-          summary: returns further entries of the manifest.
+          summary: function that returns further entries of the manifest.
         """
         if any(finished):
             logging.info("wrote the missing shards again: %d", finished.count(None))
@@ -203,14 +206,14 @@ class Job:
                 plan = json.load(file)
             if different := self._differences(plan):
                 raise InputError(
-                    f"{self.folder}: an unfinished run with other settings ({different}); "
-                    "finish it with its own command, or delete the folder, or give another --output_file"
+                    f"{self.folder}: belongs to an unfinished run with other settings ({different}); "
+                    "finish that run with its own command, or delete the folder, or give another --output_file"
                 )
             logging.info("resuming the unfinished run in %s", self.folder)
         self._remove_leftovers()
 
     def close(self) -> None:
-        """Removes the work folder of a finished run. A kill leaves the plan until all else is removed."""
+        """Removes the work folder of a finished run; the plan goes last, so that a killed removal can be resumed."""
         for name in storage.list_folder(self.folder):
             path = os.path.join(self.folder, name.rstrip("/"))
             if tf.io.gfile.isdir(path):
@@ -234,7 +237,7 @@ class Job:
         self._lock.release()
 
     def _remove_leftovers(self) -> None:
-        """Removes temporary files of a killed run next to the outputs; others are removed with the work folder."""
+        """Removes a killed run's temporary files beside the outputs; other such files are in the work folder."""
         ours = {*self.outputs, self.manifest_path}
         for folder in filter(tf.io.gfile.isdir, {os.path.dirname(path) or "." for path in ours}):
             # List the folder instead of globbing: a name may contain glob characters.
@@ -280,7 +283,7 @@ def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> lis
 
 
 def read_shard(path: str, result_path: str) -> manifest.Shard | None:
-    """Returns the manifest entry of a shard that an earlier run finished; None if it is unfinished or was deleted.
+    """Returns the manifest entry of a finished shard; None if the shard is unfinished, was deleted or has another size.
 
     Args:
       path: path of the shard.

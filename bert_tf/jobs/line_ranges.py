@@ -13,7 +13,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 
 _BLOCK_BYTES = 1 << 20
-# A whole line must fit into memory.
+# Maximum number of bytes of a line, because a whole line must fit into memory.
 _LONGEST_LINE = 16 << 20
 # A source has from `_LEAST_LINES` to `_MOST_LINES` lines, and there are about `_SOURCES` sources if possible.
 _LEAST_LINES, _MOST_LINES, _SOURCES = 64, 4096, 1024
@@ -74,12 +74,12 @@ def _sources(cuts: Sequence["_Cuts"], wanted: int) -> Iterator[LineRange]:
 
 
 class _Cuts:
-    """The starts of some lines of a file, the cuts; their number has a limit that does not depend on the file's size.
+    """The cuts of a file: the byte offsets at which some of its lines start.
 
     Args:
       path: the file.
       lines_each: initial number of lines between two cuts.
-      most: limit of the number of cuts; beyond it, every other cut is dropped, unless cuts are `_MOST_LINES` apart.
+      most: if there are more cuts than this, every other cut is dropped, until cuts are `_MOST_LINES` lines apart.
 
     Attributes:
       path: the file.
@@ -105,7 +105,7 @@ class _Cuts:
             self.lines += 1
 
     def _add(self, ends: np.ndarray) -> None:
-        """Counts lines, given their ends."""
+        """Counts lines and adds cuts, given the byte offsets at which the lines end."""
         numbers = np.arange(self.lines + 1, self.lines + 1 + len(ends))  # numbers of the lines that begin at `ends`
         self._starts += ends[numbers % self._each == 0].tolist()
         self.lines += len(ends)
@@ -123,7 +123,7 @@ class _Cuts:
             )
 
     def edges(self, wanted: int) -> list[tuple[int, int]]:
-        """Returns (line, byte offset) of cuts about `wanted` lines apart, and of the end of the file."""
+        """Returns (line number, byte offset) of cuts about `wanted` lines apart, and of the end of the file."""
         step = max(1, wanted // self._each)
         cuts = [(number * self._each, start) for number, start in enumerate(self._starts)][::step]
         return [*(cut for cut in cuts if cut[0] < self.lines), (self.lines, self._size)]

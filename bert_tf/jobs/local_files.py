@@ -1,4 +1,4 @@
-"""Files on any file system for libraries that read and write only local files."""
+"""Makes files on any file system available to libraries that read and write only local files."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from bert_tf.core import storage
 
 @contextlib.contextmanager
 def written(path: str) -> Iterator[str]:
-    """Yields a local path whose file becomes `path` if the block succeeds; atomic, and creates the folder."""
+    """Yields a local path whose file atomically becomes `path` if the block succeeds; creates the folder of `path`."""
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     with storage.atomic_path(path) as temporary:
         if "://" not in path:
@@ -36,7 +36,7 @@ def read(path: str) -> Iterator[str]:
 
 
 def concatenate(path: str, parts: Sequence[str]) -> None:
-    """Writes the contents of files one after another; atomic, and in bounded memory."""
+    """Writes the contents of `parts` one after another to `path`, atomically and in bounded memory."""
     with written(path) as temporary, open(temporary, "wb") as whole:
         for part in parts:
             with tf.io.gfile.GFile(part, "rb") as file:

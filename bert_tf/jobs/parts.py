@@ -1,4 +1,4 @@
-"""A job that reads text files, writes a part for each source of lines, and joins parts to shards.
+"""Runs a job that reads text files, writes a part for each source of lines, and joins parts into shards.
 
 Parts and shards are written atomically, so that an interrupted run resumes from existing files. A task may run more
 than once, on any worker, and writes the same bytes each time.
@@ -32,7 +32,7 @@ class PartTask:
     """The task to write the part of a source.
 
     Attributes:
-      source: the lines.
+      source: the lines to read.
       path: path of the part; `path` + ".json" contains its facts and marks it as finished.
       settings: the resolved settings, a dataclass.
       weights_sha256: SHA-256 of the model's weights, which may change under the same path.
@@ -55,7 +55,7 @@ class Facts(Counts):
 
     Attributes:
       lines: number of lines read.
-      texts, tokens: numbers of texts and tokens written.
+      texts, tokens: number of texts and number of tokens written.
       bytes: size of the part.
     """
 
@@ -67,7 +67,7 @@ class Facts(Counts):
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """The task to join parts to a shard.
+    """The task to join parts into a shard.
 
     Attributes:
       index: index of the shard.
@@ -97,18 +97,18 @@ def _concatenate(task: ShardTask) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The functions of a program for parts and shards, which must be picklable.
+    """The functions with which a program makes parts and shards; they must be picklable.
 
     Attributes:
       name: name of the program, for messages.
-      what: name of the work, for the progress.
-      recipe: see `Job`.
+      what: name of the work, for the progress bar.
+      recipe: a number that changes whenever the same settings produce other bytes.
       facts: the program's class of facts.
-      write: writes a part atomically; returns its facts without `bytes`.
-      finish: logs the results; returns the counts for the manifest.
-      files: returns the paths of a part's files.
-      join: writes a shard atomically.
-      smaller: other advice for a full disk.
+      write: function that writes a part atomically and returns its facts without `bytes`.
+      finish: function that logs the results and returns the counts for the manifest.
+      files: function that returns the paths of a part's files.
+      join: function that writes a shard atomically.
+      smaller: further advice for a full disk, which ends the message.
     """
 
     name: str
@@ -133,8 +133,8 @@ def run(
       program: the program of the job.
       settings: the resolved settings, a dataclass; they name the files.
       identity: the SHA-256 of the vocabulary and of the weights, `vocab_sha256` and `weights_sha256`.
-      runner: runs the tasks.
-      check: refuses invalid sources before anything is written.
+      runner: the runner that executes the tasks.
+      check: function that refuses invalid sources before anything is written.
 
     Returns:
       The shards.
@@ -181,7 +181,7 @@ def _make_shards(
         progress.start_at(len(shards))
         for index, shard in runner.map(functools.partial(_write_shard, program), joins):
             shards[index] = shard
-            for task in groups[index]:  # not in the task, which a cluster may repeat
+            for task in groups[index]:  # `_write_shard` does not delete parts, because a cluster may repeat it
                 _delete_part(program, task)
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]
@@ -211,7 +211,7 @@ def _make_parts(
 
 
 def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
-    """Raises an error if a local disk has too little space for the lines; joining a shard needs twice the space."""
+    """Raises an error if a local disk has too little space for the parts of the lines and for the joined shards."""
     folder = os.path.dirname(path)
     need = 2 * facts.bytes / facts.lines * lines
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
@@ -280,7 +280,7 @@ def _read_facts(program: Program, task: PartTask) -> Facts:
 
 
 def _write_shard(program: Program, task: ShardTask) -> tuple[int, manifest.Shard]:
-    """Joins parts to a shard."""
+    """Joins parts into a shard."""
     if (found := read_shard(task.path, task.result_path)) is not None:  # a repeated task
         return task.index, found
     program.join(task)

@@ -1,4 +1,4 @@
-"""Progress of a stage of a job: its amount, its rate and the time left."""
+"""Reports the progress of a stage of a job: the finished amount, the rate and the time left."""
 
 from absl import logging
 
@@ -13,7 +13,7 @@ class Progress:
       total: amount of work in `unit`; None if unknown.
       unit: name of the unit; "B" is shown in megabytes.
       compiles: whether the first update includes compilation, which does not count towards the rate.
-      delay: seconds before a bar appears.
+      delay: seconds before the bar appears.
     """
 
     def __init__(self, what: str, total: int | None, unit: str, compiles: bool = False, delay: float = 0.0):

@@ -23,8 +23,8 @@ class LocalRunner:
 
     Args:
       num_workers: number of processes; 1 runs all tasks in this process; None means one per core.
-      preload: modules that the tasks use. They are imported before the workers are forked, which then share their
-        memory.
+      preload: modules that the tasks use. They are imported before the workers are forked, so that the workers share
+        the memory of the modules.
       own_devices: whether tasks that run in this process use the devices that the process has chosen, instead of one
         core.
     """
@@ -39,8 +39,8 @@ class LocalRunner:
         if self.num_workers > 1:
             self._context = _context(self._preload)
             try:
-                # The fork server does not inherit sys.path. Without it, the server could preload an installed copy
-                # of this package instead of the running one.
+                # The fork server does not inherit sys.path. Without this variable, the server could preload an
+                # installed copy of this package instead of the running one.
                 with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
                     for _ in range(self.num_workers):
                         self._workers.append(_Worker(self._context))

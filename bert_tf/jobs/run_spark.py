@@ -1,8 +1,8 @@
 """A runner for a Spark cluster: executors apply the functions to the tasks.
 
 Executors need this package (see docs/how_to/spark.md) and a file system shared with the driver, because tasks
-write files. A task may run again, after a lost executor or by speculation; it then writes the same bytes
-under the same name.
+write files. Spark may run a task again, because an executor was lost or the task seems slow. The task then writes
+the same bytes under the same name.
 """
 
 import contextlib
@@ -82,8 +82,9 @@ class SparkRunner:
         """Yields `function(task)` for every task, in order of completion.
 
         Raises:
-          ChildProcessError: Spark gave up.
-          Exception: an error that `function` raised on an executor: InputError at once, others after Spark's retries.
+          ChildProcessError: Spark gave up the job.
+          Exception: an error that `function` raised on an executor. An InputError is raised at once, other errors after
+            Spark's retries.
         """
         tasks = list(tasks)
         if not tasks:
@@ -205,7 +206,7 @@ class _Watch:
         self._told = time.monotonic()
 
     def look(self) -> None:
-        """Logs what has changed."""
+        """Logs new problems."""
         tracker = self._context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         for stage in filter(None, stages):
@@ -233,7 +234,7 @@ def _check(master: str) -> None:
         raise InputError("--runner=spark needs PySpark: pip install 'bert_tf[spark]'") from error
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set where spark-submit has started Java
+    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it after it starts Java
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise InputError(f"--runner=spark needs Java 17, and there is no java {where}; install openjdk-17-jre-headless")
     if master.startswith("spark://"):
@@ -243,7 +244,7 @@ def _check(master: str) -> None:
 
 
 def _unreachable(address: str) -> str:
-    """Returns the reason why HOST:PORT cannot be reached; empty if it can."""
+    """Returns the reason why HOST:PORT cannot be reached; empty if there is an answer."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return "is not spark://HOST:PORT"
@@ -271,21 +272,21 @@ def _start(master: str, num_workers: int | None, log):
         conf.set("spark.cores.max", str(num_workers))
     gateway = None
     if SparkContext._gateway is None:
-        # A new session keeps signals to this process group from ending Spark before this process stops it.
+        # In a new session, signals to this process group cannot end Spark before this process stops Spark.
         gateway = launch_gateway(conf, {"stdout": log, "stderr": log, "start_new_session": True})
     context = SparkContext(conf=conf, gateway=gateway)
     if num_workers and not context.master.startswith("spark://"):
         context.stop()
         raise InputError(
-            f"--num_workers={num_workers}: Spark's own settings decide the number with the master {context.master}; "
-            "omit the flag"
+            f"--num_workers={num_workers}: with the master {context.master}, Spark's own settings decide the number of "
+            "workers; omit the flag"
         )
     root = str(pathlib.Path(__file__).resolve().parents[2])
     if root != sysconfig.get_paths()["purelib"]:
         # Executors on this machine do not find a source checkout by themselves.
         context.environment["PYTHONPATH"] = root
     context.environment["TF_CPP_MIN_LOG_LEVEL"] = "3"
-    # If Spark's process dies, this server would print a traceback before the job can report the error.
+    # If Spark's process died, the accumulator server would print a traceback before the job can report the error.
     context._accumulatorServer.handle_error = lambda *_: None
     return context
 

@@ -23,13 +23,13 @@ class Runner(Protocol):
 
         Functions and tasks must be picklable. A cluster that lost a worker, or considers it slow, may run a task
         more than once. A function must therefore write the same bytes each time, and write them atomically.
-        If this raises, no task is still running.
+        If this method raises an error, no task is still running.
         """
 
 
 @contextlib.contextmanager
 def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
-    """Yields the settings for the workers, and the running workers. Call it before TensorFlow has threads.
+    """Yields the settings for the workers, and a started runner. Call this function before TensorFlow has threads.
 
     Args:
       settings: settings with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.

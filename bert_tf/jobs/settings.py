@@ -1,4 +1,4 @@
-"""Settings of every job: where its tasks run."""
+"""The settings that every job has, which say where its tasks run."""
 
 import dataclasses
 from typing import ClassVar
@@ -11,7 +11,7 @@ _MAX_WORKERS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class RunnerSettings:
-    """The settings of where a job's tasks run.
+    """The settings that say where a job's tasks run.
 
     Attributes:
       path_flags: the flags that name files, for `with_absolute_paths`.
@@ -34,7 +34,7 @@ class RunnerSettings:
         """Refuses device flags that contradict each other.
 
         Raises:
-          InputError: names the flags.
+          InputError: two flags contradict each other; the message names them.
         """
         require(
             not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"

@@ -32,7 +32,11 @@ def output_paths(output_file: str) -> list[str]:
 
 
 def relative_names(outputs: Sequence[str]) -> list[str]:
-    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard."""
+    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard.
+
+    Raises:
+      InputError: a shard in an object store is in another folder than the first shard.
+    """
     folder = os.path.dirname(outputs[0])
     for path in outputs:
         if "://" in path and os.path.dirname(path) != folder:
