@@ -1,1 +1,1 @@
-"""A run's folder: its identity, its checkpoints, and the new checkpoints of another process."""
+"""A run's folder: its identity, its records, its checkpoints, and the new checkpoints that another process saves."""

@@ -1,7 +1,7 @@
-"""A run's best checkpoint on its dev data.
+"""Finds a run's best checkpoint on the dev data.
 
-While the best checkpoint is among the newest, it is a complete checkpoint. Later, only its weights are kept, as
-`best-STEP`, and training cannot resume from it.
+While the best checkpoint is among the newest checkpoints, it is complete. Later, only its weights are kept, as
+`best-STEP`, and training cannot resume from them.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -20,12 +20,12 @@ _WEIGHTS = re.compile(r"^best-\d+\.index$")
 
 
 def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
-    """Returns the best checkpoint of a run's folder, or the newest if the run was not evaluated during training.
+    """Returns a run's best checkpoint, or the newest checkpoint if the run was not evaluated during training.
 
     Args:
       folder: the run's folder.
       newest: the folder's newest intact checkpoint.
-      instead: how to select the newest checkpoint, for the error message.
+      instead: the flag or path that selects the newest checkpoint instead, for the error message.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged, or the list of evaluations is damaged.
@@ -42,13 +42,13 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
         if not reason:
             return ResumePoint(prefix)
     raise InputError(
-        f"{folder}: its best checkpoint on the dev data cannot be used ({reason}); copy the run's folder again, or "
+        f"{folder}: the run's best checkpoint on the dev data cannot be used ({reason}); copy the folder again, or "
         f"take the last checkpoint with {instead}"
     )
 
 
 def weights_name(step: int) -> str:
-    """Returns the name of the checkpoint with only the weights of a step."""
+    """Returns the name of the checkpoint that contains only the weights after a step."""
     return f"best-{step}"
 
 
@@ -59,13 +59,13 @@ def weights(folder: str) -> list[str]:
 
 
 def _refuse_lost_evaluations(folder: str, instead: str) -> None:
-    """Refuses a run whose settings require evaluations during training if the evaluations are missing."""
+    """Refuses a run that lacks evaluations, although its settings require evaluations during training."""
     if not run_record.exists(folder):
         return
     given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}
     if given:
         raise InputError(
             f"{os.path.join(folder, evaluations.NAME)}: no such file, though the run has "
-            f"--eval_strategy={min(given)}, so its best checkpoint is unknown; copy the run's folder again, or, if it "
-            f"ended before its first evaluation, take the last checkpoint with {instead}"
+            f"--eval_strategy={min(given)}, so the best checkpoint is unknown; copy the run's folder again, or, if "
+            f"the run ended before its first evaluation, take the last checkpoint with {instead}"
         )

@@ -13,21 +13,21 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> Iterator[str]:
-    """Yields a folder's newest complete checkpoint, then each new checkpoint as it is saved.
+    """Yields a folder's newest complete checkpoint, then each new checkpoint that is saved.
 
-    A trainer names a checkpoint only when it is complete. The trainer also deletes old checkpoints, so a checkpoint may
-    be deleted before it is read; see `is_there`.
+    The trainer gives a checkpoint its name only when the checkpoint is complete. It also deletes old checkpoints, so a
+    checkpoint may be deleted before the caller reads it; see `is_there`.
 
     Args:
       output_dir: the run's folder, which may not exist yet.
-      timeout: seconds to wait for the first and for each next checkpoint; 0 yields only the latest.
-      is_last: whether the run ends with the checkpoint at this step.
+      timeout: seconds to wait for the first checkpoint and for each later one; 0 yields only the latest checkpoint.
+      is_last: function that returns whether the run ends with the checkpoint at a step.
 
     Yields:
       Checkpoint prefixes, in ascending order of steps.
 
     Raises:
-      InputError: no checkpoint appeared in time, or all of them are damaged.
+      InputError: no checkpoint appeared in time, or all checkpoints are damaged.
     """
     newest, waiting_since = -1, time.monotonic()
     while True:
@@ -44,7 +44,7 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
             if newest < 0:
                 waited = f" after {timeout:g} seconds" if timeout else ""
                 raise InputError(
-                    f"{output_dir}: holds no checkpoint{waited}; give a folder where training has saved one"
+                    f"{output_dir}: holds no checkpoint{waited}; give a folder where training has saved a checkpoint"
                 )
             logging.info("no new checkpoint within %g seconds; the last checkpoint has step %d", timeout, newest)
             return

@@ -30,13 +30,13 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
 
 
 def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
-    """Returns the checkpoint to evaluate, predict or export with.
+    """Returns the checkpoint for evaluation, prediction, export or conversion.
 
     Args:
       folder: the run's folder.
       newest: the folder's newest intact checkpoint.
-      use: "best" for the best checkpoint on the dev data if the run was evaluated during training; "last" for the
-        newest.
+      use: "best" selects the best checkpoint on the dev data if the run was evaluated during training, else the newest
+        checkpoint; "last" selects the newest checkpoint.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged.
@@ -47,7 +47,7 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     if chosen.prefix != newest.prefix:
         found, step = evaluations.read(folder), latest.step_of(chosen.prefix)
         logging.info(
-            "%s: the best checkpoint on the dev data, with %s %.4g; the last checkpoint has step %d (%s)",
+            "%s is the best checkpoint on the dev data, with %s %.4g; the last checkpoint has step %d (%s)",
             chosen.prefix, found.metric, found.scores[step][found.metric], newest.step, _LAST,
         )  # fmt: skip
     return chosen

@@ -1,10 +1,10 @@
-"""Early stopping: training ends after several evaluations without improvement."""
+"""Finds the step at which early stopping ends training, after several evaluations without improvement."""
 
 from bert_tf.runs.evaluations import Evaluations
 
 
 def stopped_at(found: Evaluations) -> int | None:
-    """Returns the step at which early stopping ended training; None if it did not or is turned off."""
+    """Returns the step at which early stopping ended training; None if it did not end training or is turned off."""
     steps = list(found.scores)
     if not found.patience or not steps:
         return None

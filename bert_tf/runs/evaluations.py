@@ -1,7 +1,7 @@
-"""The dev data of a run, the evaluations during training, and the resulting best checkpoint.
+"""Records a run's evaluations during training, which determine the best checkpoint.
 
 Each evaluation atomically replaces `evaluations.json`. The best checkpoint and early stopping are computed from this
-file alone, so they never contradict the evaluations, even if the run is killed at any moment.
+file alone, so they agree with the evaluations even if the run is killed.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ class Evaluations:
       higher_is_better: whether a higher value of the main metric is better.
       patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
       data: identifies the dev data by name, number of examples and hash; "" before the first evaluation.
-      scores: maps the step of each evaluated checkpoint, in ascending order, to metrics by name.
+      scores: maps the step of each evaluated checkpoint to its metrics by name; the steps are in ascending order.
     """
 
     metric: str = ""
@@ -36,7 +36,7 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best checkpoint by `rank`, or of the first of equal ones; None before the first evaluation."""
+        """Step of the best checkpoint by `rank`, the earliest if several are equal; None before any evaluation."""
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
 
@@ -51,19 +51,19 @@ def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tu
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder has an `evaluations.json`."""
+    """Returns whether a folder has an `evaluations.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def read(folder: str) -> Evaluations:
-    """Reads the evaluations of a run's folder; empty if the run was not evaluated during training.
+    """Reads the evaluations in a run's folder; they are empty if the run was not evaluated during training.
 
     Raises:
       InputError: the file is damaged.
     """
     if not exists(folder):
         return Evaluations()
-    remedy = "copy the run's folder again, or train in a new one"
+    remedy = "copy the run's folder again, or train in a new folder"
     with storage.json_file(os.path.join(folder, NAME), remedy) as entries:
         scores = {int(entry["step"]): entry["scores"] for entry in entries["evaluations"]}
         metric, data = entries["metric"], str(entries["data"])
@@ -74,13 +74,13 @@ def read(folder: str) -> Evaluations:
 
 
 def write(folder: str, evaluations: Evaluations) -> None:
-    """Writes the evaluations of a run's folder, atomically."""
+    """Writes the evaluations into a run's folder, atomically."""
     entries = {
         "metric": evaluations.metric,
         "higher_is_better": evaluations.higher_is_better,
         "patience": evaluations.patience,
         "data": evaluations.data,
-        "best_step": evaluations.best_step,  # only for people; programs compute it
+        "best_step": evaluations.best_step,  # for people; programs compute the step
         "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
     }
     storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

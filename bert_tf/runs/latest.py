@@ -1,4 +1,4 @@
-"""The numbered checkpoints of a run's folder, and the newest intact one."""
+"""Finds the numbered checkpoints in a run's folder, and the newest intact checkpoint."""
 
 import dataclasses
 import os
@@ -42,7 +42,10 @@ class ResumePoint:
 
 
 def prefixes(folder: str) -> list[str]:
-    """Lists a folder's checkpoints, intact or damaged: the latest of the `checkpoint` file, then by falling step."""
+    """Lists a folder's checkpoints, intact or damaged.
+
+    The checkpoint that the `checkpoint` file names as the latest comes first, then the others by descending step.
+    """
     if not tf.io.gfile.isdir(folder):
         return []
     named, latest = _named(folder)
@@ -51,17 +54,17 @@ def prefixes(folder: str) -> list[str]:
 
 
 def numbered(folder: str) -> dict[int, str]:
-    """Maps steps to a folder's checkpoints, intact or damaged, by the steps in their names."""
+    """Maps the step in each checkpoint's name to the checkpoint's prefix, for intact and damaged checkpoints."""
     return {step_of(prefix): prefix for prefix in prefixes(folder)}
 
 
 def find(folder: str) -> ResumePoint:
-    """Finds the newest intact checkpoint; reads every byte and verifies the checksums.
+    """Finds the newest intact checkpoint. To test a checkpoint, it reads every byte and verifies the checksums.
 
-    Damaged checkpoints are skipped with a warning.
+    A warning names the damaged checkpoints that are skipped.
 
     Raises:
-      InputError: all checkpoints are damaged, or a checkpoint cannot be read at the moment.
+      InputError: all checkpoints are damaged, or the files of a checkpoint are not accessible now.
     """
     reasons = {}
     for prefix in prefixes(folder):
@@ -80,7 +83,7 @@ def find(folder: str) -> ResumePoint:
 
 
 def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint; does not verify the checkpoints.
+    """Refuses a folder without a checkpoint. The function does not test whether the checkpoints are intact.
 
     Raises:
       InputError: names the folder.
@@ -95,11 +98,11 @@ def check_there(folder: str) -> None:
             f"{folder}: holds the results of an ensemble, which has no checkpoint of its own; give "
             f"--ensemble_checkpoints with the checkpoints in {ensemble}"
         )
-    raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved one")
+    raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved a checkpoint")
 
 
 def step_of(prefix: str) -> int:
-    """Returns the step in a checkpoint's name; -1 if the name has none."""
+    """Returns the step in a checkpoint's name; -1 if the name does not end in a step."""
     number = _STEP.search(prefix)
     return int(number[1]) if number else -1
 
@@ -110,7 +113,7 @@ def indexes(folder: str) -> list[str]:
 
 
 def _named(folder: str) -> tuple[list[str], str]:
-    """Reads all prefixes and the latest prefix from the folder's `checkpoint` file; [] and "" if it is damaged."""
+    """Returns all prefixes and the latest prefix in a folder's `checkpoint` file; [] and "" without a valid file."""
     try:
         state = tf.train.get_checkpoint_state(folder)
     except (ValueError, tf.errors.OpError):

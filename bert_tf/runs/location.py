@@ -1,4 +1,4 @@
-"""Finds the files of a checkpoint, given a user's path."""
+"""Finds the files of a checkpoint from the path that a user gives."""
 
 import dataclasses
 import os
@@ -22,7 +22,7 @@ class Location:
     """A checkpoint's files.
 
     Attributes:
-      path: prefix of a TensorFlow checkpoint, or the safetensors file or index.
+      path: prefix of a TensorFlow checkpoint, or path of the safetensors file or its index.
       is_safetensors: whether the checkpoint is stored as safetensors.
     """
 
@@ -43,8 +43,8 @@ def locate(path: str) -> Location:
         if the run was evaluated during training, else the newest intact checkpoint.
 
     Raises:
-      InputError: there are no checkpoints or several, a run's best checkpoint is missing or damaged, or the file is a
-        pickle.
+      InputError: the path has no checkpoint or several, a run's best checkpoint is missing or damaged, or the file is
+        a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
@@ -63,8 +63,8 @@ def locate(path: str) -> Location:
             return Location(path, False)
         raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")
     raise InputError(
-        f"{path}: no such checkpoint; give its prefix (without .index), its folder, or hf://owner/model for a model of "
-        "the Hugging Face Hub"
+        f"{path}: no such checkpoint; give the prefix (without .index) or the folder of a checkpoint, or "
+        "hf://owner/model for a model on the Hugging Face Hub"
     )
 
 
@@ -91,7 +91,7 @@ def _in_folder(folder: str) -> Location:
     if pickle:
         refuse_pickle(os.path.join(folder, pickle))
     raise InputError(
-        f"{folder}: holds no checkpoint; give a folder where training has saved one, "
+        f"{folder}: holds no checkpoint; give a folder where training has saved a checkpoint, "
         "or a folder with a .index file or model.safetensors"
     )
 

@@ -1,8 +1,8 @@
 """Adds checkpoints to a run's folder without risk to existing checkpoints.
 
-A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` names the new
-checkpoint, and the oldest checkpoints are deleted, except for the weights of the best checkpoint on the dev data. The
-named checkpoint is therefore complete after a kill, a power cut or a full disk.
+A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the new checkpoint is entered in
+the file `checkpoint`, and the oldest checkpoints are deleted, except for the weights of the best checkpoint on the dev
+data. Therefore the checkpoint in this file is complete even after a kill, a power cut or a full disk.
 """
 
 import contextlib
@@ -21,19 +21,19 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import best, evaluations
 from bert_tf.runs.latest import ResumePoint, indexes, prefixes, step_of
 
-# How many checkpoints are kept by default.
+# Default number of checkpoints to keep.
 KEPT = 5
-# Folders for the checkpoint that is being written, and for damaged checkpoints.
+# Names of the folders for the checkpoint that is being written, and for damaged checkpoints.
 _SAVING, _DAMAGED = "saving", "damaged"
 
 
 def at_step(folder: str, step: int) -> str:
-    """Returns the prefix of a step's checkpoint."""
+    """Returns the prefix of the checkpoint at a step."""
     return os.path.join(folder, f"ckpt-{step}")
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest checkpoints, but not the weights of the best checkpoint.
+    """Adds a checkpoint to a folder, then deletes the oldest checkpoints, except for the best checkpoint's weights.
 
     Args:
       folder: the run's folder, local or any path to which TensorFlow can write.
@@ -48,7 +48,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
       InputError: the checkpoint cannot be written, for example on a full disk. No partial file remains, and earlier
         checkpoints are unchanged.
     """
-    # `restore` expects this counter, which `write` does not add.
+    # `restore` expects this counter, but `write` does not add it.
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
@@ -59,15 +59,15 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
         raise InputError(
-            f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example free "
-            "disk space, and run the same command again to resume from the last one"
+            f"{prefix}: cannot be saved ({reason}); earlier checkpoints are intact; fix the cause, for example by "
+            "freeing disk space, and run the same command again to resume from the last checkpoint"
         ) from error
     _delete_older(folder, [step_of(path) for path in kept])
     return prefix
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes checkpoints older than `kept`, except the best weights at the time of any of the kept checkpoints."""
+    """Deletes the checkpoints before the steps `kept`, except for weights that were the best at one of these steps."""
     recorded = evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
@@ -78,7 +78,7 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 
 
 def delete_stale_weights(folder: str) -> None:
-    """Deletes weights that are not the best at the time of any checkpoint in the folder."""
+    """Deletes the copied weights that were not the best at the step of any checkpoint in the folder."""
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in best.weights(folder):
@@ -87,19 +87,19 @@ def delete_stale_weights(folder: str) -> None:
 
 
 def _keep_weights(folder: str, step: int) -> bool:
-    """Writes a checkpoint's weights to a separate checkpoint; returns whether it succeeded."""
+    """Writes a checkpoint's weights to a separate checkpoint; returns whether this succeeded."""
     prefix = at_step(folder, step)
     try:
         _write(folder, best.weights_name(step), functools.partial(write_without_optimizer, prefix))
     except (InputError, tf.errors.OpError, OSError) as error:
         reason = " ".join(str(error).split())
-        logging.warning("%s: is kept as it is, because its weights cannot be copied (%s)", prefix, reason)
+        logging.warning("%s is not deleted, because its weights cannot be copied (%s)", prefix, reason)
         return False
     return True
 
 
 def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
-    """Writes a checkpoint into a folder, where it appears complete or not at all."""
+    """Writes a checkpoint into a folder, so that other processes never see a part of it."""
     if not _is_local(folder):  # an object store shows only complete files
         write(os.path.join(folder, name))
         return
@@ -109,18 +109,20 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
 
 
 def tidy(folder: str, found: ResumePoint) -> None:
-    """Cleans up a locked folder before training: deletes partial files of a kill, and moves damaged checkpoints aside.
+    """Cleans up a locked folder before training.
+
+    Deletes the partial files that a killed process left, and moves damaged checkpoints into `damaged/`.
 
     Args:
       folder: the run's folder.
-      found: the result of `find`.
+      found: the result of `latest.find`.
     """
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
     for name in tf.io.gfile.listdir(folder):
-        # Another process that evaluates may be writing these files.
+        # A process that evaluates may be writing the report and the results.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
         # A kill during deletion leaves data without an index.
@@ -132,7 +134,7 @@ def put_aside_latest(folder: str) -> str:
     """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
 
     Returns:
-      The prefix of the new latest checkpoint; "" if there is no other checkpoint, so that nothing was moved.
+      The prefix of the new latest checkpoint; "" if there is no other checkpoint, in which case nothing is moved.
     """
     latest, *others = prefixes(folder)
     if not others:
@@ -142,7 +144,7 @@ def put_aside_latest(folder: str) -> str:
 
 
 def delete_all(folder: str) -> None:
-    """Deletes all checkpoints of a folder, which may be missing; keeps its other files."""
+    """Deletes all checkpoints in a folder and keeps its other files. The folder may be missing."""
     if not tf.io.gfile.isdir(folder):
         return
     with contextlib.suppress(tf.errors.NotFoundError):
@@ -152,7 +154,7 @@ def delete_all(folder: str) -> None:
 
 
 def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
-    """Checks that the disk has space for the next checkpoint; warns if the space is too small for all kept checkpoints.
+    """Checks that the disk has space for the next checkpoint; warns if the other checkpoints to keep do not fit.
 
     Args:
       folder: the run's folder, which exists.
@@ -170,8 +172,8 @@ def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
     needed = checkpoint_bytes * (most + 1 - there)
     if free < checkpoint_bytes:
         raise InputError(
-            f"--output_dir={folder}: a checkpoint needs {_megabytes(checkpoint_bytes)}, but {_megabytes(free)} are "
-            "free; free disk space, or give another folder"
+            f"--output_dir={folder}: a checkpoint needs {_megabytes(checkpoint_bytes)}, but only {_megabytes(free)} "
+            "are free; free disk space, or give another folder"
         )
     if free < needed:
         logging.warning(
@@ -205,11 +207,11 @@ def _aside(folder: str) -> Iterator[str]:
 
 
 def _move(aside: str, name: str, folder: str) -> None:
-    """Flushes and renames a checkpoint's files; the index is last, because it makes the files a checkpoint."""
+    """Flushes and renames a checkpoint's files, the index last, because TensorFlow finds a checkpoint by its index."""
     files = sorted(os.listdir(aside), key=lambda file: file.endswith(".index"))
     for file in files:
         _flush(os.path.join(aside, file))
-    # Remove the index of a discarded checkpoint with the same step, since it must not refer to the new data.
+    # A discarded checkpoint may have the same step. Remove its index, which must not refer to the new data.
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, f"{name}.index"))
     for file in files:
@@ -245,7 +247,7 @@ def _remove(prefix: str) -> None:
 
 
 def _put_aside(folder: str, found: ResumePoint) -> None:
-    """Moves the files of damaged checkpoints into a folder, where a person can inspect them."""
+    """Moves the files of damaged checkpoints into `damaged/`, where a person can inspect them."""
     if not found.damaged:
         return
     _name_latest(folder, [os.path.basename(found.prefix)])

@@ -1,7 +1,7 @@
 """The identity of a run's folder, so that a folder never mixes two runs.
 
-`run.json` lists the phases of training in the folder, each with its settings and fingerprints of model, data and
-optimizer. A later start must be the same run, or the next phase of this run.
+`run.json` lists the phases of training in the folder. Each phase has its settings and the facts that identify its
+model, data and optimizer. A later start must resume this run, or begin its next phase.
 """
 
 import dataclasses
@@ -19,12 +19,12 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import early_stopping, evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
-# Flags from which fine-tuning computes the numbers of steps.
+# Flags from which fine-tuning computes the number of steps and of warm-up steps.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
 
 
 class Lock:
-    """Locks a folder against other training runs until this run ends or is killed."""
+    """Keeps other training runs out of a folder until this run ends or is killed."""
 
     def __init__(self, output_dir: str):
         self._output_dir = output_dir
@@ -43,7 +43,7 @@ class Lock:
         self._lock.release()
 
     def make_folder(self) -> None:
-        """Creates and locks the folder if it did not exist yet.
+        """Creates and locks the folder if it did not exist when the `with` block began.
 
         Raises:
           InputError: another run has created it in the meantime.
@@ -56,7 +56,7 @@ class Lock:
 
 
 def fingerprint(paths: Sequence[str]) -> list[str]:
-    """Returns the name, the size and a hash of both ends of each file, which identify a file at any location."""
+    """Describes each file by its name, its size and a hash of its first and last MiB, independently of its folder."""
     entries = []
     for path in paths:
         size = tf.io.gfile.stat(path).length
@@ -69,7 +69,7 @@ def fingerprint(paths: Sequence[str]) -> list[str]:
 
 
 def identify(prints: Sequence[str]) -> str:
-    """Combines the fingerprints of several files into one, in the format of `fingerprint`."""
+    """Combines the fingerprints of several files into one text."""
     if len(prints) < 2:
         return "".join(prints)
     digest = hashlib.sha256(json.dumps(without_names(prints)).encode()).hexdigest()[:16]
@@ -80,7 +80,7 @@ def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) 
     """Returns whether a run was trained on any of the files.
 
     Args:
-      prints: `fingerprint` of the files. Names are not compared, since a copy may have another name.
+      prints: the `fingerprint` of the files. Names are not compared, since a copy may have another name.
       phases: the phases of the run.
     """
     trained = {file for phase in phases for file in without_names(phase.data.get("input_file", ()))}
@@ -88,24 +88,27 @@ def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) 
 
 
 def without_names(prints: Sequence[str]) -> list[str]:
-    """Returns the sizes and hashes in the entries of `fingerprint`, without names, which may differ in copies."""
+    """Returns the entries of `fingerprint` without the names, which may differ in copies."""
     return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
 
 
 def initial_checkpoint(settings) -> str:
-    """Returns the `init_checkpoint` to start from; "" if the flag is not given or the run has its own checkpoint."""
+    """Returns the `init_checkpoint` to start from.
+
+    Returns "" if the flag is empty, if the script does not train, or if the run has its own checkpoint.
+    """
     return settings.init_checkpoint if settings.do_train and not run_record.read_phases(settings.output_dir) else ""
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
-    """Raises an error if the folder belongs to a run of another model or of data with another vocabulary.
+    """Refuses a folder whose run has another model, or data with another vocabulary.
 
     Raises:
       InputError: names the difference.
     """
     phases = run_record.read_phases(output_dir)
     for phase in phases[-1:]:
-        _refuse(output_dir, "model", phase.model, model)
+        _refuse(output_dir, "another model", phase.model, model)
     for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
         DataVocabulary(**known).refuse(vocabulary)
 
@@ -132,12 +135,12 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
-    """Refuses a run whose training has not begun, or has neither reached its last step nor ended early.
+    """Refuses a run whose training has not begun, or has neither reached its last step nor stopped early.
 
     Args:
       folder: the run's folder.
-      trained_steps: step of the checkpoint to use.
-      allow_unfinished: whether to accept an unfinished run that has at least one step.
+      trained_steps: step of the newest intact checkpoint.
+      allow_unfinished: whether to accept an unfinished run that has trained at least one step.
 
     Raises:
       InputError: names the step.
@@ -147,17 +150,17 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
         return
     stands = f"{folder}: its newest intact checkpoint has step {trained_steps} of {last}"
     if not trained_steps:
-        raise InputError(f"{stands}: nothing is trained yet; train first")
+        raise InputError(f"{stands}: training has not begun; train first")
     if not allow_unfinished:
-        raise InputError(f"{stands}; finish the training, or give --allow_unfinished to use it as it is")
+        raise InputError(f"{stands}; finish the training, or give --allow_unfinished to use this checkpoint")
     logging.warning("%s", stands)
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
     """Warns if a checkpoint belongs to a run that has not reached its last step.
 
-    There is no warning for a folder without a `run.json`. The best checkpoint of a finished run may have any step, so
-    the newest checkpoint in the folder decides.
+    There is no warning for a folder without a `run.json`. The step of the newest checkpoint decides, because the best
+    checkpoint of a finished run may have any step.
 
     Raises:
       InputError: the run's `run.json` is damaged.
@@ -167,11 +170,11 @@ def warn_if_unfinished(checkpoint: str) -> None:
         return
     newest, last = max([step, *latest.numbered(folder)]), _last_step(folder)
     if newest < last and not _ended_early(folder, newest):
-        logging.warning("%s: step %d of %d: its training is not finished", checkpoint, step, last)
+        logging.warning("%s has step %d of %d: the training is not finished", checkpoint, step, last)
 
 
 def _ended_early(folder: str, step: int) -> bool:
-    """Whether early stopping ended a run at a step, or the folder is a saved model of this step."""
+    """Returns whether early stopping ended a run at a step, or the folder is a saved model with this step."""
     return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
 
 
@@ -180,10 +183,10 @@ def _last_step(folder: str) -> int:
 
 
 def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Raises an error if a phase neither belongs to the folder's run nor can continue it.
+    """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
 
-    The next phase has the same model and more steps, and starts after the last step of the previous phase. It has rows
-    of another length (paper, A.2: 128 tokens first, then 512), or the same data with more steps.
+    The next phase has the same model and more steps, and starts after the last step of the previous phase. Its rows
+    have another length (paper, A.2: first 128 tokens, then 512), or it trains longer on the same data.
 
     Args:
       output_dir: the run's folder.
@@ -205,23 +208,23 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
             f"--output_dir, with --init_checkpoint={output_dir} to start from its weights"
         )
     last = phases[-1]
-    _refuse(output_dir, "model", last.model, phase.model)
+    _refuse(output_dir, "another model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
         if not _is_same_data(last, phase):
-            _refuse(output_dir, "data", last.data, phase.data)
+            _refuse(output_dir, "other data", last.data, phase.data)
         _refuse_flags(output_dir, last, phase)
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
 def phase_under_way(output_dir: str, phases: Sequence[run_record.Phase], trained_steps: int) -> int:
-    """Returns the index of the command's phase that the folder began last, finished or not; 0 if it began none."""
+    """Returns the index of the command's phase that began last in the folder; 0 if none of them has begun."""
     begun = _begun(output_dir, trained_steps)[-1:]
     same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
     return max(same, default=0)
 
 
 def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
-    """Raises an error if a phase cannot continue the previous phase; see `check`.
+    """Refuses a phase that cannot continue the previous phase; see `check`.
 
     Raises:
       InputError: gives the reason.
@@ -229,7 +232,7 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
     first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
     if last <= first:
         raise InputError(
-            f"--next_phase: --num_train_steps={last} must be above the {first} of the previous phase; "
+            f"--next_phase: --num_train_steps={last} must be above {first}, the value of the previous phase; "
             "steps are counted from the first step of the first phase"
         )
     different = differences(before.model, after.model)
@@ -237,13 +240,13 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
         different = differences(before.data, after.data) + differences(before.optimizer, after.optimizer)
     if different:
         raise InputError(
-            f"--next_phase: cannot continue the previous phase ({'; '.join(different)}); it needs the same model, "
-            "and rows of another --max_seq_length, or the same data and optimizer with more steps"
+            f"--next_phase: cannot continue the previous phase ({'; '.join(different)}); the next phase needs the "
+            "same model, and either another --max_seq_length or more steps with the same data and optimizer"
         )
 
 
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Registers a phase in a folder, for a new run, a resumed run, or the next phase of a run.
+    """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 
     Args, Returns, Raises: see `check`.
     """
@@ -254,7 +257,7 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
         if len(phases) > 1:
             logging.info("phase %d begins at step %d", len(phases), trained_steps)
             _warn_of_jump(*phases[-2:])
-    elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know it
+    elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know the vocabulary
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
         return done
@@ -266,13 +269,13 @@ def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
     old, new = (phase.optimizer["num_schedule_steps"] for phase in (before, after))
     if old != new:
         logging.warning(
-            "the learning rate jumps here: its schedule ends at step %d in this phase, at step %d in the previous one",
-            new, old,
+            "the learning rate jumps here: its schedule ends at step %d in this phase, but at step %d in the previous "
+            "phase", new, old,
         )  # fmt: skip
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
-    """Returns the phases that the latest checkpoint has reached; if newer checkpoints are lost, some are missing."""
+    """Returns the phases that began at or before the latest checkpoint; later phases have lost their checkpoints."""
     return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
@@ -281,7 +284,7 @@ def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
 
 
 def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
-    """Returns the names of the optimizer's flags that differ; two spellings of one path count as equal."""
+    """Returns the names of the optimizer's entries that differ; two spellings of a path to one file count as equal."""
     different = [
         key
         for key in dict.fromkeys([*last.optimizer, *phase.optimizer])
@@ -324,27 +327,27 @@ def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Pha
             if last.settings.get(name) != phase.settings.get(name)
         ]
         raise InputError(
-            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); give the run's flags to "
-            f"resume it, or, to train with these, a new --output_dir with --init_checkpoint={output_dir}, which loads "
-            "the weights but not the state of the optimizer"
+            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); to resume the run, give its "
+            f"flags; to train with the new flags, give a new --output_dir with --init_checkpoint={output_dir}, which "
+            "loads the weights but not the state of the optimizer"
         )
 
 
 def _flag(name: str, phase: run_record.Phase) -> str:
-    """Returns the name of an optimizer's fact for messages; fine-tuning computes the numbers of steps from flags."""
+    """Returns the name of an optimizer's entry for messages, with dashes if the entry is a flag."""
     return f"--{name}" if name in phase.settings else name
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
     if different := differences(old, new):
         raise InputError(
-            f"--output_dir={output_dir}: holds a run of another {what} ({'; '.join(different)}); "
-            "give another folder, or the run's own settings to resume it"
+            f"--output_dir={output_dir}: holds a run with {what} ({'; '.join(different)}); "
+            "give another folder, or, to resume the run, its own settings"
         )
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
-    """Describes each entry that differs, for messages: in lists only the first difference, in mappings all."""
+    """Describes the entries that differ, for messages. Of a list, only the first difference is described."""
     found = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)
@@ -356,7 +359,7 @@ def differences(old: Mapping, new: Mapping) -> list[str]:
 
 
 def _difference(key: str, old, new) -> str:
-    if isinstance(old, list) and isinstance(new, list):  # of many files, name only the first that differs
+    if isinstance(old, list) and isinstance(new, list):  # a list of files may be long
         lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
         pairs = itertools.zip_longest(old, new)
         at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])

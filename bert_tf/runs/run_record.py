@@ -1,4 +1,4 @@
-"""The record of a run in its folder: `run.json`, which lists the phases of training in the folder."""
+"""Reads and writes the record of a run: `run.json`, which lists the phases of training in the run's folder."""
 
 import dataclasses
 import json
@@ -12,21 +12,21 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import latest
 
 NAME = "run.json"
-_REMEDY = "copy the run's folder again, or train in a new one"
+_REMEDY = "copy the run's folder again, or train in a new folder"
 
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A part of a run with one kind of data and one schedule.
+    """A part of a run, with one data set and one learning-rate schedule.
 
     Attributes:
-      settings: all resolved settings, as a record.
+      settings: all resolved settings, by the names of the flags.
       model: identifies the model; never changes within a folder.
       data: identifies the data.
       optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
       first_step: step at which training on this data began.
-      begun_at: step at which the phase began; later than `first_step` if it continues the previous phase's data.
-      vocabulary: fields of the `DataVocabulary`; None if it is unknown or part of `model`.
+      begun_at: step at which the phase began; later than `first_step` if the phase has the data of the previous phase.
+      vocabulary: fields of the `DataVocabulary`; None if the vocabulary is unknown or part of `model`.
       script: the script that trains; "" if unknown.
     """
 
@@ -41,7 +41,7 @@ class Phase:
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder has the record of a run."""
+    """Returns whether a folder has the record of a run."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
@@ -51,7 +51,7 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
     Args:
       folder: the run's folder.
       phases: the phases in the order of training.
-      saved_step: for a saved model, which has the weights of one step, this step; None for a run.
+      saved_step: step of a saved model's weights; None for a run.
     """
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
     entries |= {} if saved_step is None else {"saved_step": saved_step}
@@ -71,7 +71,7 @@ def saved_step(folder: str) -> int | None:
 
 
 def last_settings(folder: str) -> dict:
-    """Returns the settings of the last training in a folder; {} if the folder does not belong to a run.
+    """Returns the settings of the last phase of training in a folder; {} if the folder has no record of a run.
 
     Raises:
       InputError: see `read_phases`.
@@ -90,10 +90,10 @@ def read_phases(output_dir: str) -> list[Phase]:
         return []
     if not exists(output_dir):
         raise InputError(
-            f"--output_dir={output_dir}: holds checkpoints but no {NAME} that describes their run; give another folder"
+            f"--output_dir={output_dir}: holds checkpoints, but no {NAME} that describes the run; give another folder"
         )
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
         phases = [Phase(**phase) for phase in entries["phases"]]
         if not phases:
-            raise ValueError("it does not list a phase")
+            raise ValueError("it lists no phases")
     return phases

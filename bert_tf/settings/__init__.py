@@ -1,4 +1,4 @@
-"""Settings that belong to no kind of task: one flat, frozen dataclass per script, whose fields are its flags."""
+"""Settings that do not belong to a kind of task: each script has a flat, frozen dataclass, whose fields are flags."""
 
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings

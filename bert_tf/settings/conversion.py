@@ -12,27 +12,30 @@ class ConversionSettings:
     flag_group = "Input"
 
     input: str = setting("checkpoint in any supported format: prefix, folder, or hf://owner/model")
-    output: str = setting("folder to write; new or empty", group="Output")
+    output: str = setting("output folder; must be new or empty", group="Output")
     format: str = setting(
-        "bert_tf (this project's), tf1 (google-research/bert's), tf_models (tf-models-official's) or hugging_face",
+        "output format; bert_tf: this project's; tf1: google-research/bert's; tf_models: tf-models-official's; "
+        "hugging_face: transformers'",
         choices=("bert_tf", "tf1", "tf_models", "hugging_face"),
         group="Output",
     )
-    bert_config_file: str = setting("the input's configuration; empty: the file in its folder", "")
+    bert_config_file: str = setting("configuration of the input; empty: the file in the input's folder", "")
     use_checkpoint: str = setting(
-        "if --input is a fine-tuning run's folder: convert the best checkpoint on the dev data, or the last one; "
-        "without --eval_strategy in training, always the last", "best", choices=("best", "last"),
+        "if --input is the folder of a fine-tuning run: convert the checkpoint that is best on the dev data, or the "
+        "last checkpoint; if the run had no --eval_strategy, both mean the last", "best", choices=("best", "last"),
     )  # fmt: skip
-    vocab_file: str = setting("the input's vocabulary; empty: vocab.txt in its folder", "")
+    vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
     do_lower_case: bool | None = setting(
-        "whether the input's tokenizer lower-cases; default: from tokenizer_config.json in the input's folder, or from "
-        "the published name of the checkpoint", None,
+        "whether the input's tokenizer lower-cases text; default: from tokenizer_config.json or tokenizer.json in the "
+        "input's folder, else from the name of a published checkpoint", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
     )
     extended_vocab_file: str = setting(
-        "larger vocabulary for the model, as learn_vocab --extend_vocab writes", "", group="Output"
+        "vocabulary from learn_vocab --extend_vocab, to which the model is extended; empty: the input's vocabulary",
+        "",
+        group="Output",
     )
 
     def __post_init__(self):

@@ -9,7 +9,7 @@ from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
-# The four top layers, as in Table 7, are the original's default; pooled sentences use the top layer.
+# By default, google-research/bert writes the top four layers (compare Table 7). Pooled vectors use the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 _FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 
@@ -32,19 +32,20 @@ class VectorSettings:
         "or -1 for pooled vectors", None, group="Vectors", first=True,
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "maximum tokens in a row, [CLS] and [SEP] included; longer texts are truncated; default: 128; with "
+        "maximum number of tokens in a row, [CLS] and [SEP] included; longer texts are truncated; default: 128; with "
         "--sentence_vectors: from sentence_bert_config.json or tokenizer_config.json beside the checkpoint", None,
         first=True, at_least=3,
     )  # fmt: skip
     batch_size: int = setting(
-        "rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller",
+        "number of rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller",
         32,
         group="Devices",
         above=0,
     )
     sentence_vectors: bool = setting(
-        "write one vector per text instead of one per token; unless --pooling is given, pool as sentence-transformers' "
-        "1_Pooling/config.json and modules.json beside the checkpoint say", False, group="Vectors", first=True,
+        "write one vector per text instead of one vector per token; without --pooling, sentence-transformers' files "
+        "1_Pooling/config.json and modules.json beside the checkpoint determine the pooling", False, group="Vectors",
+        first=True,
     )  # fmt: skip
     pooling: str | None = setting(
         "write one vector per text: the vector of [CLS], or the mean or maximum over all tokens", None,
@@ -71,7 +72,7 @@ class VectorSettings:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The numbers in `layers`, as given; Python code may also give a number or a list of numbers.
+        """The numbers in `layers`, in their order; Python code may also set `layers` to a number or a list of numbers.
 
         Raises:
           InputError: a value is not a whole number, or is listed twice.
@@ -92,7 +93,7 @@ class VectorSettings:
 
 @dataclasses.dataclass(frozen=True)
 class FeaturesSettings(JobSettings, VectorSettings):
-    """Settings of `extract_features`; names and defaults of google-research/bert."""
+    """Settings of `extract_features`, with the names and defaults of google-research/bert."""
 
     flag_group = "Data"
 
@@ -110,16 +111,17 @@ class FeaturesSettings(JobSettings, VectorSettings):
     text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
     id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
     output_format: str | None = setting(
-        "jsonl: the original's JSON Lines; tfrecord, npz and parquet are compact; default: from the file name's "
-        "extension in --output_file, else jsonl", None, choices=_FORMATS, group="Output", first=True,
+        "jsonl: JSON Lines, as in google-research/bert; tfrecord, npz, parquet: compact formats; default: from the "
+        "file name extension of --output_file, else jsonl", None, choices=_FORMATS, group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the values in compact formats; the computation is in float32", "float32",
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
-        "--output_format=jsonl: also write for each token its text, its word and its characters in the line or, with "
-        "--input_format=jsonl, in the field; compact formats always have these", False, group="Output",
+        "--output_format=jsonl: also write the number of each token's text and word, and the token's characters in the "
+        "line or, with --input_format=jsonl, in the field; compact formats always have this data", False,
+        group="Output",
     )  # fmt: skip
 
     def __post_init__(self):

@@ -10,19 +10,19 @@ from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
 
-# Split to the flag that names the split's files.
+# For each split, the flag that names the split's files.
 PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
 
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
-    """Settings that all fine-tuning scripts share; names and defaults of google-research/bert.
+    """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert.
 
     Attributes:
-      default_lower_case: value of `do_lower_case` if neither the user nor a checkpoint gives it.
-      path_flags: split to the flag that names the split's files.
+      default_lower_case: value of `do_lower_case` if neither the user nor a checkpoint determines it.
+      path_flags: for each split, the flag that names the split's files.
       tuned_on_dev: flags that make an evaluation choose a value on the dev data, and that have no other effect.
-      ensemble_members: folders of runs, or prefixes of checkpoints; the mean of their logits replaces a single model's.
+      ensemble_members: folders of runs, or prefixes of checkpoints; predictions use the mean of the members' logits.
     """
 
     flag_group = "Training"
@@ -51,30 +51,30 @@ class FineTuningSettings(protocol.ProtocolSettings):
         "--init_checkpoint, else true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else 128 or the model's "
-        "number of positions, whichever is smaller",
+        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else 128 "
+        "or the model's number of positions, whichever is smaller",
         None,
         group="Model",
         first=True,
         at_least=5,
     )
     keep_checkpoint_max: int = setting(
-        "number of latest checkpoints to keep, from which training can resume; 0: all; the weights of the best "
-        "checkpoint on the dev data are kept too", 2, group="Run",
+        "number of the latest checkpoints to keep for resuming; 0: all; the weights of the best checkpoint on the dev "
+        "data are kept too", 2, group="Run",
     )  # fmt: skip
     allow_unfinished: bool = setting(
-        "allow evaluation and prediction with a checkpoint of an unfinished training", False, group="Run"
+        "allow evaluation and prediction with a checkpoint of a training that has not finished", False, group="Run"
     )
     do_train: bool = setting("train on the training data", False, group="Run", first=True)
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
-        "hold out this share of the training data as the dev data, if there is no file of dev data: the same share of "
-        "each class, and equal texts stay together; default: from the run in --output_dir, else none", None,
+        "hold out this share of the training data as the dev data, if there is no dev file; takes the same share of "
+        "each class, and keeps equal texts together; default: from the run in --output_dir, else none", None,
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
-        "--dev_share: seed that selects the examples; separate from --random_seed, so that runs with different seeds "
+        "--dev_share: seed for selecting the examples; separate from --random_seed, so that runs with different seeds "
         "have the same dev data; default: from the run in --output_dir, else 0", None, group="Data",
     )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
@@ -87,7 +87,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
     num_train_epochs: float = setting("number of epochs", 3.0, first=True, above=0)
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
-        "load only the encoder of a fine-tuned --init_checkpoint, and initialize a new head randomly",
+        "load only the encoder of a fine-tuned --init_checkpoint, and initialize the head randomly",
         False,
         group="Model",
     )
@@ -97,7 +97,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
     )  # fmt: skip
 
     pack_sequences: bool = setting(
-        "put several examples into one row, so that there is hardly any padding; faster, with the same loss and "
+        "put several examples into one row, which leaves hardly any padding; faster, with the same loss and "
         "predictions", True,
     )  # fmt: skip
 
@@ -118,7 +118,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
-        """The files that flags name, by split."""
+        """The files that the flags in `path_flags` name, by split."""
         named = {split: getattr(self, flag) for split, flag in self.path_flags.items()}
         return {split: (path,) for split, path in named.items() if path}
 
@@ -132,7 +132,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
         own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
         for name in flags:
             path = getattr(self, name)
-            remedy = f"name the folder that holds it, or give a single file by --{own}"
+            remedy = f"give its folder, or give the single file as --{own}"
             require(not os.path.isfile(path), f"--{name}={path}: is a file; {remedy}")
         for wanted, flag in at.items():
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
@@ -143,7 +143,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
                 raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
 
     def _of_run(self, *flags: str) -> str:
-        """Returns, for a message, the values of flags in the run in `output_dir`; "" if there are none."""
+        """Returns the values of flags in the run in `output_dir`, as the end of a message; "" if there are none."""
         try:
             with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
                 known = json.load(file)["phases"][-1]["settings"]

@@ -1,4 +1,4 @@
-"""Settings of scripts that run a model over text files, as a job in parts: every field is a flag."""
+"""Settings of scripts that run a model on text files, as a job in several parts: every field is a flag."""
 
 import dataclasses
 import os
@@ -39,7 +39,7 @@ class JobSettings(RunnerSettings):
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
-    """Returns the format of the output: the given format, or the format of the files' extensions.
+    """Returns the output format: the given format, else the format that the file name extensions name.
 
     Args:
       output_file: value of `--output_file`.

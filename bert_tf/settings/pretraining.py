@@ -9,7 +9,7 @@ from bert_tf.settings.training import TrainingSettings
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingSettings(TrainingSettings):
-    """Settings of `run_pretraining`; names and defaults of google-research/bert."""
+    """Settings of `run_pretraining`, with the names and defaults of google-research/bert."""
 
     flag_group = "Data"
     script: ClassVar[str] = "run_pretraining"
@@ -17,7 +17,7 @@ class PretrainingSettings(TrainingSettings):
 
     input_file: str = setting("TFRecords from create_pretraining_data: comma-separated paths and globs")
     eval_input_file: str = setting(
-        "held-out TFRecords for evaluation; empty: evaluate on --input_file, although the model was trained on it",
+        "held-out TFRecords for evaluation; empty: evaluate on --input_file, the training data",
         "",
         first=True,
     )
@@ -28,31 +28,33 @@ class PretrainingSettings(TrainingSettings):
         first=True,
     )
     vocab_file: str = setting(
-        "vocabulary of the data; the run's folder gets a copy; empty: the file that the data's manifest names, or the "
-        "same file beside the data or --init_checkpoint; required for data made with --masking=dynamic", "",
+        "vocabulary of the data, which is copied to --output_dir; empty: the file that the data's manifest names, or "
+        "the same file beside the data or --init_checkpoint; data made with --masking=dynamic needs a vocabulary", "",
         group="Model",
     )  # fmt: skip
     fill_mask_file: str = setting(
-        "sentences with [MASK], one per line, which each evaluation fills in, in addition to rows of the data",
+        "file of sentences with [MASK], one per line; each evaluation fills them in, in addition to some rows of the "
+        "data",
         "",
         group="Evaluation",
     )
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
-        "maximum masked positions per row; default: from the manifest of data made with --masking=dynamic, else 20",
+        "maximum number of masked positions per row; default: from the manifest of data made with --masking=dynamic, "
+        "else 20",
         None,
         first=True,
         above=0,
     )
     masked_lm_prob: float | None = setting(
-        "share of tokens to mask in data made with --masking=dynamic; default: from its manifest",
+        "share of tokens to mask in data made with --masking=dynamic; default: from the data's manifest",
         None,
         above=0,
         below=1,
     )
     pack_sequences: bool = setting(
-        "put several examples into one row, so that there is hardly any padding; --train_batch_size still counts rows, "
-        "so a batch has more examples; evaluation is not packed", False, group="Training",
+        "put several examples into one row, which leaves hardly any padding; --train_batch_size still counts rows, so "
+        "a batch has more examples; evaluation is not packed", False, group="Training",
     )  # fmt: skip
     use_next_sentence_label: bool = setting(
         "train on the next-sentence task if the data has sentence pairs", True, group="Training"
@@ -75,12 +77,13 @@ class PretrainingSettings(TrainingSettings):
     )
     max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
     next_phase: str = setting(
-        "flag file of the next phase, which continues in the same folder; its flags replace the current ones, and it "
-        "may name a further --next_phase", "", group="Run",
+        "flag file of the next phase, which continues in the same folder; the flags in the file replace the current "
+        "flags, and may include a further --next_phase", "", group="Run",
     )  # fmt: skip
     eval_timeout: float = setting(
-        "--do_eval without --do_train: wait for new checkpoints and evaluate each, until the run's last step or until "
-        "no new one appears for this many seconds; 0: only the latest", 0.0, group="Evaluation", at_least=0,
+        "--do_eval without --do_train: wait for new checkpoints and evaluate each, until the run's last step, or until "
+        "no new checkpoint appears for this many seconds; 0: evaluate only the latest checkpoint", 0.0,
+        group="Evaluation", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -96,7 +99,7 @@ class PretrainingSettings(TrainingSettings):
         require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
         require(
             not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
-            "--eval_timeout is for evaluation on one machine while others train; leave out --distribution_strategy",
+            "--eval_timeout is for evaluation on one machine while other machines train; drop --distribution_strategy",
         )
 
     def _check_schedule(self) -> None:
@@ -106,11 +109,12 @@ class PretrainingSettings(TrainingSettings):
         require(
             end >= self.num_train_steps,
             f"--num_schedule_steps={end}: the learning rate would be 0 before training ends at "
-            f"--num_train_steps={self.num_train_steps}; give at least this number, or leave the flag out",
+            f"--num_train_steps={self.num_train_steps}; give at least --num_schedule_steps={self.num_train_steps}, or "
+            "drop the flag",
         )
         require(
             end >= self.num_warmup_steps,
-            f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends before, at step {end} "
+            f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends earlier, at step {end} "
             "(--num_schedule_steps; by default --num_train_steps of the last phase), so the learning rate would never "
             f"reach its peak; give, for example, --num_warmup_steps={end // 10}",
         )

@@ -40,39 +40,40 @@ class ProtocolSettings(TrainingSettings):
         at_least=0,
     )
     use_checkpoint: str = setting(
-        "evaluate and predict with the best checkpoint on the dev data, or with the last one; without --eval_strategy, "
-        "always with the last", "best", choices=("best", "last"), group="Evaluation",
+        "evaluate and predict with the checkpoint that is best on the dev data, or with the last checkpoint; without "
+        "--eval_strategy, both mean the last", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
     frozen_layers: int = setting(
-        "do not train the embeddings and this many of the lowest layers; 0: train all; -1: train only the head",
+        "do not train the embeddings and this many of the lowest layers; 0: train all weights; -1: train only the head",
         0,
         at_least=-1,
     )
     layer_learning_rate_decay: float = setting(
-        "factor by which the learning rate decreases from each layer to the next lower one: the head and the pooler "
-        "have the full rate, the top layer this share of it, the embeddings the smallest", 1.0, above=0, at_most=1,
+        "factor by which the learning rate decreases from each layer to the layer below: the head and the pooler have "
+        "the full rate, the top layer has this share of the full rate, and the embeddings have the lowest rate", 1.0,
+        above=0, at_most=1,
     )  # fmt: skip
     sweep: bool = setting(
-        "train once for each combination of the --sweep_ flags, each in its own folder below --output_dir, and keep "
-        "the run that is best on the dev data", False, group="Sweep",
+        "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
+        "--output_dir, and keep the checkpoints of the best run on the dev data", False, group="Sweep",
     )  # fmt: skip
     sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep")
     sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32", group="Sweep")
     sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4", group="Sweep")
     sweep_restarts: int = setting(
-        "--sweep: number of runs of each combination; each has another seed for the data order and the new weights",
+        "--sweep: number of runs per combination; each run has its own seed for the data order and the new weights",
         1,
         group="Sweep",
         at_least=1,
     )
     sweep_checkpoints: bool = setting(
         "--sweep: fine-tune each checkpoint of the pre-training run in --init_checkpoint, and plot the main metric on "
-        "the dev data over their steps, as in Figure 5 of the paper", False, group="Sweep",
+        "the dev data against the pre-training step, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
 
     @property
     def training_facts(self) -> dict:
-        """The flags on which the weights depend."""
+        """The values of this class's flags on which the weights depend."""
         return {name: getattr(self, name) for name in ("frozen_layers", "layer_learning_rate_decay")}
 
     @property
@@ -87,10 +88,10 @@ class ProtocolSettings(TrainingSettings):
 
 
 def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
-    """Refuses values out of range and flags that contradict each other.
+    """Refuses flags that contradict each other, and invalid values of the flags of a sweep.
 
     Raises:
-      InputError: a flag is wrong; the message names it.
+      InputError: names the flag.
     """
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)
@@ -118,7 +119,7 @@ def _check_training(settings: ProtocolSettings) -> None:
     frozen, decay = settings.frozen_layers, settings.layer_learning_rate_decay
     require(
         frozen != -1 or decay == 1,
-        f"--layer_learning_rate_decay={decay} has no effect with --frozen_layers=-1; drop one of them",
+        f"--layer_learning_rate_decay={decay} has no effect with --frozen_layers=-1; drop one of the flags",
     )
 
 

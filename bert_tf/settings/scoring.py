@@ -24,7 +24,8 @@ class ScoringSettings(JobSettings):
         group="Data",
     )
     mode: str = setting(
-        "likelihood: pseudo-log-likelihood of each text and token; fill_mask: predictions for each [MASK] in the texts",
+        "likelihood: write the pseudo-log-likelihood of each text and token; fill_mask: write predictions for each "
+        "[MASK] in the texts",
         LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK), group="Output", first=True,
     )  # fmt: skip
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
@@ -34,7 +35,7 @@ class ScoringSettings(JobSettings):
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
-        "likelihood: together with a token, also mask the later tokens of its word, which reveal the token",
+        "likelihood: together with a token, also mask the later tokens of its word, because they reveal the token",
         False,
         group="Output",
         first=True,
@@ -47,13 +48,13 @@ class ScoringSettings(JobSettings):
         above=0,
     )
     max_seq_length: int | None = setting(
-        "maximum tokens of a text, [CLS] and [SEP] included; a longer text is an error; default: the model's number of "
-        "positions",
+        "maximum number of tokens in a text, [CLS] and [SEP] included; a longer text is an error; default: the model's "
+        "number of positions",
         None,
         first=True,
         at_least=3,
     )
-    batch_size: int = setting("masked rows per step", 64, group="Devices", above=0)
+    batch_size: int = setting("number of masked rows per step", 64, group="Devices", above=0)
 
     def __post_init__(self):
         check_values(self)

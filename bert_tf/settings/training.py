@@ -6,17 +6,17 @@ from typing import ClassVar
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
-# Help text that scripts that do not train use too.
-IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with another vocabulary or casing"
+# Help text of a flag that other scripts, which do not train, have too.
+IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different vocabulary or casing"
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """The model, the folder and the training loop; names and defaults of google-research/bert.
+    """The model, the run's folder and the training loop, with the names and defaults of google-research/bert.
 
     Attributes:
       script: name of the script, for messages and for commands in the report.
-      reported: flags of only this script that the report shows.
+      reported: flags that only this script has and that the report shows.
       in_memory: values of `task_name` for data in memory; a command cannot train on such data.
     """
 
@@ -36,8 +36,9 @@ class TrainingSettings(DeviceSettings):
     learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
-        "maximum steps between two returns to Python; a TPU and several workers handle SIGTERM and Ctrl-C only there; "
-        "other devices run at most 50 steps at once, and short runs at most a twentieth of their steps",
+        "maximum number of steps before control returns to Python; a TPU and several workers react to SIGTERM and "
+        "Ctrl-C only then; other devices run at most 50 steps at once, and short runs at most a twentieth of their "
+        "steps",
         1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip
 

@@ -132,7 +132,7 @@ def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tm
 def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(trained, checkpoint):
     _, output = trained
     assert TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS).scores["accuracy"] == 1.0
-    with pytest.raises(InputError, match="holds a run of another data"):
+    with pytest.raises(InputError, match="holds a run with other data"):
         TextClassifier.train(PAIRS[::-1], LABELS, checkpoint, output, **OPTIONS)
     for other in ({"dev_texts": PAIRS[:2], "dev_labels": LABELS[:2]}, {"dev_share": 0}):
         with pytest.raises(InputError, match="holds out dev_share=0.1 of its texts; give dev_share=0.1,"):

@@ -341,7 +341,7 @@ def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source,
     phase = run_record.Phase({}, {}, {}, {"num_train_steps": 10})
     (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     convert(tmp_path / "run", tmp_path / "out", "tf1")
-    assert f"{tmp_path}/run/ckpt-0: step 0 of 10: its training is not finished" in caplog.messages
+    assert f"{tmp_path}/run/ckpt-0 has step 0 of 10: the training is not finished" in caplog.messages
 
 
 def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source, tmp_path, caplog):

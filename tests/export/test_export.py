@@ -310,7 +310,7 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
         export_saved_model(flags)
     for path in run.glob("ckpt-10.*"):
         path.unlink()
-    with pytest.raises(InputError, match=r"has step 0 of 100: nothing is trained yet; train first"):
+    with pytest.raises(InputError, match=r"has step 0 of 100: training has not begun; train first"):
         export_saved_model(dataclasses.replace(flags, allow_unfinished=True))
     assert os.listdir(tmp_path) == ["run"]
 

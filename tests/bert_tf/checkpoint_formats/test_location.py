@@ -38,7 +38,7 @@ def test_a_runs_folder_means_its_best_checkpoint_on_the_dev_data(tmp_path):
     assert locate(str(tmp_path / "ckpt-7")).path == str(tmp_path / "ckpt-7")
     data = tmp_path / "ckpt-3.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-1])
-    with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used .*; .* its own path, .*/ckpt-7$"):
+    with pytest.raises(InputError, match=r"best checkpoint .* cannot be used .*; .* its own path, .*/ckpt-7$"):
         locate(str(tmp_path))
 
 

@@ -210,12 +210,12 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],
-            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least this number",
+            "--num_schedule_steps=8: .* 0 before training ends at --num_train_steps=9; give at least --num_schedule",
         ),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=7", "--num_warmup_steps=9", "--num_schedule_steps=8"],
-            "--num_warmup_steps=9: the learning-rate schedule ends before, at step 8",
+            "--num_warmup_steps=9: the learning-rate schedule ends earlier, at step 8",
         ),
         (ClassifierSettings, CLASSIFY, "nothing to do: give --do_train, --do_eval, --do_predict"),
         (ClassifierSettings, [*CLASSIFY, "--do_eval", "--max_seq_length=4"], "--max_seq_length=4: must be at least 5"),

@@ -105,7 +105,7 @@ def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
     evaluations.write(str(tmp_path), Evaluations("f1", scores={3: {"f1": 0.9}, 6: {"f1": 0.8}}))
     tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
     newest = ResumePoint(f"{tmp_path}/ckpt-6")
-    with pytest.raises(InputError, match=r"its best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"):
+    with pytest.raises(InputError, match=r"best checkpoint .* \(.*ckpt-3 is missing\); .*--use_checkpoint=last"):
         choose(str(tmp_path), newest, "best")
     assert choose(str(tmp_path), newest, "last") == newest
 

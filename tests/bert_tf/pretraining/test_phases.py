@@ -111,7 +111,7 @@ def test_phases_that_are_commands_of_their_own_share_the_schedule_that_a_flag_na
 def test_a_schedule_that_is_too_short_is_refused(runs, tmp_path, second):
     refused = {
         "--num_schedule_steps=5": "second.flags: --num_schedule_steps=5: .* ends at --num_train_steps=6",
-        "--num_warmup_steps=7": "--num_warmup_steps=7: .* ends before, at step 6 .*give, .*--num_warmup_steps=0",
+        "--num_warmup_steps=7": "--num_warmup_steps=7: .* ends earlier, at step 6 .*give, .*--num_warmup_steps=0",
     }
     for flag, message in refused.items():
         with pytest.raises(InputError, match=message):
@@ -164,7 +164,7 @@ def test_the_same_command_goes_on_in_the_second_phase_and_finished_trains_no_fur
     [
         (
             "--num_train_steps=4\n--max_seq_length=48\n--input_file={runs}/48.tfrecord",
-            "--num_train_steps=4 must be above the 4 of the previous phase",
+            "--num_train_steps=4 must be above 4, the value of the previous phase",
         ),
         ("--num_train_steps=6\n--learning_rate=1", "cannot continue .*learning_rate was 0.001, is 1.0"),
         ("--num_train_steps=6\n--input_file={runs}/48.tfrecord", "input_ids has 48 values but --max_seq_length=32"),

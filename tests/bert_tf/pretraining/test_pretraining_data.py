@@ -131,7 +131,7 @@ def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_s
     entries["settings"] |= {"masked_lm_prob": 0.3, "do_whole_word_mask": True}
     path.write_text(json.dumps(entries))
     message = "masked_lm_prob was 0.4, is 0.3; do_whole_word_mask was False, is True"
-    with pytest.raises(InputError, match=f"another data .{message}"):
+    with pytest.raises(InputError, match=f"other data .{message}"):
         run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--num_train_steps=2"))
 
 
@@ -234,7 +234,7 @@ def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
     run_pretraining(settings(data, tmp_path / "parts", "dynamic", *flags))
     unpacked = settings(data, tmp_path / "parts", "dynamic", *flags[1:], "--nodo_train", "--do_eval")
     assert run_pretraining(unpacked) == whole
-    with pytest.raises(InputError, match="another data .*packed_rows was .*'sequences': .*, is None"):
+    with pytest.raises(InputError, match="other data .*packed_rows was .*'sequences': .*, is None"):
         run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags[1:], "--do_eval"))
 
 

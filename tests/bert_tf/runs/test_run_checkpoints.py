@@ -184,7 +184,7 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
     os.truncate(f"{folder}/ckpt-5.index", 100)
     assert best.find(folder, latest.find(folder), "").step == 2, "of the steps up to 4, to which training falls back"
     os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
-    with pytest.raises(InputError, match=r"its best checkpoint .* cannot be used \(.*best-2: cannot be read"):
+    with pytest.raises(InputError, match=r"best checkpoint .* cannot be used \(.*best-2: cannot be read"):
         best.find(folder, latest.find(folder), "")
 
 
@@ -210,7 +210,7 @@ def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkey
 
     monkeypatch.setattr(run_checkpoints, "write_without_optimizer", fail)
     save(3, 0.1)
-    assert "ckpt-1: is kept as it is, because its weights cannot be copied (No space left on device)" in caplog.text
+    assert "ckpt-1 is not deleted, because its weights cannot be copied (No space left on device)" in caplog.text
     assert sorted(latest.numbered(folder)) == [1, 2, 3] and not best.weights(folder)
     assert best.find(folder, latest.find(folder), "").step == 1
     run_checkpoints.delete_all(folder)
@@ -265,7 +265,7 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
 def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
     monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))
     if free < 100:
-        with pytest.raises(InputError, match=r"a checkpoint needs 100.0 MB, but 99.0 MB are free"):
+        with pytest.raises(InputError, match=r"a checkpoint needs 100.0 MB, but only 99.0 MB are free"):
             run_checkpoints.check_space(str(folder), 100_000_000)
         return
     # three of the five kept checkpoints exist, and for a moment there is one more

@@ -110,26 +110,26 @@ def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder,
         (
             changed(FIRST, model={"hidden_size": 16}),
             10,
-            "of another model (hidden_size was 8, is 16);",
+            "with another model (hidden_size was 8, is 16);",
         ),
-        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "of another model (num_hidden_layers was 2, is 3);"),
-        (changed(FIRST, model={"heads": 2}), 0, "of another model (heads was None, is 2);"),
-        (changed(FIRST, data={"files": "bb"}), 5, "of another data (files was 'aa', is 'bb');"),
-        (changed(FIRST, data={"masked_lm_prob": 0.15}), 5, "of another data (masked_lm_prob was None, is 0.15);"),
+        (changed(SECOND, model={"num_hidden_layers": 3}), 10, "with another model (num_hidden_layers was 2, is 3);"),
+        (changed(FIRST, model={"heads": 2}), 0, "with another model (heads was None, is 2);"),
+        (changed(FIRST, data={"files": "bb"}), 5, "with other data (files was 'aa', is 'bb');"),
+        (changed(FIRST, data={"masked_lm_prob": 0.15}), 5, "with other data (masked_lm_prob was None, is 0.15);"),
         # finished and with more steps, but other data of the same row length does not make a second phase
-        (changed(LONGER, data={"files": "bb"}), 10, "of another data (files was 'aa', is 'bb');"),
+        (changed(LONGER, data={"files": "bb"}), 10, "with other data (files was 'aa', is 'bb');"),
         (changed(FIRST, optimizer={"learning_rate": 0.3}), 5, "with other flags (--learning_rate was 0.1, is 0.3);"),
         (
             changed(LONGER, optimizer={"learning_rate": 0.3}),
             10,
             "with other flags (--learning_rate was 0.1, is 0.3; --num_train_steps was 10, is 20; "
-            "--num_warmup_steps was 1, is 3); give the run's flags to resume it, or, to train with these, a new "
-            "--output_dir with --init_checkpoint=",
+            "--num_warmup_steps was 1, is 3); to resume the run, give its flags; to train with the new flags, give a "
+            "new --output_dir with --init_checkpoint=",
         ),
         (LONGER, 9, "with other flags (--num_train_steps was 10, is 20; --num_warmup_steps was 1, is 3);"),
-        (SECOND, 9, "of another data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
+        (SECOND, 9, "with other data (files was 'aa', is 'bb'; max_seq_length was 128, is 512);"),
         # finished, but no more steps than before
-        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "of another data (files was"),
+        (changed(SECOND, optimizer={"num_train_steps": 10}), 10, "with other data (files was"),
         (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "with other flags (--num_train_steps was 10, is 5);"),
     ],
 )
@@ -184,7 +184,7 @@ def test_training_data_is_known_by_its_content(tmp_path):
 def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
     run_folder.begin(folder, changed(LONGER, optimizer={"num_schedule_steps": 30}), 10)
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert line.endswith("its schedule ends at step 30 in this phase, at step 20 in the previous one")
+    assert line.endswith("its schedule ends at step 30 in this phase, but at step 20 in the previous phase")
 
 
 @pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])
@@ -195,7 +195,7 @@ def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder
     assert run_record.read_phases(folder) == phases
     assert run_folder.begin(folder, phase, 12) == 12 - first_step  # the second phase resumes
     assert run_record.read_phases(folder) == phases
-    with pytest.raises(InputError, match="holds a run (of another|with other)"):
+    with pytest.raises(InputError, match="holds a run with (another|other)"):
         run_folder.begin(folder, FIRST, 12)  # and the first does not come back
 
 
@@ -222,7 +222,7 @@ def test_another_model_is_refused_without_beginning(folder):
 @pytest.mark.parametrize(("step", "warned"), [(0, True), (9, True), (10, False), (11, False)])
 def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, warned):
     run_folder.warn_if_unfinished(f"{folder}/ckpt-{step}")
-    assert caplog.messages == [f"{folder}/ckpt-{step}: step {step} of 10: its training is not finished"] * warned
+    assert caplog.messages == [f"{folder}/ckpt-{step} has step {step} of 10: the training is not finished"] * warned
 
 
 def test_a_copy_for_use_is_finished_and_is_not_trained_on(folder, caplog):
@@ -264,7 +264,7 @@ def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
 
 def test_checkpoints_without_a_run_json_are_refused(tmp_path):
     tf.train.Checkpoint(step=tf.Variable(1)).save(str(tmp_path / "ckpt"))
-    with pytest.raises(InputError, match=re.escape(f"--output_dir={tmp_path}: holds checkpoints but no run.json")):
+    with pytest.raises(InputError, match=re.escape(f"--output_dir={tmp_path}: holds checkpoints, but no run.json")):
         run_folder.begin(str(tmp_path), FIRST, 0)
     assert not (tmp_path / "run.json").exists()
 
@@ -300,7 +300,7 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
 def test_of_other_files_the_first_that_differs_is_named(tmp_path, files, message):
     run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
     save_a_checkpoint(tmp_path)
-    with pytest.raises(InputError, match=re.escape(f"another data ({message});")):
+    with pytest.raises(InputError, match=re.escape(f"other data ({message});")):
         run_folder.begin(str(tmp_path), changed(FIRST, data={"files": files}), 1)
 
 

@@ -122,14 +122,14 @@ def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32
     [
         ("--learning_rate=2e-3", "other flags .*learning_rate was 0.001, is 0.002"),
         ("--adam_bias_correction", "other flags .*adam_bias_correction was False, is True"),
-        ("--nouse_next_sentence_label", "another data .*use_next_sentence_label was True, is False"),
+        ("--nouse_next_sentence_label", "other data .*use_next_sentence_label was True, is False"),
         ("--train_batch_size=4", "other flags .*train_batch_size was 8, is 4"),
         ("--optimizer=lamb", "other flags .*optimizer was 'adamw', is 'lamb'"),
         ("--dtype=bfloat16", "other flags .*dtype was 'float32', is 'bfloat16'"),
         ("--random_seed=1", "other flags .*random_seed was 12345, is 1"),
         ("--num_schedule_steps=9", "other flags .*num_schedule_steps was 6, is 9"),
         ("--num_warmup_steps=3", "other flags .*num_warmup_steps was 2, is 3"),
-        ("--max_seq_length=48 --input_file={data}/longer.tfrecord", "another data .*max_seq_length was 32, is 48"),
+        ("--max_seq_length=48 --input_file={data}/longer.tfrecord", "other data .*max_seq_length was 32, is 48"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
 )

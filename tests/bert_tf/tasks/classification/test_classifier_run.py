@@ -125,7 +125,7 @@ def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(input
     data = folder / "ckpt-60.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
     for allow in ([], ["--allow_unfinished"]):
-        with pytest.raises(InputError, match="has step 0 of 60: nothing is trained yet; train first"):
+        with pytest.raises(InputError, match="has step 0 of 60: training has not begun; train first"):
             run_classifier(settings(inputs, vocab_file, folder, "--do_eval", *allow))
 
 
@@ -142,7 +142,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
         run_classifier(settings(inputs, vocab_file, out, start, "--do_train", "--num_train_epochs=1"))
     assert f"training in {out}: steps 1 to 3; the first step is slow" in caplog.text
     start, first, second = first_entries(out)
-    assert f"{unfinished}/ckpt-60: step 60 of 100: its training is not finished" in caplog.messages
+    assert f"{unfinished}/ckpt-60 has step 60 of 100: the training is not finished" in caplog.messages
     assert first["loss"] < 0.3, "it knows the task already"
     assert start["flops_per_row"] > 0
     assert "tokens_per_second" not in first, "the first step compiles"
@@ -292,7 +292,7 @@ def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(
     ("more", "message"),
     [
         (["--learning_rate=1e-5"], "other flags .*learning_rate"),
-        (["--max_seq_length=20"], "another data .*max_seq_length"),
+        (["--max_seq_length=20"], "other data .*max_seq_length"),
         (["--task_name=own", "--text_a_column=#1 String", "--label_column=Quality"],
          "another model .*task_name was 'MRPC', is 'own'"),
         (["--nodo_lower_case"], "another model .*do_lower_case"),
@@ -306,7 +306,7 @@ def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, m
 def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained, tmp_path):
     content = (inputs / "train.tsv").read_text(encoding="utf-8")
     (tmp_path / "train.tsv").write_text(content.replace("said", "says"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"another data .*train.tsv"):
+    with pytest.raises(InputError, match=r"other data .*train.tsv"):
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))
 
 

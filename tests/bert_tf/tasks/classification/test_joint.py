@@ -130,7 +130,7 @@ def test_a_joint_run_is_evaluated_predicted_and_restored_as_its_main_task(folder
     # This also works without the flags and files of the other tasks.
     found = run_classifier(settings(folder, vocab_file, out, "--do_eval"))
     assert found.keys() == {"accuracy", "loss"}
-    with pytest.raises(InputError, match=r"another data .*(train|joint_tasks)"):
+    with pytest.raises(InputError, match=r"other data .*(train|joint_tasks)"):
         run_classifier(settings(folder, vocab_file, out, "--do_train", "--do_eval"))
     # Restores the model in the same way as an export.
     served = FineTunedBert(CONFIG, find_task(settings(folder, vocab_file, "x", "--do_train")).head)

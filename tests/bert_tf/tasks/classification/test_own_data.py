@@ -235,7 +235,7 @@ def test_a_file_is_not_taken_for_the_folder_of_the_data(tmp_path, make, do, flag
     path = tmp_path / "reviews.csv"
     path.touch()
     given = {"output_dir": "o", "do_train": False, do: True}
-    with pytest.raises(InputError, match=rf"--data_dir=.*reviews.csv: is a file; .*give a single file by --{flag}$"):
+    with pytest.raises(InputError, match=rf"--data_dir=.*reviews.csv: is a file; .*give the single file as --{flag}$"):
         make(**given, data_dir=str(path))
 
 
