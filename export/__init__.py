@@ -1,1 +1,1 @@
-"""The SavedModels of bert_tf, which take raw strings, and how they are served."""
+"""Exports models as SavedModels that take raw strings, and serves them."""

@@ -2,8 +2,8 @@
 
 check_saved_model models/reviews/1
 
-The output lists the signatures with inputs, outputs and methods. If anything is broken, the script prints one line and
-ends with exit code 1.
+The script prints the signatures with their inputs, outputs and methods. If the export is broken, the script prints one
+line that states the cause, and exits with code 1.
 """
 
 import functools
@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from absl import app
@@ -23,10 +23,10 @@ from bert_tf.core.flag_parsing import exit_code, parse_flags
 
 
 def check(folder: str) -> None:
-    """Prints the signatures of an export and replays its requests.
+    """Prints the signatures of an export, loads it, and replays its warm-up requests.
 
     Raises:
-      InputError: states what is broken.
+      InputError: the export is broken; the message states the cause.
     """
     from export import loading
 
@@ -34,11 +34,11 @@ def check(folder: str) -> None:
     print("\n  ".join([folder, *lines]))
     started = time.monotonic()
     count = loading.check(folder)
-    print(f"  loaded, and {count} warm-up requests answered, in {time.monotonic() - started:.1f} s")
+    print(f"  the model was loaded and answered {count} warm-up requests in {time.monotonic() - started:.1f} s")
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the script on the folders named on the command line."""
+    """Runs the script on the folders that the command line names."""
 
     def show_all():
         if len(words) < 2:

@@ -1,4 +1,4 @@
-"""Exports a model as a SavedModel that takes raw strings, or as a .tflite that takes tokens.
+"""Exports a model as a SavedModel that takes raw strings, or as a .tflite file that takes tokens.
 
 export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
 """
@@ -6,7 +6,7 @@ export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mr
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

@@ -1,6 +1,6 @@
-"""A `.tflite` of the token signature for small devices, with the tokenizer's files in the same folder.
+"""Writes the token signature as a `.tflite` file for small devices, with the tokenizer's files in the same folder.
 
-Letters: B batch, S sequence length.
+Letters: B batch, S sequence length, N choices per example.
 """
 
 import os
@@ -22,16 +22,16 @@ _TOLERANCE = 1e-4
 
 
 def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, np.ndarray]) -> None:
-    """Converts the token signature with TensorFlow's converter, to its built-in operations.
+    """Converts the token signature to TensorFlow Lite's built-in operations with TensorFlow's converter.
 
     Args:
       served: the model. Its string outputs are left out, because `labels.txt` is in the same folder.
-      folder: the folder of `model.tflite`.
-      quantize: whether weights have 8 bits; the converter then quantizes activations at run time (dynamic range).
-      rows: inputs for comparing the answers of both models, int32 [B, S].
+      folder: the folder to write `model.tflite` into.
+      quantize: whether to store weights with 8 bits; activations are then quantized at run time (dynamic range).
+      rows: inputs for comparing the answers of both models, int32 [B, S] or [B, N, S].
 
     Raises:
-      InputError: the converter cannot express the model, or the answers of the file differ from the model's.
+      InputError: the converter cannot express the model, or the file's answers are not the model's answers.
     """
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:
@@ -70,10 +70,10 @@ def _refusal(reason: str) -> InputError:
 
 def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, is_quantized: bool) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # it recommends another package
+        warnings.simplefilter("ignore")  # the interpreter recommends another package
         try:
             answers = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)(**rows)
-        except (RuntimeError, ValueError) as error:  # the converter has written operations that cannot run
+        except (RuntimeError, ValueError) as error:  # the converter wrote operations that cannot run
             raise _refusal(str(error)) from error
     for name, value in answers.items():
         if not np.all(np.isfinite(value)):
@@ -82,4 +82,4 @@ def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, 
             continue
         difference, scale = np.abs(value - expected[name]).max(), max(1.0, np.abs(expected[name]).max())
         if difference > _TOLERANCE * scale:
-            raise InputError(f"{path}: output {name} differs from the model's by {difference:.2g}; report this")
+            raise InputError(f"{path}: output {name} differs by {difference:.2g} from the model's output; report this")

@@ -1,4 +1,4 @@
-"""Loads an export with only tensorflow and tensorflow_text, as other programs do, and replays its requests."""
+"""Loads an export with only tensorflow and tensorflow_text, as other programs do, and replays its warm-up requests."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from bert_tf.core.errors import InputError
 from export import operations, warmup
 
-# Beginnings of lines in TensorFlow's messages that do not state the cause.
+# Lines of TensorFlow's messages with these beginnings do not state the cause.
 _NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")
 _INIT = "__saved_model_init_op"
 
@@ -20,7 +20,7 @@ def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
     """Returns the signatures that `saved_model.pb` declares, by their names.
 
     Raises:
-      InputError: there is no such file, or it is damaged.
+      InputError: the file is missing or damaged.
     """
     path = os.path.join(folder, "saved_model.pb")
     if not tf.io.gfile.exists(path):
@@ -38,10 +38,10 @@ def check(folder: str) -> int:
     """Checks the operations of an export, loads it, and replays its warm-up requests.
 
     Returns:
-      The number of requests.
+      The number of warm-up requests.
 
     Raises:
-      InputError: states what is broken.
+      InputError: the export is broken; the message states the cause.
     """
     definitions = signature_defs(folder)
     operations.check(folder)
@@ -61,7 +61,7 @@ def check(folder: str) -> int:
     except Exception as error:
         raise InputError(f"{where}: request {count} fails ({_first_line(error)}); export again") from error
     if tf.io.gfile.exists(where) and not count:
-        raise InputError(f"{where}: holds no request; export again")
+        raise InputError(f"{where}: contains no request; export again")
     return count
 
 
@@ -72,7 +72,7 @@ def _check_answers(answers: dict[str, tf.Tensor]) -> None:
 
 
 def describe(folder: str) -> Iterator[str]:
-    """Yields lines that list the signatures: inputs and outputs with dtypes and shapes, and methods."""
+    """Yields lines that list the signatures with their methods, and their inputs and outputs with dtypes and shapes."""
     for name, definition in signature_defs(folder).items():
         yield f"{name}  {definition.method_name}"
         for title, infos in (("in ", definition.inputs), ("out", definition.outputs)):

@@ -1,4 +1,4 @@
-"""The model card of an export: the model, its training data, its scores, and the versions that wrote it."""
+"""The model card of an export: the model, its training data, its scores, and the versions of the packages."""
 
 import hashlib
 import importlib.metadata
@@ -18,7 +18,7 @@ from bert_tf.training import metrics_file
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
 _BLOCK_BYTES = 1 << 20
-# Thresholds are stored as decimal text.
+# Relative tolerance for comparing thresholds, which are stored as decimal text.
 _TOLERANCE = 1e-6
 
 
@@ -69,9 +69,9 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Trained) -> dict[str, Any]:
-    """Returns this checkpoint's scores on the dev data from the last evaluation, else from training."""
+    """Returns the checkpoint's scores on the dev data, from the last evaluation or else from training."""
     found = evaluations.read(source.folder)
-    # Scores from training do not state the thresholds of labels.
+    # Evaluations in training do not state their thresholds, so edited thresholds make these scores unusable.
     is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
     of_training = {} if is_changed else dict(found.scores.get(source.step, {}))
     shown = _exported(source, [_results(source.folder, source.step), of_training])
@@ -79,7 +79,7 @@ def _scores(source: Trained) -> dict[str, Any]:
 
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
-    """Returns this checkpoint's scores on data other than the dev data, by title of the section."""
+    """Returns this checkpoint's scores on data other than the dev data, by section title."""
     lines = metrics_file.read(source.folder, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
     data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
@@ -91,9 +91,9 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the first candidate that belongs to the exported model, with the same thresholds if these are stated.
+    """Returns the first candidate with the exported step and, if the candidate states thresholds, the same thresholds.
 
-    If there is no such candidate, returns the reason; {} if there are no scores.
+    If no candidate is right, returns the reason; {} if there are no scores.
     """
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):
@@ -110,7 +110,7 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
 
 def _results(folder: str, step: int) -> dict[str, Any]:
-    """Returns the last evaluation of a folder, with the `thresholds` of labels if it was of this step."""
+    """Returns the last evaluation of a folder, with the labels' `thresholds` if the evaluation was of this step."""
     results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
     is_of_step = results.get("global_step", step) == step
     return results | ({"thresholds": thresholds} if thresholds and is_of_step else {})

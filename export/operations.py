@@ -1,16 +1,16 @@
-"""The operations that an export may have: core TensorFlow's and tensorflow-text's, which TF Serving links."""
+"""The operations that an export may have: TF Serving links only core TensorFlow and tensorflow-text."""
 
 import sys
 from collections.abc import Iterator
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 its modules list its operations
+import tensorflow_text  # noqa: F401 loads the modules that list its operations
 from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
 from bert_tf.core.errors import InputError
 
-# Operations that call functions of the process that wrote the graph; other processes lack these functions.
+# Operations that call Python functions of the process that wrote the graph. Other processes lack these functions.
 _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
@@ -23,7 +23,7 @@ def allowed() -> frozenset[str]:
 
 
 def used(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields the operations of a SavedModel, each with the name of its function; "" for the graph itself.
+    """Yields each operation of a SavedModel with the name of the function that contains it; "" for the graph itself.
 
     Raises:
       google.protobuf.message.DecodeError: `saved_model.pb` is damaged.
@@ -34,7 +34,7 @@ def used(folder: str) -> Iterator[tuple[str, str]]:
         functions = {function.signature.name for function in graph.library.function}
         parts = [("", graph.node), *((each.signature.name, each.node_def) for each in graph.library.function)]
         for name, nodes in parts:
-            # A function may be called by its name.
+            # A node that calls a function has the function's name as its operation.
             yield from ((node.op, name) for node in nodes if node.op not in functions)
 
 
@@ -42,7 +42,7 @@ def check(folder: str) -> None:
     """Refuses a SavedModel with an operation that TF Serving lacks.
 
     Raises:
-      InputError: names the operation and its function.
+      InputError: there is such an operation; the message names it and the function that contains it.
     """
     known = allowed()
     for operation, function in used(folder):

@@ -1,4 +1,4 @@
-"""The precision of an export: matrices are stored and multiplied in bfloat16, all else stays in float32."""
+"""The precision of an export: matrices are stored and multiplied in bfloat16; everything else stays in float32."""
 
 import tensorflow as tf
 import tf_keras as keras
@@ -13,7 +13,7 @@ _MATRICES = {
 
 
 def store_matrices(model: keras.Model, dtype: str) -> None:
-    """Stores the matrices of a model in a dtype, so that requests do not convert them. Vectors stay in float32.
+    """Stores the matrices of a model in a dtype, so that no request converts matrices. Vectors stay in float32.
 
     Args:
       model: a model that was built under `bert_tf.modeling.precision.policy` of the same dtype.
@@ -24,5 +24,5 @@ def store_matrices(model: keras.Model, dtype: str) -> None:
     for layer in model.submodules:
         for name in _MATRICES.get(type(layer), ()):
             value = tf.cast(tf.convert_to_tensor(getattr(layer, name)), dtype)
-            delattr(layer, name)  # else Keras would keep both weights
+            delattr(layer, name)  # otherwise Keras would keep both variables
             setattr(layer, name, tf.Variable(value, trainable=False, name=name))

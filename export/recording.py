@@ -15,19 +15,19 @@ from export import signatures, warmup
 from export.kinds.base import ServedModel
 
 _MOST_ROWS = 8
-# If the number of choices is dynamic, requests have this number of rows of tokens per example.
+# Number of choices per example in requests of tokens, if the model accepts any number.
 _CHOICES = 2
 
 
 def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
-    """Returns requests with one row and with several rows for all signatures.
+    """Returns requests for all signatures; the default signature also gets a request with a single row.
 
     Args:
       served: the model.
       samples: the result of `ServedModel.samples`.
-      max_seq_length: S of the longest rows of tokens.
+      max_seq_length: maximum number of tokens in a row.
     """
-    # The requests have all lengths, because a server compiles and allocates for each new shape.
+    # Choose texts from the shortest to the longest, because a server compiles and allocates for each new shape.
     ordered = sorted(samples, key=lambda row: len(str(row)))
     chosen = [ordered[number * (len(ordered) - 1) // (_MOST_ROWS - 1)] for number in range(_MOST_ROWS)]
     rows = [{name: _bytes(value) for name, value in row.items()} for row in chosen]
@@ -46,12 +46,12 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_
 
 
 def _bytes(value: Any) -> list[bytes]:
-    """Returns the texts of an input in one row: a list of one text if the input has one text per row."""
+    """Returns the texts of one input in one row, in UTF-8; a list of one text if the input has one text per row."""
     return [text.encode("utf-8", errors="ignore") for text in ([value] if isinstance(value, str) else value)]
 
 
 def _columns(rows: Sequence[Mapping[str, list[bytes]]], served: ServedModel) -> dict[str, np.ndarray]:
-    """Returns string arrays [B] or [B, N] by input; short rows are padded with empty texts."""
+    """Maps each input to a string array [B] or [B, N]; short rows are padded with empty texts."""
     columns = {}
     for name, spec in served.inputs().items():
         most = max(len(row[name]) for row in rows)
@@ -61,7 +61,7 @@ def _columns(rows: Sequence[Mapping[str, list[bytes]]], served: ServedModel) -> 
 
 
 def _first(rows: Sequence[Mapping[str, list[bytes]]], inputs: Mapping[str, tf.TensorSpec]) -> dict[str, np.ndarray]:
-    """Returns the first text of each row for inputs of any names, string [B] each."""
+    """Maps each of `inputs` to the first text of each row, string [B]."""
     texts = np.array([next(iter(row.values()))[0] for row in rows], object)
     return dict.fromkeys(inputs, texts)
 
@@ -74,7 +74,7 @@ def _example(row: Mapping[str, list[bytes]]) -> tf.train.Example:
 def _tokens(
     served: ServedModel, rows: Sequence[Mapping[str, list[bytes]]], max_seq_length: int
 ) -> dict[str, np.ndarray]:
-    """Returns the rows of tokens, int32 [B, S] or [B, N, S], of the first texts."""
+    """Returns rows of tokens, int32 [B, S] or [B, N, S], of the first text in each row."""
     tokenizer: BertTokenizer = served.tokenizer
     segments = tokenizer.encode([next(iter(row.values()))[0] for row in rows])
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}

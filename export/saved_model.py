@@ -21,7 +21,7 @@ from export import kinds, litert, loading, model_card, precision, recording, sig
 from export.settings import ExportSettings
 
 LABELS_NAME = "labels.txt"
-# A SavedModel's folder for additional files; TF Serving ignores files there that it does not know.
+# `assets.extra` is a SavedModel's folder for additional files. TF Serving ignores unknown files in this folder.
 SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
@@ -35,7 +35,7 @@ def export_saved_model(settings: ExportSettings) -> str:
       The folder of the version: `export_dir`, or the next version in `export_dir`.
 
     Raises:
-      InputError: there is no model to export, or `export_dir` exists or is not a model's folder.
+      InputError: there is no model to export, `export_dir` is an existing version, or it is not a model's folder.
     """
     versions.check(settings.export_dir)
     with policy(policy_name(settings.dtype)):

@@ -16,28 +16,28 @@ class ExportSettings:
 
     checkpoint_dir: str = setting("--output_dir of a fine-tuning script; for embeddings and fill_mask, any checkpoint")
     export_dir: str = setting(
-        "version to write, such as models/mrpc/1; or the model's folder, such as models/mrpc, for the next version",
+        "version to write, such as models/mrpc/1; or a model's folder, such as models/mrpc, to write its next version",
         group="Output",
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
-        "embeddings or fill_mask, which need no training; else the task that the run must have been trained on; empty: "
-        "any task", "", first=True,
+        "embeddings or fill_mask, which need no fine-tuning; else the task that the run must have been trained on; "
+        "empty: any task", "", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
-        "export the best checkpoint on the dev data, or the last one; without --eval_strategy in training, always the "
-        "last", "best", choices=("best", "last"), first=True,
+        "export the best checkpoint on the dev data, or the last checkpoint; a run without --eval_strategy has no best "
+        "checkpoint, so its last checkpoint is exported", "best", choices=("best", "last"), first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the weights and of the computation; probabilities are always float32", "float32",
         choices=("float32", "bfloat16"), group="Output", first=True,
     )  # fmt: skip
     format: str = setting(
-        "saved_model for TF Serving, or litert for a .tflite of the token signature, with the tokenizer's files",
+        "saved_model for TF Serving, or litert for a .tflite file of the token signature, with the tokenizer's files",
         "saved_model", choices=("saved_model", "litert"), group="Output", first=True,
     )  # fmt: skip
     quantize: str = setting(
-        "weights of a .tflite: int8 for 8 bits, with dynamic quantization of activations", "none",
+        "weights of a .tflite file: int8 for 8 bits, with dynamic quantization of activations", "none",
         choices=("none", "int8"), group="Output", first=True,
     )  # fmt: skip
     n_best_size: int | None = setting(
@@ -53,11 +53,11 @@ class ExportSettings:
         above=0,
     )
     null_score_diff_threshold: float | None = setting(
-        "questions that may have no answer: give none if its score exceeds the best answer's score by more than this; "
+        "questions that may have no answer: return no answer if its score exceeds the best answer's by more than this; "
         "default: from --tune_null_threshold of run_squad, or 0", None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(
-        "--task_name=fill_mask: number of tokens to answer for each mask", 5, group="Embeddings and masks", above=0
+        "--task_name=fill_mask: number of tokens to return for each mask", 5, group="Embeddings and masks", above=0
     )
     layers: str = setting(
         "--task_name=embeddings: layers to read, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings",
@@ -78,7 +78,7 @@ class ExportSettings:
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: maximum tokens in a row; longer texts are truncated; default: for "
         "embeddings from sentence_bert_config.json, or 128; for fill_mask the model's number of positions; other tasks "
-        "use the value of training", None, group="Embeddings and masks", first=True, above=0,
+        "keep their value from training", None, group="Embeddings and masks", first=True, above=0,
         read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The signatures of an export: strings, tokens, and serialized `tf.train.Example`s.
+"""The signatures of an export, whose inputs are strings, tokens, or serialized `tf.train.Example`s.
 
 Letters: B batch, S sequence length.
 """
@@ -15,7 +15,7 @@ TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
 # TF Serving's name for the input of classify and regress.
 EXAMPLES_INPUT = "inputs"
 
-# Limit of tokens in a request, whose rows are computed at the same time.
+# Limit of tokens in a request of the signature `tokens`, which computes all rows at the same time.
 _MOST_TOKENS = 1 << 16
 
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
@@ -28,7 +28,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
       served: the model.
       longest: the model's number of positions, which rows of tokens must not exceed.
     """
-    # Both signatures use one function, so that the graph contains the model only once.
+    # `serving_default` and `examples` use one function, so that the graph contains the model only once.
     answer = tf.function(served.answer, autograph=False)
     strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
 
@@ -62,7 +62,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
 
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
-    """Refuses inputs whose first axes differ in size: operations could read beyond an end, or answer other rows."""
+    """Refuses inputs whose first axes differ in size, because operations could read beyond an end or mix rows."""
     first, *others = (tf.shape(value)[:axes] for value in inputs.values())
     message = f"{', '.join(sorted(inputs))} differ in {what}"
     checks = [tf.debugging.Assert(tf.reduce_all(other == first), [message]) for other in others]

@@ -16,7 +16,7 @@ from export.settings import ExportSettings
 
 
 def load(settings: ExportSettings) -> Trained:
-    """Loads the model of the settings.
+    """Loads the model that the settings name.
 
     Raises:
       InputError: see `_of_run` and `_of_checkpoint`.
@@ -25,22 +25,22 @@ def load(settings: ExportSettings) -> Trained:
 
 
 def _of_run(settings: ExportSettings) -> Trained:
-    """Loads the best checkpoint of a fine-tuning run if the run was evaluated during training, else the last.
+    """Loads the checkpoint of a fine-tuning run that `--use_checkpoint` selects.
 
     Raises:
-      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or the task is another one.
+      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or `--task_name` is another task.
     """
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
     if latest.prefixes(folder) and not description.exists(folder):
         raise InputError(
-            f"{folder}: holds no fine-tuned model; give --task_name=embeddings or fill_mask to export a pre-trained one"
+            f"{folder}: contains no fine-tuned model; give --task_name=embeddings or fill_mask for a pre-trained model"
         )
     found = trained.load(folder, settings.use_checkpoint, settings.allow_unfinished)
     names = found.description.kind, found.description.task_name
     if settings.task_name.lower() not in ("", *map(str.lower, names)):
         raise InputError(
-            f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, leave "
-            "it out, or give another --checkpoint_dir"
+            f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, omit "
+            "the flag, or give another --checkpoint_dir"
         )
     described = kinds.of_task(found.description).completed(settings, found.description, folder, found.step)
     return dataclasses.replace(found, description=described)

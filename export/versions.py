@@ -12,7 +12,7 @@ _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
 def is_version(export_dir: str) -> bool:
-    """Whether a path ends in a version's number; any other path is a model's folder, which contains versions."""
+    """Returns whether a path ends in a version number; any other path is a model's folder, which contains versions."""
     return bool(_VERSION.fullmatch(os.path.basename(export_dir.rstrip("/"))))
 
 
@@ -23,10 +23,10 @@ def model_name(export_dir: str) -> str:
 
 
 def check(export_dir: str) -> None:
-    """Refuses a folder for an export, before any long work, if the export cannot be written there.
+    """Checks, before any long work, that an export can be written to `export_dir`.
 
     Raises:
-      InputError: the version exists, or the folder contains other files than versions.
+      InputError: the version exists, the model's folder has content but no version, or a folder is not writable.
     """
     path = export_dir.rstrip("/")
     if is_version(path):
@@ -37,20 +37,20 @@ def check(export_dir: str) -> None:
     names = _names(path)
     if names and not any(_VERSION.fullmatch(name) or storage.TEMPORARY in name for name in names):
         raise InputError(
-            f"--export_dir={path}: is not empty and holds no version of a model; give a new folder, or one whose "
-            "folders are version numbers"
+            f"--export_dir={path}: is not empty and contains no version of a model; give a new folder, or a folder "
+            "whose subfolders are version numbers"
         )
     storage.check_writable(path, "export_dir")
 
 
 def beside(export_dir: str) -> str:
-    """Returns a path next to which the temporary folder is written; its name is never a version's."""
+    """Returns the path beside which the temporary folder is written, whose name is then never a version number."""
     path = export_dir.rstrip("/")
     return path if is_version(path) else os.path.join(path, "next")
 
 
 def publish(temporary: str, export_dir: str) -> str:
-    """Gives a complete export its name: `export_dir`, or in a model's folder the number after the largest version.
+    """Renames a complete export to `export_dir` or, in a model's folder, to the number after the largest version.
 
     If another export takes the number at the same time, this export takes the next number.
 
@@ -58,7 +58,7 @@ def publish(temporary: str, export_dir: str) -> str:
       The path of the version.
 
     Raises:
-      FolderTakenError: `export_dir` is a version that another export has created in the meantime.
+      FolderTakenError: `export_dir` is a version, and another export has created this version in the meantime.
     """
     path = export_dir.rstrip("/")
     if is_version(path):

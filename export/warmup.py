@@ -1,6 +1,6 @@
-"""`assets.extra/tf_serving_warmup_requests`: requests that a server replays before it serves a version.
+"""The file `assets.extra/tf_serving_warmup_requests`: requests that a server replays before it serves a version.
 
-The file has `tensorflow.serving.PredictionLog`s as TFRecords.
+The file contains `tensorflow.serving.PredictionLog` messages as TFRecords.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ class Request:
     Attributes:
       method: "predict", "classify" or "regress".
       signature: name of the signature.
-      inputs: arrays by the names of the signature's inputs. For classify and regress, the only input is `inputs`, with
-        serialized Examples.
+      inputs: maps the names of the signature's inputs to arrays. For classify and regress, the only input is `inputs`,
+        with serialized Examples.
     """
 
     method: str
@@ -34,7 +34,7 @@ class Request:
 
 
 def write(folder: str, model: str, requests: Sequence[Request]) -> None:
-    """Writes the file of a version.
+    """Writes the warm-up requests of a version.
 
     Args:
       folder: folder of the version.
@@ -56,7 +56,7 @@ def write(folder: str, model: str, requests: Sequence[Request]) -> None:
 
 
 def logs(folder: str) -> Iterator[PredictionLog]:
-    """Reads the records of a version's file; yields nothing if there is none.
+    """Yields the records of a version's file; yields nothing if the file is missing.
 
     Raises:
       google.protobuf.message.DecodeError: a record is not a request.
@@ -69,7 +69,12 @@ def logs(folder: str) -> Iterator[PredictionLog]:
 
 
 def read(folder: str) -> Iterator[Request]:
-    """Reads the requests of a version; raises what `logs` raises, and ValueError for one of another kind."""
+    """Yields the warm-up requests of a version.
+
+    Raises:
+      google.protobuf.message.DecodeError, tf.errors.OpError: see `logs`.
+      ValueError: a record is a request of another kind.
+    """
     for index, log in enumerate(logs(folder)):
         method = next((kind for kind in _KINDS if log.HasField(f"{kind}_log")), None)
         if method is None:

@@ -54,7 +54,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest; returns None if the file does not exist, as for records of other tools.
+    """Reads a manifest; returns None if the file does not exist, for example for records of other tools.
 
     Raises:
       InputError: the file exists but is not a JSON object.
@@ -63,7 +63,7 @@ def read_manifest(path: str) -> dict | None:
         return None
     with storage.json_file(path, "move it away, or make the data again", "not a manifest") as entries:
         if not isinstance(entries, dict):
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
         return entries
 
 
@@ -71,7 +71,7 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
     """Returns the shards that a manifest lists.
 
     Raises:
-      InputError: the manifest at `path` has another format than this version's.
+      InputError: the manifest at `path` has the format of another version of this program.
     """
     try:
         return [Shard(**shard) for shard in entries["shards"]]
@@ -80,9 +80,10 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
 
 
 def find_manifest(path: str) -> dict | None:
-    """Returns the manifest of the set that a shard belongs to; None if there is none.
+    """Returns the manifest of the set that a shard belongs to; None if there is no such manifest.
 
-    If the shards were named one by one, the manifest is next to the first shard.
+    If the user named the shards one by one, the manifest has the first shard's name. So this function looks in the
+    folder for a manifest that lists the shard.
 
     Raises:
       InputError: the manifest with the shard's name cannot be read.
@@ -146,6 +147,6 @@ def check_size(path: str, entries: Mapping) -> None:
     size = tf.io.gfile.stat(path).length
     if size != expected:
         raise InputError(
-            f"{path}: has {size} bytes, but its manifest says {expected}; delete the file and run the command that "
-            "made it again"
+            f"{path}: has {size} bytes, but its manifest says {expected}; delete the file and repeat the command "
+            "that wrote it"
         )

@@ -16,7 +16,7 @@ from bert_tf.core.flag_parsing import items
 from tfrecords import manifest, schema
 
 _GZIP_MAGIC = b"\x1f\x8b\x08"
-# TFRecord framing of a record: its length, a checksum of the length, and a checksum of the record.
+# Bytes of a record's TFRecord framing: the length, a checksum of the length, and a checksum of the record.
 FRAME_BYTES = 16
 _BLOCK_BYTES = 1 << 20
 
@@ -27,7 +27,7 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     A glob leaves out manifests and unfinished files, which are in the same folder as the shards of a set.
 
     Raises:
-      InputError: the list is empty, a file is missing or a manifest, or a glob matches nothing.
+      InputError: the list is empty, a file is missing or is a manifest, or a glob matches no record file.
     """
     files = []
     for pattern in items(patterns):
@@ -59,7 +59,7 @@ def _matches(pattern: str, flag: str) -> list[str]:
     folder, name = os.path.split(pattern)
     try:
         if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
-            # TensorFlow would take the folder's name for a glob too.
+            # TensorFlow would interpret the folder's name as a glob too.
             found = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
         else:
             found = tf.io.gfile.glob(pattern)
@@ -91,7 +91,7 @@ def first_example(path: str) -> tf.train.Example:
     """
     for record in checked_records(path):
         return parse_example(record, path, 0)
-    raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit it")
+    raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit this file")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
@@ -113,14 +113,14 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
     """Checks that the first record of every file has the expected features and lengths.
 
     Raises:
-      InputError: names the file, the feature, and its actual and expected length.
+      InputError: a feature is missing or has another length; the message names the file, the feature and both lengths.
     """
     for path in files:
         found = first_example(path).features.feature
         for feature in features:
             if feature.name not in found:
                 raise InputError(
-                    f"{path}: has no feature {feature.name!r} but {', '.join(sorted(found)) or 'none'}; "
+                    f"{path}: has no feature {feature.name!r} (found: {', '.join(sorted(found)) or 'none'}); "
                     "is it data for another task?"
                 )
             values = found[feature.name]
@@ -198,8 +198,8 @@ def _fault(path: str, index: int, cut: bool) -> str:
 def _remedy(path: str) -> str:
     # A file that no manifest lists may be the user's own, such as a corpus. Never advise to delete such a file.
     if manifest.is_listed(path):
-        return "delete it and run the command that made it again"
-    return "give a file of create_pretraining_data, or fetch this one again"
+        return "delete the file and repeat the command that wrote it"
+    return "give a file that create_pretraining_data wrote, or download this file again"
 
 
 def find_faults(path: str) -> Iterator[str]:
@@ -214,12 +214,12 @@ def find_faults(path: str) -> Iterator[str]:
     entries = manifest.read_manifest(path)
     if entries is None:
         if tf.io.gfile.exists(manifest.work_folder(path)):
-            raise InputError(f"{path}: no such manifest: the set is unfinished; run the same command without --verify")
+            raise InputError(f"{path}: no such manifest (the set is unfinished); run the same command without --verify")
         raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
     for shard in manifest.shards_of(path, entries):
         name = os.path.join(os.path.dirname(path), shard.name)
         if not tf.io.gfile.exists(name):
-            yield f"{name}: missing; run the command that made it again"
+            yield f"{name}: missing; repeat the command that wrote it"
         elif storage.sha256(name) != shard.sha256:
             damage = find_damage([name]) or f"{name}: differs from what was written"
             yield f"{damage} (the manifest says {shard.examples} examples, {shard.bytes} bytes)"

@@ -1,7 +1,7 @@
-"""Serializes many records at once: `tf.train.Example` in protobuf's wire format, encoded by columns.
+"""Serializes many `tf.train.Example` records at once: encodes whole columns in protobuf's wire format.
 
 Building one `tf.train.Example` object per record takes longer than everything else that the generator does. This
-module encodes whole columns with NumPy. `tests/tfrecords/test_records.py` compares the result with protobuf's.
+module uses NumPy instead. `tests/tfrecords/test_records.py` compares the result with protobuf's.
 
 Letters: N records, L values of a feature.
 """
@@ -27,7 +27,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
       features: the features of each record, with their lengths L.
 
     Returns:
-      N serialized `tf.train.Example`, each with its features sorted by name.
+      N serialized `tf.train.Example` messages, each with its features sorted by name.
 
     Raises:
       ValueError: a column has another length or type than its feature, or contains a negative integer.
@@ -36,7 +36,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
     for feature in sorted(features, key=lambda feature: feature.name):
         values = np.asarray(columns[feature.name])
         if values.ndim != 2 or values.shape[1] != feature.length:
-            raise ValueError(f"{feature.name} has shape {values.shape}, the schema says [N, {feature.length}]")
+            raise ValueError(f"{feature.name} has shape {values.shape}, but the schema says [N, {feature.length}]")
         block = _encode_column(feature, values)
         # Merge adjacent blocks of fixed size, so that each record is joined from fewer parts.
         if block.stride and blocks and blocks[-1].stride:
@@ -81,7 +81,7 @@ def _encode_column(feature: Feature, values: np.ndarray) -> _Block:
     if feature.kind == "float":
         return _fixed(feature, np.ascontiguousarray(values, "<f4").view(np.uint8))
     if values.dtype.kind not in "iub":
-        raise ValueError(f"{feature.name} contains {values.dtype}, the schema says integers")
+        raise ValueError(f"{feature.name} contains {values.dtype}, but the schema says integers")
     if values.size and values.min() < 0:
         raise ValueError(f"{feature.name} contains {values.min()}; records need integers of at least 0")
     if not values.size or values.max() < 0x80:

@@ -46,7 +46,7 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
             print("\n".join(describe(reader.parse_example(record, path, index), vocabulary, f"{path}, record {index}")))
             print()
     if found <= first:
-        raise InputError(f"{path}: has {found} record(s), so none at --first={first}")
+        raise InputError(f"{path}: has {found} record(s), so there is no record at --first={first}")
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
@@ -61,7 +61,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     }
     if not values.get("input_ids"):
         raise InputError(
-            f"{title}: has no input_ids but {', '.join(sorted(values)) or 'nothing'}; is it pre-training data?"
+            f"{title}: has no input_ids (found: {', '.join(sorted(values)) or 'nothing'}); is it pre-training data?"
         )
     _check(values, len(vocabulary), title)
     length = sum(values.get("input_mask", [1] * len(values["input_ids"])))
@@ -110,7 +110,7 @@ def _marked(token: str, label: str | None) -> str:
 
 
 def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """Reads the given vocabulary, or the vocabulary of the file's manifest, and compares their tokens."""
+    """Reads the given vocabulary, or by default the manifest's; refuses tokens that differ from the manifest's."""
     import tensorflow as tf
 
     from bert_tf.core import vocabulary_file
@@ -131,14 +131,14 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     made_with = entries.get("vocab_sha256")
     if made_with and made_with != vocabulary_file.tokens_sha256(tokens):
         raise InputError(
-            f"{vocab_file}: not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
+            f"{vocab_file}: is not the vocabulary that {path} was made with ({named}, SHA-256 {made_with[:12]}); give "
             "the same vocabulary as --vocab_file"
         )
     return tokens
 
 
 def main(words: Sequence[str]) -> int:
-    """Runs the script on the files named on the command line."""
+    """Runs the script on the files that the command line names."""
 
     def show_all():
         values = flags.FLAGS
@@ -148,7 +148,7 @@ def main(words: Sequence[str]) -> int:
             raise InputError("name the file to show: show_tfrecords FILE")
         for path in paths:
             if not is_utf8(path + values.vocab_file):
-                raise InputError(f"{path!a}: a name that is not UTF-8; rename the file")
+                raise InputError(f"{path!a}: the name is not UTF-8; rename the file")
             tokens = _vocabulary(path, os.path.expanduser(values.vocab_file))
             show(path, tokens, values.first, values.num_examples)
 
@@ -160,7 +160,7 @@ def run() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
-    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: from the data's manifest", **own)
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the vocabulary in the data's manifest", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))

@@ -19,11 +19,11 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
 
 
 def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False) -> tuple[int, str]:
-    """Writes records that already have their TFRecord framing, atomically, and creates the folder.
+    """Writes records that already have their TFRecord framing, atomically; creates the folder if necessary.
 
     Args:
       path: the TFRecord file to write.
-      parts: bytes of one or several framed records each.
+      parts: byte strings, each with one or several framed records.
       gzip_compress: whether to compress the file with gzip.
 
     Returns:

@@ -1,4 +1,4 @@
-"""The kinds of served models: one module for each folder of `bert_tf.tasks`, and kinds without a task."""
+"""The kinds of served models: one module for each folder of `bert_tf.tasks`, and modules for kinds without a task."""
 
 import importlib
 
@@ -7,16 +7,16 @@ from bert_tf.tasks import registry
 from export.kinds import embeddings, fill_mask
 from export.kinds.base import ServedCheckpoint, ServedModel, ServedTask
 
-# Kinds for checkpoints without a `task.json`, by `--task_name`, which is also the name of the kind.
+# Maps the name of each kind for checkpoints without a `task.json` to its class. `--task_name` takes these names.
 CHECKPOINT_KINDS: dict[str, type[ServedCheckpoint]] = {**embeddings.KINDS, **fill_mask.KINDS}
 
 
 def of_task(described: TaskDescription) -> type[ServedTask]:
-    """Returns the served model of a fine-tuned task of a registered kind."""
+    """Returns the class of served models for a fine-tuned task, whose kind is registered."""
     modules = [importlib.import_module(f"export.kinds.{folder}") for folder in registry.FOLDERS]
     return next(module.KINDS[described.kind] for module in modules if described.kind in module.KINDS)
 
 
 def of(described: TaskDescription) -> type[ServedModel]:
-    """Returns the served model of a task or of a kind without a task."""
+    """Returns the class of served models for a description, with or without a fine-tuned task."""
     return CHECKPOINT_KINDS.get(described.kind) or of_task(described)

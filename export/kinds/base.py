@@ -1,6 +1,6 @@
-"""The base of all served models: from raw strings or tokens to answers, with the tokenizer in the graph.
+"""The base classes of served models, which map raw strings or tokens to answers, with the tokenizer in the graph.
 
-Letters: B batch, S sequence length, N choices per example.
+Letters: B batch, S sequence length, N choices per example, C classes.
 """
 
 import abc
@@ -20,7 +20,7 @@ from bert_tf.text.packing import pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 from export.settings import ExportSettings
 
-# Further signatures by name: the function and its inputs.
+# Maps the name of each additional signature to its function and the function's inputs.
 MoreSignatures = dict[str, tuple[Callable[..., dict[str, tf.Tensor]], dict[str, tf.TensorSpec]]]
 PREDICT, CLASSIFY, REGRESS = (f"tensorflow/serving/{name}" for name in ("predict", "classify", "regress"))
 _SENTENCES = (
@@ -32,15 +32,15 @@ _SENTENCES = (
 
 
 class ServedModel(tf.Module, abc.ABC):
-    """A model with its tokenizer, from strings to answers. Each subclass is one kind of answer.
+    """A model with its tokenizer, which maps strings to answers. Each subclass has one kind of answers.
 
-    All outputs are dense, have stable names and the batch dimension first. An empty batch has empty answers.
+    All outputs are dense and have stable names; their first axis is the batch. An empty batch has empty answers.
 
     Args:
       model: a model with trained weights, which takes the inputs of `BertEncoder`.
-      tokenizer: the tokenizer of the model's training.
-      description: description of the task. For a checkpoint without a task, it has the parameters of the kind.
-      assets: paths of additional files by name.
+      tokenizer: the tokenizer that the model was trained with.
+      description: the task's description; for a checkpoint without a task, it contains the kind's parameters.
+      assets: maps the names of additional files to their paths.
 
     Attributes:
       method: TF Serving's method of the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
@@ -53,7 +53,7 @@ class ServedModel(tf.Module, abc.ABC):
     ):
         super().__init__()
         self.tokenizer = tokenizer
-        # Track the weights but not the Keras model, which would add a function for every layer.
+        # Track the weights but not the Keras model, because tracking the model would save a function for every layer.
         self.weights = model.variables
         # All signatures call one function, so that the graph contains the model only once.
         traced = tf.function(functools.partial(model, training=False), autograph=False)
@@ -67,39 +67,39 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers a batch of raw strings, given by the names of `inputs`."""
+        """Computes the answers to a batch of raw strings. The arguments have the names of `inputs`."""
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Answers rows; if an answer would need the text, the outputs are the scores of the tokens.
+        """Computes the answers to rows of tokens. If an answer needs the text, returns scores of the tokens instead.
 
         Args:
-          inputs: `input_ids`, `input_mask` and `segment_ids`, int32 of the shape of `token_spec`; S is dynamic.
+          inputs: `input_ids`, `input_mask` and `segment_ids`, int32, each as in `token_spec`; S is dynamic.
         """
 
     def more_signatures(self) -> MoreSignatures:
-        """Returns additional signatures of this kind, with inputs as in `inputs`; none by default."""
+        """Returns the additional signatures of this kind; none by default. Their inputs have the form of `inputs`."""
         return {}
 
     def token_spec(self) -> tf.TensorSpec:
-        """Returns the spec of each input of `answer_tokens`: [B, S], unless a kind has [B, N, S]."""
+        """Returns the spec that each input of `answer_tokens` has: [B, S], or [B, N, S] for some kinds."""
         return tf.TensorSpec([None, None], tf.int32)
 
     @property
     def length(self) -> int:
-        """Length of a row, S."""
+        """Maximum number of tokens in a row, S."""
         return self._description.max_seq_length
 
     def rows(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None = None) -> dict[str, tf.Tensor]:
-        """Packs token ids, int32 [B, (tokens)], into rows; columns that are padding in every row are dropped."""
+        """Packs token ids, int32 [B, (tokens)], into rows, and drops the columns that are padding in every row."""
         ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
         return without_common_padding(pack(segment_a, segment_b, max_seq_length=self.length, **ids))
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Converts the answers of `answer` to the outputs of the signature `examples`.
 
-        With the method `CLASSIFY`, the outputs are `classes`, string [B, C], and `scores`, float32 [B, C]; with
-        `REGRESS`, `outputs`, float32 [B]. `PREDICT` does not change the answers.
+        With the method `CLASSIFY`, the outputs are `classes`, string [B, C], and `scores`, float32 [B, C]. With
+        `REGRESS`, the output is `outputs`, float32 [B]. With `PREDICT`, the outputs are the answers.
         """
         return dict(answers)
 
@@ -107,7 +107,7 @@ class ServedModel(tf.Module, abc.ABC):
         """Returns real inputs for warm-up requests, one dict per row.
 
         Args:
-          folder: folder of the checkpoint, whose `dev_predictions.jsonl` has the texts; if absent, texts are fixed.
+          folder: folder of the checkpoint. Its `dev_predictions.jsonl` contains the texts; without it, texts are fixed.
         """
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
@@ -116,22 +116,22 @@ class ServedModel(tf.Module, abc.ABC):
 
 
 def dev_lines(folder: str) -> list[dict[str, Any]]:
-    """Returns the dev data in the files of a run's last evaluation; [] if these are missing or damaged."""
+    """Returns the dev examples that a run's last evaluation wrote; [] if their file is missing or damaged."""
     try:
         return evaluation_file.read(folder)
-    except ValueError:  # only the report requires this file
-        logging.warning("%s: a damaged %s; the warm-up has other texts", folder, evaluation_file.NAME)
+    except ValueError:  # an export does not require this file
+        logging.warning("%s: %s is damaged, so the warm-up requests have fixed texts", folder, evaluation_file.NAME)
         return []
 
 
 def _fits(value: Any, spec: tf.TensorSpec) -> bool:
-    """Whether a value from a JSON file is a text, or a list of texts, that fits an input."""
+    """Returns whether a value from a JSON file is a text, or a list of texts, that fits an input."""
     texts = value if isinstance(value, list) else [value]
     return isinstance(value, str) == (spec.shape.rank == 1) and bool(texts) and all(isinstance(t, str) for t in texts)
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
-    """Returns a row with one sentence per input, or with as many as the second axis has; 2 if this axis is dynamic."""
+    """Returns a row with one sentence per input; with N sentences for an input [B, N], or 2 if N is dynamic."""
     row, start = {}, 0
     for name, spec in inputs.items():
         count = 1 if spec.shape.rank == 1 else spec.shape[1] or 2
@@ -141,11 +141,11 @@ def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str])
 
 
 class ServedTask(ServedModel):
-    """A kind from fine-tuning; `task.json` in the run's folder names the kind."""
+    """A served model from fine-tuning; `task.json` in the run's folder names its kind."""
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Completes the description from the settings and the run's folder, for the checkpoint of a step.
+        """Completes the description for the checkpoint of a step, from the settings and the run's folder.
 
         Raises:
           InputError: the settings do not fit the kind, or the folder is damaged.
@@ -155,7 +155,7 @@ class ServedTask(ServedModel):
 
 
 class ServedCheckpoint(ServedModel):
-    """A kind for checkpoints of any format without fine-tuning; `--task_name` names the kind."""
+    """A served model from a checkpoint of any format without fine-tuning; `--task_name` names its kind."""
 
     @property
     def length(self) -> int:

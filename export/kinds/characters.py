@@ -1,7 +1,7 @@
 """The characters of served texts, and their offsets, which locate an answer in its text.
 
-An offset counts Unicode characters (code points) of the text without its invalid bytes, as an index into
-`text.decode("utf-8", "ignore")` does in Python.
+An offset is the number of Unicode characters (code points) before a place in the text. Invalid bytes do not count. So
+an offset is an index into `text.decode("utf-8", "ignore")` in Python.
 
 Letters: B texts, N characters of all texts, K ranges.
 """
@@ -18,9 +18,9 @@ class Characters(NamedTuple):
     """The characters of texts.
 
     Attributes:
-      codes: RaggedTensor int32 [B, (characters)], code points.
-      begins: int64 [N], the byte at which each character begins, counted through all texts.
-      bases: int64 [B], the byte at which each text begins, counted in the same way.
+      codes: RaggedTensor int32 [B, (characters)], the code points.
+      begins: int64 [N], byte offset of each character in the concatenation of all texts.
+      bases: int64 [B], byte offset of each text in the concatenation of all texts.
     """
 
     codes: tf.RaggedTensor
@@ -35,11 +35,11 @@ class Characters(NamedTuple):
         return cls(codes, offsets.values + tf.gather(bases, offsets.value_rowids()), bases)
 
     def offsets(self, owners: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
-        """Converts bytes to characters.
+        """Converts byte offsets to character offsets.
 
         Args:
-          owners: int64 [K], the text of each place.
-          places: int64 [K], bytes from the start of the text, where a character begins or the text ends.
+          owners: int64 [K], index of the text that each place belongs to.
+          places: int64 [K], byte offsets in these texts at which a character begins or the text ends.
 
         Returns:
           int64 [K], the number of characters of the text before each place.
@@ -48,7 +48,7 @@ class Characters(NamedTuple):
         return found - tf.gather(self.codes.row_starts(), owners)
 
     def texts(self, owners: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """Returns parts of the texts, string [K], from the characters `starts` to before `ends`, int64 [K]."""
+        """Returns parts of texts, string [K]: the characters from `starts` up to `ends` (exclusive), int64 [K]."""
         first = tf.gather(self.codes.row_starts(), owners)
         ranges = tf.ragged.range(first + starts, first + ends)
         return tf.strings.unicode_encode(tf.gather(self.codes.values, ranges), "UTF-8")

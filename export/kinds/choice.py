@@ -1,4 +1,4 @@
-"""Served choices of one of several texts.
+"""Served multiple choice: chooses one of several texts.
 
 Paper: section 4.4.
 
@@ -30,16 +30,16 @@ class ServedChoice(ServedTask):
         return kept or super().samples(folder)
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Chooses the continuations of contexts.
+        """Chooses the most probable continuation of each context.
 
         Args:
           context: string [B].
-          start: string [B], the text before each choice in the second text; may be "".
+          start: string [B], the beginning of the second text, before each choice; may be "".
           choices: string [B, N]; "" pads rows with fewer choices.
 
         Returns:
-          `probabilities`, float32 [B, N], of the choices of a row, 0 for ""; `choice`, int32 [B], the index of the
-          most probable choice, -1 if there are no choices.
+          `probabilities`: float32 [B, N], the probabilities of a row's choices; 0 for "".
+          `choice`: int32 [B], the index of the most probable choice; -1 if the row has no choices.
         """
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
@@ -53,7 +53,7 @@ class ServedChoice(ServedTask):
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Chooses among rows, int32 [B, N, S]; see `answer`. A row without tokens is padding."""
+        """Chooses one of N rows for each example, int32 [B, N, S]; see `answer`. A row without tokens is padding."""
         shape = tf.shape(inputs["input_ids"])
         rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
         scores = tf.reshape(self._model(rows)["logits"], shape[:2])
@@ -65,12 +65,12 @@ class ServedChoice(ServedTask):
 
 
 def _chosen(scores: tf.Tensor, is_there: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Compares the scores of choices, [B, N], without padding."""
+    """Returns the outputs of `answer` for the scores of choices, [B, N]; ignores padding."""
     scores = tf.where(is_there, scores, scores.dtype.min)
     best = tf.reduce_max(scores, -1, keepdims=True)
     chances = tf.where(is_there, tf.exp(scores - best), 0.0)
     has_any = tf.reduce_any(is_there, -1)
-    # An argmax needs a column, even if there is no choice.
+    # `tf.argmax` needs at least one column, even if there are no choices.
     chosen = tf.argmax(tf.pad(scores, [[0, 0], [0, 1]], constant_values=scores.dtype.min), -1, tf.int32)
     return {
         "probabilities": tf.math.divide_no_nan(chances, tf.reduce_sum(chances, -1, keepdims=True)),

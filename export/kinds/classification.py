@@ -1,6 +1,6 @@
-"""Served classifiers, scores and label sets of one text or a pair.
+"""Served classification, regression and multi-label classification of a text or a pair of texts.
 
-Letters: B batch, S sequence length, C classes.
+Letters: B batch, S sequence length, C classes, P labels of the row with the most labels.
 """
 
 import abc
@@ -26,14 +26,14 @@ class _ServedClassification(ServedTask):
         return {name: tf.TensorSpec([None], tf.string) for name in names}
 
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Answers texts; see `answers_of` for the outputs."""
+        """Computes the answers to texts; see `answers_of` for the outputs."""
         columns = {name.replace("text", "segment"): text for name, text in texts.items()}
         reading = Reading.of_parameters(self._description.parameters)
         model = functools.partial(row_groups.compute, self._logits)
         return self.answers_of(reading.logits(columns, self.tokenizer, self.length, model))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Answers rows, int32 [B, S]; see `answers_of` for the outputs. A window of a long text is a row."""
+        """Computes the answers to rows, int32 [B, S]; see `answers_of`. Each window of a long text is a row."""
         return self.answers_of(self._logits(inputs))
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -45,21 +45,21 @@ class _ServedClassification(ServedTask):
         """Returns the answers for logits, float32 [B, C]."""
 
     def _all_classes(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns TF Serving's answer of the method classify: each class of each row, in the order of the labels."""
+        """Returns the outputs of TF Serving's method classify: all classes of each row, in the order of the labels."""
         labels = tf.constant(self._description.labels, tf.string)
         return {"classes": tf.broadcast_to(labels, tf.shape(probabilities)), "scores": probabilities}
 
 
 class ServedClassifier(_ServedClassification):
-    """Classes: see `answers_of`."""
+    """Predicts one class per row; see `answers_of`."""
 
     method = CLASSIFY
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Classifies.
+        """Computes the probabilities of all classes, and the most probable class.
 
         Returns:
-          `probabilities` float32 [B, C] and `label` string [B].
+          `probabilities`, float32 [B, C], and `label`, string [B].
         """
         labels = tf.constant(self._description.labels, tf.string)
         return {
@@ -73,15 +73,15 @@ class ServedClassifier(_ServedClassification):
 
 
 class ServedRegression(_ServedClassification):
-    """Scores: see `answers_of`."""
+    """Predicts one score per row; see `answers_of`."""
 
     method = REGRESS
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Scores.
+        """Converts logits to scores.
 
         Returns:
-          `score` float32 [B], in the range of the training data.
+          `score`, float32 [B], in the range of the training data.
         """
         scale = self._description.parameters
         return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
@@ -92,22 +92,23 @@ class ServedRegression(_ServedClassification):
 
 
 class ServedMultiLabel(_ServedClassification):
-    """Any number of labels: see `answers_of`. `assets/labels.txt` names the C labels in their order."""
+    """Predicts any number of labels per row; see `answers_of`. `assets/labels.txt` lists the C labels in order."""
 
     method = CLASSIFY
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds the thresholds of the run."""
+        """Adds the run's thresholds to the description."""
         del settings
         return multi_label.with_thresholds(description, folder, step)
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Decides on each label.
+        """Decides which labels each row has.
 
         Returns:
-          `probabilities` float32 [B, C]; `predicted` bool [B, C], whether a probability is above its label's threshold;
-          `labels` string [B, P], the names of these labels, padded with "" at the end.
+          `probabilities`: float32 [B, C].
+          `predicted`: bool [B, C], whether the probability is above its label's threshold.
+          `labels`: string [B, P], the names of the predicted labels, padded with "" at the end.
         """
         probabilities = tf.sigmoid(logits)
         predicted = probabilities > tf.constant(self._description.parameters["thresholds"], tf.float32)

@@ -1,4 +1,4 @@
-"""Served vectors of texts and of their tokens: an encoder without a task.
+"""Served vectors of texts and of their tokens, from an encoder without a task.
 
 Paper: section 5.3; for pooled vectors N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019.
 
@@ -31,10 +31,13 @@ _DEFAULT_POOLING = pooling.Pooling("mean", normalize=False)
 
 
 class ServedEmbeddings(ServedCheckpoint):
-    """Input: `text`. Output: one pooled vector, see `answer`; the signature `token_embeddings` has those of tokens."""
+    """Input: `text`. Output: one pooled vector per text, see `answer`.
+
+    The signature `token_embeddings` has the same input, and returns one vector per token.
+    """
 
     def __init__(self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets):
-        # The layers above are not computed, so their weights are left out.
+        # Layers above the highest one that is read are not computed, so leave out their weights.
         model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
         super().__init__(model, tokenizer, description, assets)
 
@@ -75,17 +78,19 @@ class ServedEmbeddings(ServedCheckpoint):
         """Computes the vectors of texts, string [B].
 
         Returns:
-          `embedding`, float32 [B, H], of several layers [B, L, H].
+          `embedding`: float32 [B, H], or [B, L, H] if several layers are read.
         """
         return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(text)))}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes the vectors of the tokens of texts, string [B], [CLS] and [SEP] included.
+        """Computes the vectors of the tokens of texts, string [B], including [CLS] and [SEP].
 
         Returns:
-          `embeddings`, float32 [B, T, H], of several layers [B, T, L, H], 0 on padding; `tokens`, string [B, T], "" on
-          padding; `start` and `end`, int32 [B, T], the characters of the token in the text, end exclusive, -1 on [CLS],
-          [SEP] and padding; `num_tokens`, int32 [B].
+          `embeddings`: float32 [B, T, H], or [B, T, L, H] if several layers are read; 0 on padding.
+          `tokens`: string [B, T]; "" on padding.
+          `start`, `end`: int32 [B, T], the range of the token's characters in the text; `end` is exclusive; -1 on
+            [CLS], [SEP] and padding.
+          `num_tokens`: int32 [B].
         """
         ids, starts, ends = self.tokenizer.encode_with_offsets(text)
         characters, owners = Characters.of(text), ids.value_rowids()
@@ -103,18 +108,18 @@ class ServedEmbeddings(ServedCheckpoint):
         """Computes the vectors of rows, int32 [B, S].
 
         Returns:
-          `embedding`, see `answer`, and `token_embeddings`, float32 [B, S, H] or [B, S, L, H].
+          `embedding`, see `answer`; and `token_embeddings`, float32 [B, S, H] or [B, S, L, H].
         """
         vectors = self._vectors(inputs)
         return {"embedding": self._pool(vectors, inputs["input_mask"]), "token_embeddings": vectors}
 
     def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
-        """Lays values of tokens, [B, (tokens)], behind [CLS]: int32 of the shape of a mask."""
+        """Places the values of tokens, [B, (tokens)], after [CLS]; returns int32 with the shape of `is_token`."""
         values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self.length - 2])
         return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]
 
     def _vectors(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes the layers, float32 [B, S, H] or [B, S, L, H], 0 on padding."""
+        """Computes the outputs of the layers, float32 [B, S, H] or [B, S, L, H]; 0 on padding."""
         vectors = self._model(inputs)["layers"]
         vectors = tf.squeeze(vectors, 2) if vectors.shape[2] == 1 else vectors
         return tf.where(_like(inputs["input_mask"], vectors) > 0, vectors, 0.0)
@@ -123,7 +128,7 @@ class ServedEmbeddings(ServedCheckpoint):
         return self._pool(self._vectors(inputs), inputs["input_mask"])
 
     def _pool(self, vectors: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-        """Pools the tokens of each row: float32 [B, H] or [B, L, H]."""
+        """Pools the token vectors of each row; returns float32 [B, H] or [B, L, H]."""
         mode = self._description.parameters["pooling"]
         if mode == "cls":
             pooled = vectors[:, 0]
@@ -137,7 +142,7 @@ class ServedEmbeddings(ServedCheckpoint):
 
 
 class _Layers(keras.Model):
-    """The encoder, and the layers that are read of it, 0 for the embeddings."""
+    """An encoder of which some layers are read; layer 0 is the embeddings."""
 
     def __init__(self, config: BertConfig, layers: Sequence[int], **options):
         super().__init__(**options)
@@ -145,7 +150,7 @@ class _Layers(keras.Model):
         self.encoder = BertEncoder(config)
 
     def call(self, inputs, training=False, seed=None):
-        """Computes `layers`, float32 [B, S, L, H]; for inference alone."""
+        """Computes `layers`, float32 [B, S, L, H]; only for inference."""
         del training, seed
         outputs = self.encoder(inputs)
         found = [outputs["embedding_output"], *outputs["encoder_outputs"]]
@@ -153,7 +158,7 @@ class _Layers(keras.Model):
 
 
 def _like(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Adds axes to a mask, [B, S], for values [B, S, ...]."""
+    """Adds axes to a mask, [B, S], so that it broadcasts to values [B, S, ...]."""
     return tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (values.shape.rank - 2)], 0))
 
 

@@ -1,8 +1,9 @@
-"""Served predictions of masked tokens: a pre-trained model without a task.
+"""Served predictions of masked tokens, from a pre-trained model without a task.
 
 Paper: section 3.1, Task 1.
 
-Letters: B batch, S sequence length, M masks of the row with most of them, K guesses, V vocabulary size.
+Letters: B batch, S sequence length, M masks of the row with the most masks, K predicted tokens per mask, V vocabulary
+size, N rows of a part.
 """
 
 from collections.abc import Mapping
@@ -22,9 +23,9 @@ from export.kinds.characters import NOWHERE
 from export.settings import ExportSettings
 
 FILL_MASK = "fill_mask"
-# More masks of a text would take memory: each has a score for every token of the vocabulary.
+# Limit of masks per text; it bounds memory, because each mask has a score for every token of the vocabulary.
 _MOST_MASKS = 20
-# Rows of 20 masks and little else have 46 MB of scores for 1,024 tokens and 30,000 words.
+# Tokens per part. With a vocabulary of 30,000 tokens, the scores of a part take up to 110 MB (20 masks in 22 tokens).
 _TOKENS_OF_A_PART = 1024
 _SAMPLES = (
     "The capital of France is [MASK].",
@@ -61,13 +62,13 @@ class ServedFillMask(ServedCheckpoint):
         return [{"text": text} for text in _SAMPLES]
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Predicts the masked tokens of texts, string [B], all masks of a text at once.
+        """Predicts the masked tokens of texts, string [B]; predicts all masks of a text at once.
 
-        Of each text, the masks among the first S tokens are predicted, and at most 20.
+        Only the first 20 masks of a text are predicted, and only masks within the first S tokens.
 
         Returns:
-          Those of `answer_tokens`, and `filled`, string [B, M, K]: the text with the token in place of the mask, and
-          the likeliest tokens in place of the others; "" on padding.
+          The outputs of `answer_tokens`, and `filled`, string [B, M, K]: the text with the token in place of the mask,
+          and with the most probable tokens in place of the text's other masks; "" on padding.
         """
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
@@ -78,9 +79,10 @@ class ServedFillMask(ServedCheckpoint):
         """Predicts the masked tokens of rows, int32 [B, S].
 
         Returns:
-          `tokens`, string [B, M, K], the likeliest first, "" on padding; `scores`, float32 [B, M, K], their
-          probabilities, 0 on padding; `positions`, int32 [B, M], of the masks in the row, -1 on padding; `num_masks`,
-          int32 [B].
+          `tokens`: string [B, M, K], the most probable token first; "" on padding.
+          `scores`: float32 [B, M, K], the probabilities of the tokens; 0 on padding.
+          `positions`: int32 [B, M], the positions of the masks in the row; -1 on padding.
+          `num_masks`: int32 [B], the number of predicted masks.
         """
         input_ids = inputs["input_ids"]
         is_mask = (input_ids == self.tokenizer.mask_id) & (inputs["input_mask"] > 0)
@@ -97,18 +99,18 @@ class ServedFillMask(ServedCheckpoint):
         }
 
     def _likeliest(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the probabilities of the likeliest tokens and, bit by bit, their ids: float32 [N, 2, M, K]."""
-        # The table may have more rows than the vocabulary has tokens.
+        """Returns the probabilities of the most probable tokens, and the bits of their ids: float32 [N, 2, M, K]."""
+        # The embedding table may have more rows than the vocabulary has tokens.
         size = len(self.tokenizer.vocabulary)
         probabilities = tf.nn.softmax(self._model(inputs)["logits"])
         values, ids = tf.math.top_k(probabilities[..., :size], min(self._description.parameters["top_k"], size))
         return tf.stack([values, tf.bitcast(ids, tf.float32)], 1)
 
     def _rows_around(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        """Packs texts, [B, (masks + 1)] around their masks, into rows."""
+        """Packs texts into rows; `between`, string [B, (masks + 1)], has the parts around the masks of each text."""
         ids = self.tokenizer.encode(between.values)
         mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
-        ids = tf.concat([ids, mask], 1)  # a mask behind each part
+        ids = tf.concat([ids, mask], 1)  # a mask after each part, also after the last one
         splits = tf.gather(ids.row_splits, between.row_splits)
         ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)[:, :-1]
         return self.rows(ids)
@@ -118,22 +120,22 @@ class _MaskedLm(BertPretrainer):
     """Predicts only the masked tokens."""
 
     def call(self, inputs, training=False, seed=None):
-        """Computes `logits`, float32 [B, M, V], at `positions`, int32 [B, M]; for inference alone."""
+        """Computes `logits`, float32 [B, M, V], at `positions`, int32 [B, M]; only for inference."""
         del training, seed
         positions = inputs["positions"]
-        # The last layer is computed only where it is read.
+        # The last layer is computed only at the positions that are read.
         read = self.encoder(inputs, positions=positions)["sequence_output"]
         logits = self.masked_lm.logits(self.masked_lm(read, None, self.encoder.embeddings.word_embeddings))
         return {"logits": tf.reshape(logits, [*tf.unstack(tf.shape(positions)), self.config.vocab_size])}
 
 
 def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Fills texts in.
+    """Replaces the masks of texts by predicted tokens; see `ServedFillMask.answer`.
 
     Args:
-      between: string [B, (masks + 1)], what is before, between and behind all masks of each text.
+      between: string [B, (masks + 1)], the parts of each text before, between and after its masks.
       tokens: string [B, M, K].
-      counts: int32 [B], number of masks that have tokens.
+      counts: int32 [B], number of predicted masks of each text.
 
     Returns:
       string [B, M, K].
@@ -150,7 +152,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
     best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
 
     def joined(chosen: tf.Tensor) -> tf.Tensor:
-        """Joins the best parts that [M, M] chooses for each mask: [B, M, 1]."""
+        """Joins, for each mask, the strings in `best` that `chosen`, bool [M, M], selects; returns [B, M, 1]."""
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 
     before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])
@@ -159,7 +161,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
 
 
 def _glued(parts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-    """Joins parts and tokens; a token that continues a word follows it without a space."""
+    """Joins parts and tokens; no space precedes a token that continues a word."""
     continues = tf.strings.regex_full_match(tokens, "##.+")
     rest = tf.strings.regex_replace(tokens, "^##(.)", r"\1")
     trimmed = tf.strings.regex_replace(parts, r"[\s\p{Z}]+$", "")

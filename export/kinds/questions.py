@@ -1,8 +1,8 @@
-"""Served answers to questions on a context.
+"""Served question answering: finds the answer to a question in a context.
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
-Letters: B batch, S sequence length.
+Letters: B batch, S sequence length, N windows of all contexts.
 """
 
 import dataclasses
@@ -26,11 +26,11 @@ class ServedQuestions(ServedTask):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds how answers are chosen: by the settings, or as in training; for version 2.0 also the null threshold.
+        """Adds the decoding parameters, from the settings or else from the run; for SQuAD 2.0 also the null threshold.
 
         Raises:
-          InputError: a threshold is given for a run whose questions all have an answer, or the run's is damaged, lost
-            or of another checkpoint.
+          InputError: the settings have a threshold, but all questions of the run have an answer; or the run's own
+            threshold is damaged, lost or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, folder)
@@ -54,14 +54,16 @@ class ServedQuestions(ServedTask):
 
         Args:
           question: string [B].
-          context: string [B]; a long one is read in windows.
+          context: string [B]; a long context is read in windows.
 
         Returns:
-          `answer`, string [B], a part of the context, "" for no answer; `start` and `end`, int32 [B], its characters
-          in the context, end exclusive, -1 for no answer; `score`, float32 [B], the sum of its two logits;
-          `probability`, float32 [B], the softmax over the scores of the best answers; and for version 2.0 `null_odds`,
-          float32 [B], the score of no answer minus the score of the best answer. Odds above the run's threshold mean no
-          answer.
+          `answer`: string [B], a part of the context; "" for no answer.
+          `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 for no
+            answer.
+          `score`: float32 [B], the sum of the answer's two logits.
+          `probability`: float32 [B], the softmax over the scores of the best answers.
+          `null_odds`: only for SQuAD 2.0; float32 [B], the score of "no answer" minus the score of the best answer. If
+            the odds exceed the null threshold, there is no answer.
         """
         data, parameters = self._description.data, self._description.parameters
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
@@ -78,13 +80,13 @@ class ServedQuestions(ServedTask):
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
-          `start_logits` and `end_logits`, float32 [B, S], low on padding.
+          `start_logits` and `end_logits`, float32 [B, S]; very low on padding.
         """
         start, end = tf.unstack(self._logits(inputs), axis=-1)
         return {"start_logits": start, "end_logits": end}
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes logits, float32 [N, S, 2]; logits of padding are very low."""
+        """Computes the logits of rows, float32 [N, S, 2]; very low on padding."""
         return squad_task.of_tokens(self._model(inputs)["logits"], inputs["input_mask"])
 
     def _contexts(self, texts: tf.Tensor) -> spans.Contexts:
@@ -96,7 +98,7 @@ class ServedQuestions(ServedTask):
 
 
 def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
-    """Returns how many answers are compared, and how long they are: as given, else as in the run, else by default.
+    """Returns `n_best_size` and `max_answer_length`: from the settings, else from the run, else the defaults.
 
     Raises:
       InputError: the run's `run.json` is damaged.

@@ -1,9 +1,9 @@
-"""Converts contexts to windows and spans to answers with TensorFlow operations.
+"""Cuts contexts into windows, and converts spans to answers, in graph operations.
 
 Paper: sections 4.2 and 4.3.
 
 Letters: B questions, N windows of all contexts, S sequence length, D tokens of all contexts, M tokens of all windows,
-K spans of all windows, n starts and ends that are tried.
+K spans of all windows.
 """
 
 from typing import NamedTuple
@@ -21,8 +21,8 @@ class Contexts(NamedTuple):
 
     Attributes:
       ids: RaggedTensor int32 [B, (tokens)].
-      starts, ends: int64 [D], range of each token in the characters of its context.
-      characters: of the contexts.
+      starts, ends: int64 [D], the range of each token's characters in its context; `ends` is exclusive.
+      characters: the characters of the contexts.
     """
 
     ids: tf.RaggedTensor
@@ -32,7 +32,7 @@ class Contexts(NamedTuple):
 
 
 def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
-    """Cuts contexts, [B, (tokens)], into windows like training, given the lengths of the questions, int64 [B]."""
+    """Cuts contexts, [B, (tokens)], into the same windows as in training. `question_lengths` is int64 [B]."""
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
     step = tf.minimum(room, doc_stride)
     counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
@@ -51,11 +51,11 @@ def decode(
     """Finds the best answer to each question.
 
     Args:
-      logits: float32 [N, S, 2], start and end; low where a row has no token.
-      contexts: of the questions.
-      windows: of the contexts.
+      logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
+      contexts: the contexts of the questions.
+      windows: the windows of the contexts.
       decoding: see `Decoding`; offsets are always exact.
-      threshold: the odds of no answer above which there is none.
+      threshold: if the null odds of a question exceed this, the question has no answer.
 
     Returns:
       See `ServedQuestions.answer`.
@@ -71,7 +71,7 @@ def decode(
     if decoding.has_unanswerable:
         odds = tf.where(is_found, null - start_logit - end_logit, null)
         none, answered = null, is_found & (odds <= threshold)
-    # The softmax over the scores of all candidates, "no answer" among them.
+    # The softmax is over the scores of all candidates, including "no answer".
     top = tf.maximum(none, tf.where(is_found, score, none))
     others = tf.exp(tf.reduce_sum(spans.logits, 1) - tf.gather(top, spans.questions))
     total = tf.math.unsorted_segment_sum(others, spans.questions, rows) + tf.exp(none - top)
@@ -87,14 +87,14 @@ def decode(
 
 
 def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: Decoding) -> Spans:
-    """Finds the valid spans in logits [N, S, 2]; starts and ends are characters of the context."""
+    """Finds the valid spans in logits, [N, S, 2]; returns their starts and ends as characters of the context."""
     found = best_spans(logits, windows, tf.size(contexts.ids.values, tf.int64), decoding)
     first, last = (tf.gather(windows.tokens.values, at) for at in (found.starts, found.ends))
     return found._replace(starts=tf.gather(contexts.starts, first), ends=tf.gather(contexts.ends, last))
 
 
 def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the lowest score of [CLS], which means no answer, in the windows of each question: float64 [B]."""
+    """Returns the scores of "no answer", float64 [B]: the lowest score of [CLS] in the windows of each question."""
     found = tf.reduce_sum(tf.cast(logits[:, 0], tf.float64), 1)
     lowest = tf.math.unsorted_segment_min(found, windows.questions, rows)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(windows.questions), windows.questions, rows)
@@ -102,20 +102,20 @@ def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Ten
 
 
 def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[Spans, tf.Tensor]:
-    """Keeps the best spans of each question whose texts differ, and returns their texts."""
+    """Keeps the best spans of each question with different texts; returns the spans and their texts."""
     texts = characters.texts(spans.questions, spans.starts, spans.ends)
     number = tf.range(tf.size(texts))
     same = tf.unique(tf.strings.join([tf.strings.as_string(spans.questions), texts], " ")).idx
     is_first = tf.gather(tf.math.unsorted_segment_min(number, same, tf.size(texts)), same) == number
     before = tf.cumsum(tf.cast(is_first, tf.int32), exclusive=True)
-    before -= tf.gather(before, tf.searchsorted(spans.questions, spans.questions))  # of the same question
-    if decoding.has_unanswerable:  # "no answer" is a candidate before those with a lower score
+    before -= tf.gather(before, tf.searchsorted(spans.questions, spans.questions))  # restart at each question
+    if decoding.has_unanswerable:  # "no answer" precedes spans with a lower score
         before += tf.cast(tf.reduce_sum(spans.logits, 1) < tf.gather(null, spans.questions), tf.int32)
     kept = tf.where(is_first & (before < decoding.n_best_size))[:, 0]
     return Spans(*(tf.gather(column, kept) for column in spans)), tf.gather(texts, kept)
 
 
 def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tensor:
-    """Returns `values[first]` where it is found, else an empty value, by question: [B, ...] of [K, ...]."""
+    """Returns `values[first]` for each question, [B, ...] from [K, ...]; an empty value where `is_found` is false."""
     values = tf.concat([values, tf.zeros([1, *values.shape[1:]], values.dtype)], 0)
     return tf.gather(values, tf.where(is_found, first, tf.shape(values)[0] - 1))

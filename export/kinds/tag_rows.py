@@ -1,4 +1,6 @@
-"""Words to rows and predicted labels to tags, in graph ops: what `tagging_rows` and `tag_schemes` do in Python.
+"""Converts words to rows, and predicted labels to tags, in graph operations.
+
+`tagging_rows` and `tag_schemes` do the same in Python.
 
 Paper: section 5.3.
 
@@ -14,11 +16,11 @@ from bert_tf.tasks.tagging import tag_schemes
 
 
 class Rows(NamedTuple):
-    """The rows of sentences; each word is labeled in exactly one of them, in the order of the words.
+    """The rows of sentences. Each word is labeled in exactly one row; the labeled words keep their order.
 
     Attributes:
-      tokens: RaggedTensor int32 [N, (tokens)], without [CLS] and [SEP].
-      words: RaggedTensor int64 [N, (words)], the position in the row of the first token of each labeled word.
+      tokens: RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP].
+      words: RaggedTensor int64 [N, (words)], the position of each labeled word's first token in the row.
     """
 
     tokens: tf.RaggedTensor
@@ -26,12 +28,12 @@ class Rows(NamedTuple):
 
 
 def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
-    """Cuts sentences into rows as `tagging_rows.make_rows` does, a document for each sentence.
+    """Cuts sentences into rows as `tagging_rows.make_rows` does without `document_context`.
 
     Args:
-      words: int32 [W, (tokens)], at least one and at most `room` tokens of each word.
-      sentences: int64 [B + 1]; sentence b has the words sentences[b] to sentences[b + 1].
-      room: tokens that fit into a row.
+      words: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
+      sentences: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
+      room: number of tokens that fit into a row, without [CLS] and [SEP].
     """
     offsets = words.row_splits
     first, last, sentence = _parts(offsets, sentences, room)
@@ -43,9 +45,9 @@ def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the labeled words of rows, from first to before last, and the sentence of each: int64 [N].
+    """Returns the range of labeled words of each row (first, end), and the sentence of each row: int64 [N] each.
 
-    A sentence that does not fit into a row has parts of half a row; the other half is context.
+    A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
     """
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
@@ -53,7 +55,7 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     fits = tf.gather(offsets, ends) - tf.gather(offsets, sentences[:-1]) <= room
     half = tf.searchsorted(offsets, offsets[:-1] + room // 2, side="right", out_type=tf.int64) - 1
     following = tf.where(tf.gather(fits, owner), end, tf.minimum(tf.maximum(half, word + 1), end))
-    following = tf.concat([following, [0]], 0)  # an empty last sentence begins behind the last word
+    following = tf.concat([following, [0]], 0)  # an empty last sentence begins after the last word
 
     def step(number, at, found):
         return number + 1, tf.where(at < ends, tf.gather(following, at), at), found.write(number, at)
@@ -61,7 +63,7 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None])
     start = (0, sentences[:-1], found)
     *_, found = tf.while_loop(lambda number, at, found: tf.reduce_any(at < ends), step, start)
-    # Behind their last part, sentences wait at their end for longer ones.
+    # After its last part, a sentence stays at its end until longer sentences are cut.
     first = tf.transpose(tf.cond(found.size() > 0, found.stack, lambda: tf.zeros([0, tf.size(ends)], tf.int64)))
     sentence = tf.where(first < ends[:, tf.newaxis])[:, 0]
     first = tf.boolean_mask(first, first < ends[:, tf.newaxis])
@@ -69,7 +71,10 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
 
 
 def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the words of each row, int64 [N]: whole words on both sides; what one side lacks, the other one gets."""
+    """Returns the range of words of each row (begin, end), int64 [N] each: labeled words with context on both sides.
+
+    The context consists of whole words. If one side has fewer words than fit, the other side gets the free space.
+    """
     low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))
     spare, behind = room - (last - first), high - last
@@ -81,13 +86,13 @@ def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.T
 
 
 def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
-    """Writes the entities of predicted labels as tags of a scheme; see `TaggingTask.predicted_tags`.
+    """Converts predicted labels to the tags of their entities in a scheme; see `TaggingTask.predicted_tags`.
 
     Args:
-      labels: int32 [W].
+      labels: int32 [W], indices into `names`.
       sentences: int64 [B + 1], see `make_rows`.
-      names: tags by label.
-      scheme: of `tag_schemes`.
+      names: the tag of each label.
+      scheme: one of the schemes in `tag_schemes`.
 
     Returns:
       string [W].
@@ -99,7 +104,7 @@ def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: 
     is_first = tf.gather(sentences, tf.ragged.row_splits_to_segment_ids(sentences)) == word
     before = tf.where(is_first, tag_schemes.OUTSIDE, tf.roll(prefix, 1, 0))
     same = type_ == tf.roll(type_, 1, 0)
-    # As in `tag_schemes.entities`.
+    # `tag_schemes.entities` follows the same rule.
     continues = _among(prefix, "IE") & _among(before, "BI") & same
     ends = ~tf.concat([continues[1:], [False]], 0)[: tf.size(labels)]
     if scheme == tag_schemes.IOB1:

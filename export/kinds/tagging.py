@@ -1,4 +1,4 @@
-"""Served tags of words, such as named entities.
+"""Served tagging: predicts a tag for each word of a text, such as the tags of named entities.
 
 Paper: section 3.2, Figure 4 (d); section 5.3.
 
@@ -20,20 +20,20 @@ from export.kinds.characters import NOWHERE
 from export.kinds.words import Words, of_sentences, of_spaces
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-# Padded words of an answer: some 60 bytes each.
+# Limit of words in an answer, including padding. Each word takes about 60 bytes.
 _MOST_WORDS = 1 << 22
 
 
 class ServedTagging(ServedTask):
-    """Inputs: `text`, a sentence or more, of any length. Outputs: see `answer`.
+    """Input: `text`, one or more sentences of any length. Outputs: see `answer`.
 
     The signature `words` has the input `words`: a text whose words are separated by spaces, such as a sentence of a
-    file of CoNLL. Its outputs are the same.
+    CoNLL file. Its outputs are the same.
     """
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
-        # One function for both signatures, so that the graph holds the model once.
+        # Both signatures use one function, so that the graph contains the model only once.
         answer = tf.function(self._answers, autograph=False)
         self._answer = lambda found: answer(found)
 
@@ -42,7 +42,7 @@ class ServedTagging(ServedTask):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns the sentences of the dev data; other texts, see `ServedModel`, if they are missing or damaged."""
+        """Returns the sentences of the dev data, or the texts of `ServedModel` if their file is missing or damaged."""
         try:
             sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
         except InputError:
@@ -54,27 +54,30 @@ class ServedTagging(ServedTask):
         return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tags running text, string [B], split into words by `of_sentences`.
+        """Tags running text, string [B], which `of_sentences` splits into words.
 
         Returns:
-          `words` and `tags`, string [B, W], "" on padding; `start` and `end`, int32 [B, W], the characters of the word
-          in the text, end exclusive, -1 on padding; `scores`, float32 [B, W], the probability of the predicted label,
-          0 on padding; `num_words`, int32 [B]. As in the trainer's prediction files, the tags describe the predicted
-          entities in the scheme of the training data.
+          `words`: string [B, W]; "" on padding.
+          `tags`: string [B, W], the tags of the predicted entities in the scheme of the training data, as in the
+            prediction files of the trainer; "" on padding.
+          `start`, `end`: int32 [B, W], the range of the word's characters in the text; `end` is exclusive; -1 on
+            padding.
+          `scores`: float32 [B, W], the probability of the predicted label; 0 on padding.
+          `num_words`: int32 [B].
         """
         return self._answer(of_sentences(text))
 
     def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tags words that are separated by white space, string [B]; see `answer`."""
+        """Tags texts whose words are separated by white space, string [B]; see `answer`."""
         return self._answer(of_spaces(words))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
-          `probabilities`, float32 [B, S, C], in the order of `assets/labels.txt`. What the first token of a word has
-          is the word's. A model on activations of a frozen encoder reads only tokens that begin a word or a punctuation
-          mark; the others have 0.
+          `probabilities`: float32 [B, S, C], in the order of `assets/labels.txt`. A word has the probabilities of its
+            first token. A model on activations of a frozen encoder reads only tokens that begin a word or a punctuation
+            mark; all other tokens have 0.
         """
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
@@ -113,7 +116,7 @@ class ServedTagging(ServedTask):
         }
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
-        """Computes the logits of all words, float32 [words, C], of sentences [B, (words)]."""
+        """Computes the logits of all words, float32 [words, C]; `found` has the words of sentences, [B, (words)]."""
         rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, self.length - _SPECIAL_TOKENS)
         inputs = self.rows(rows.tokens)
         places = rows.words
@@ -124,7 +127,10 @@ class ServedTagging(ServedTask):
         return tf.gather_nd(logits, _indices(places))
 
     def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the token ids of words, int32 [words, (tokens)]: [UNK] for none, and at most a row."""
+        """Returns the token ids of words, int32 [words, (tokens)].
+
+        A word without tokens becomes [UNK]. A word that does not fit into a row is truncated.
+        """
         ids = self.tokenizer.encode(found)
         lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
         unknown = tf.fill([tf.reduce_sum(lacks)], self.tokenizer.unk_id)
@@ -133,19 +139,19 @@ class ServedTagging(ServedTask):
 
 
 def _check_size(words: tf.RaggedTensor) -> None:
-    """Refuses texts, [B, (words)], whose dense answer would not fit into memory."""
+    """Refuses texts, [B, (words)], whose padded answer would take too much memory."""
     size = words.nrows() * tf.reduce_max(tf.concat([words.row_lengths(), [0]], 0))
-    message = f"rows times words of the longest text are above {_MOST_WORDS}; send fewer or shorter texts at once"
+    message = f"rows times words of the longest text exceed {_MOST_WORDS}; send fewer or shorter texts at once"
     tf.debugging.Assert(size <= _MOST_WORDS, [message])
 
 
 def _indices(places: tf.RaggedTensor) -> tf.Tensor:
-    """Returns row and place of each value of [N, (places)], int64 [values, 2]."""
+    """Returns the row and the value of each entry of `places`, [N, (places)], as int64 [values, 2]."""
     return tf.stack([places.value_rowids(), tf.cast(places.values, tf.int64)], 1)
 
 
 def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """Returns what a head on activations reads of rows, int32 [N, places]; see `TaggingTask.model_inputs`."""
+    """Returns the inputs that list the positions which a head on activations reads; see `TaggingTask.model_inputs`."""
     mask = tf.ones_like(places, tf.int32)
     return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
 

@@ -1,4 +1,4 @@
-"""Texts to words for tagging, in graph ops.
+"""Splits texts into words for tagging, in graph operations.
 
 Letters: B texts, W words of all texts.
 """
@@ -10,11 +10,11 @@ import tensorflow_text as tf_text
 
 from export.kinds.characters import Characters
 
-# Between words: white space, control and format characters.
+# Characters between words: white space, control and format characters.
 _BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}]+"
-# A character of a word. Each Chinese character is a word.
+# A character of a word, except Chinese characters, each of which is a word.
 _LETTER = r"(?:[^\P{L}\p{Han}]|[\p{M}\p{N}\x{AD}\x{200C}\x{200D}])"
-# The first alternative that matches counts.
+# The first alternative that matches is used.
 _WORD = "|".join(
     (
         r"(?:\p{L}\.){2,}\p{L}?",  # U.S.
@@ -28,7 +28,7 @@ _WORD = "|".join(
     )
 )
 _POSSESSIVE = r"(?i:['’]s)$"
-# What separates the columns of CoNLL's files.
+# The white space that separates columns in CoNLL files.
 _SPACE = r"[ \t\r\n]+"
 
 
@@ -37,7 +37,7 @@ class Words(NamedTuple):
 
     Attributes:
       words: RaggedTensor string [B, (words)].
-      starts, ends: int64 [W], range of each word in the characters of its text.
+      starts, ends: int64 [W], the range of each word's characters in its text; `ends` is exclusive.
     """
 
     words: tf.RaggedTensor
@@ -46,11 +46,11 @@ class Words(NamedTuple):
 
 
 def of_sentences(texts: tf.Tensor) -> Words:
-    """Splits running text, string [B], into words as corpora of named entities do.
+    """Splits running text, string [B], into words in the same way as corpora of named entities.
 
-    White space separates words. So does punctuation, except within a word (Jean-Luc, O'Brien, AT&T, example.com),
-    within a number (1,000.5, 1996-08-22) and behind initials (U.S., J.). A final 's is a word, and so is each Chinese
-    character.
+    White space separates words. Punctuation separates words too, except inside a word (Jean-Luc, O'Brien, AT&T,
+    example.com), inside a number (1,000.5, 1996-08-22) and after initials (U.S., J.). A final 's is a word of its own.
+    Each Chinese character is a word of its own.
     """
     texts = _valid(texts)
     words, starts, _ = tf_text.regex_split_with_offsets(texts, f"{_WORD}|{_BETWEEN}", _WORD)
@@ -61,23 +61,23 @@ def of_sentences(texts: tf.Tensor) -> Words:
 
 
 def of_spaces(texts: tf.Tensor) -> Words:
-    """Splits texts, string [B], whose words are separated by white space already."""
+    """Splits texts, string [B], at white space only."""
     texts = _valid(texts)
     words, starts, _ = tf_text.regex_split_with_offsets(texts, _SPACE)
     return _words(texts, words, starts.values)
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops bytes that are not UTF-8, which a regular expression would take for characters.
+    """Drops bytes that are not UTF-8, because a regular expression would treat these bytes as characters.
 
-    U+0000 becomes U+0001, which the tokenizer drops too: tensorflow-text takes it for the end of the text.
+    Replaces U+0000 by U+0001, because tensorflow-text treats U+0000 as the end of the text; the tokenizer drops both.
     """
     valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     return tf.strings.regex_replace(valid, r"\x00", "\x01")
 
 
 def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
-    """Returns words that begin at bytes of their texts, int64 [W]."""
+    """Returns the words with their ranges of characters; `begins`, int64 [W], has their byte offsets in the texts."""
     characters, owners = Characters.of(texts), words.value_rowids()
     ends = begins + tf.cast(tf.strings.length(words.values), tf.int64)
     return Words(words, characters.offsets(owners, begins), characters.offsets(owners, ends))

@@ -87,7 +87,7 @@ def test_the_check_lists_signatures(exported, capsys):
         "    out probabilities: float32 [?, 3]\n",
         "  examples  tensorflow/serving/classify\n    in  inputs: string [?]\n    out classes: string [?, 3]\n",
         "    in  input_ids: int32 [?, ?]\n",
-        "4 warm-up requests answered",
+        "answered 4 warm-up requests",
     ):
         assert line in shown
 
@@ -106,7 +106,7 @@ def test_the_check_needs_no_code_of_the_model(exported, tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "4 warm-up requests answered" in done.stdout
+    assert "answered 4 warm-up requests" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_the_check_needs_no_code_of_the_model(exported, tmp_path):
         ("variables/variables.data-00000-of-00001", b"short", "cannot be loaded"),
         ("assets/vocab.txt", None, None),  # the graph contains the vocabulary
         (warmup.NAME, b"no record" * 9, "tf_serving_warmup_requests: request 0 fails"),
-        (warmup.NAME, b"short", "tf_serving_warmup_requests: holds no request"),
+        (warmup.NAME, b"short", "tf_serving_warmup_requests: contains no request"),
         (warmup.NAME, None, None),
     ],
 )

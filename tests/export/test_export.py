@@ -252,7 +252,7 @@ def test_a_regression_gives_scores(regression, vocab_file):
     [
         ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such folder"),
         ({"task_name": "CoLA"}, "was trained on own"),
-        ({"export_dir": "{run}"}, "is not empty and holds no version of a model"),
+        ({"export_dir": "{run}"}, "is not empty and contains no version of a model"),
         ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),
         ({"export_dir": "{run}/task.json"}, "is a file; give a model's folder"),
     ],

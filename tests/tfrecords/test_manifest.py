@@ -86,7 +86,7 @@ def test_a_whole_set_has_no_faults(a_set):
 
 def test_a_missing_shard_is_named(a_set):
     a_set[1].unlink()
-    assert list(reader.find_faults(a_set[2])) == [f"{a_set[1]}: missing; run the command that made it again"]
+    assert list(reader.find_faults(a_set[2])) == [f"{a_set[1]}: missing; repeat the command that wrote it"]
 
 
 def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):

@@ -87,11 +87,13 @@ def test_a_name_that_is_not_utf8_is_refused_where_tensorflow_would_fail(tmp_path
 def test_only_what_a_manifest_lists_is_to_be_deleted(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("just some text, longer than a header\n" * 9)
-    with pytest.raises(InputError, match="record 0 cannot be read; .*; give a file of create_pretraining_data, or"):
+    with pytest.raises(
+        InputError, match="record 0 cannot be read; .*; give a file that create_pretraining_data wrote, or"
+    ):
         reader.first_example(str(path))
     shard = manifest.Shard("corpus.txt", 1, 9, "")
     (tmp_path / "corpus.txt.manifest.json").write_text(manifest.to_json({}, [shard]))
-    with pytest.raises(InputError, match="; delete it and run the command that made it again"):
+    with pytest.raises(InputError, match="; delete the file and repeat the command that wrote it"):
         reader.first_example(str(path))
 
 
@@ -155,7 +157,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
             assert damage is None and list(reader.checked_records(str(path))) == RECORDS[:index]
         else:
             assert damage == f"{path}: record {index} (counted from 0) is cut off: the file ends inside this record; " \
-                "give a file of create_pretraining_data, or fetch this one again", cut  # fmt: skip
+                "give a file that create_pretraining_data wrote, or download this file again", cut  # fmt: skip
 
 
 def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
@@ -253,5 +255,5 @@ def test_other_lengths_name_file_feature_and_flag(tmp_path, written, asked, mess
 
 def test_a_missing_feature_is_named_with_those_that_are_there(tmp_path):
     path = record_file(tmp_path / "data", drop=("segment_ids", "masked_lm_ids"))
-    with pytest.raises(InputError, match=r"data: has no feature 'segment_ids' but input_ids, input_mask, masked_lm_"):
+    with pytest.raises(InputError, match=r"data: has no feature 'segment_ids' \(found: input_ids, input_mask, masked_"):
         reader.check_lengths([str(path)], schema.pretraining_features(8, 3))

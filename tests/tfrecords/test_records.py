@@ -70,10 +70,10 @@ def test_integers_of_any_type_are_the_same_record(dtype):
 @pytest.mark.parametrize(
     "ids, message",
     [
-        (np.zeros((2, 3), np.int32), r"ids has shape \(2, 3\), the schema says \[N, 2\]"),
+        (np.zeros((2, 3), np.int32), r"ids has shape \(2, 3\), but the schema says \[N, 2\]"),
         (np.zeros(2, np.int32), r"ids has shape \(2,\)"),
         (np.array([[1, -1]]), "ids contains -1; records need integers of at least 0"),
-        (np.array([[0.5, 300.0]]), "ids contains float64, the schema says integers"),
+        (np.array([[0.5, 300.0]]), "ids contains float64, but the schema says integers"),
     ],
 )
 def test_columns_that_the_schema_does_not_allow_are_refused(ids, message):

@@ -75,7 +75,7 @@ def test_first_and_count_choose_the_records(folder, capsys):
     path = record_file(folder / "data")
     show.show(path, VOCABULARY, first=1, count=9)
     assert re.findall(r"record (\d)", capsys.readouterr().out) == ["1", "2"]
-    with pytest.raises(InputError, match=r"data: has 3 record\(s\), so none at --first=3"):
+    with pytest.raises(InputError, match=r"data: has 3 record\(s\), so there is no record at --first=3"):
         show.show(path, VOCABULARY, first=3, count=1)
 
 
@@ -102,8 +102,8 @@ def example(**lists):
 @pytest.mark.parametrize(
     "lists, message",
     [
-        ({}, "x: has no input_ids but nothing"),
-        ({"label_ids": [1]}, "x: has no input_ids but label_ids"),
+        ({}, r"x: has no input_ids \(found: nothing\)"),
+        ({"label_ids": [1]}, r"x: has no input_ids \(found: label_ids\)"),
         ({"input_ids": []}, "x: has no input_ids"),
         ({"input_ids": [2, 10]}, "x: contains id 10, but the vocabulary has 10 tokens; give the --vocab_file"),
         ({"input_ids": [2, -1]}, "x: contains id -1"),
@@ -149,7 +149,7 @@ def test_another_vocabulary_than_the_datas_is_refused(folder):
     assert show._vocabulary(path, str(folder / "crlf.txt")) == VOCABULARY
     other = str(folder / "other.txt")
     with pytest.raises(
-        InputError, match=r"other.txt: not the vocabulary that .*data was made with \(gone.txt, SHA-256"
+        InputError, match=r"other.txt: is not the vocabulary that .*data was made with \(gone.txt, SHA-256"
     ):
         show._vocabulary(path, other)
     with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is missing; give --vocab_file"):
@@ -160,7 +160,7 @@ def test_another_vocabulary_than_the_datas_is_refused(folder):
     "words, message",
     [
         ([], "error: name the file to show"),
-        ([os.fsdecode(b"\xff")], r"error: '\udcff': a name that is not UTF-8; rename the file"),
+        ([os.fsdecode(b"\xff")], r"error: '\udcff': the name is not UTF-8; rename the file"),
         (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary; give --vocab_file"),
         (["data.manifest.json"], "error: data.manifest.json: is a manifest; name a shard instead"),
     ],
