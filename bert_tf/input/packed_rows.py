@@ -59,7 +59,7 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # Rows with free space by the size of this space, and a bit set of the sizes for which there is a row.
+    # The rows with free space, listed by the size of this space, and a bit set of the sizes with at least one row.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -114,13 +114,13 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
         `masked_lm_positions`, `masked_lm_ids` int and `masked_lm_weights` float [M, predictions]; for pairs
         `next_sentence_labels` int [M]; optionally `record_ids` int [M, 2].
       shape: N and P.
-      rng: draws a random order of the rows, because the longest examples are packed first.
+      rng: source of the random order of the rows, because packing fills the first rows with the longest examples.
 
     Returns:
-      The same names, int32 and float32: [R, S], [R, P], `next_sentence_labels` [R, N] with
-      `next_sentence_weights` [R, N], `record_ids` [R, N, 2] with -1 for no example; and `position_ids` [R, S],
-      `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions` [R, N]. All other
-      unused entries are 0.
+      The given columns, packed, int32 or float32: values of tokens [R, S], values of predictions [R, P],
+      `next_sentence_labels` [R, N], and `record_ids` [R, N, 2], where -1 means no example. New columns are
+      `position_ids` [R, S], `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions`
+      [R, N], and for pairs `next_sentence_weights` [R, N]. All other unused entries are 0.
     """
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0

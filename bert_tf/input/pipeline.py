@@ -1,7 +1,7 @@
 """The input pipeline from TFRecords to batches, which is deterministic and can start at any batch.
 
-One call parses, checks, masks and packs all records of a window. Each row carries the position in the data after it.
-A batch therefore tells where the next batch starts, for any batch size, number of workers and number of epochs.
+One call parses, checks, masks and packs all records of a window. Each row contains the position in the data after this
+row. A batch therefore shows where the next batch starts, for any batch size, number of workers and number of epochs.
 
 Letters: B batch, S sequence length, P predictions, N examples per row, M records per window, R rows per window.
 """
@@ -27,11 +27,11 @@ _MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 @dataclasses.dataclass(frozen=True)
 class DynamicMasking:
-    """Parameters of masking unmasked records when they are read.
+    """Parameters for masking records while they are read.
 
     Attributes:
-      rule: see `masking.MaskingRule`.
-      special_ids: ids that are never masked, those of [CLS] and [SEP].
+      rule: the masking rule.
+      special_ids: the ids of [CLS] and [SEP], which are never masked.
     """
 
     rule: masking.MaskingRule
@@ -87,11 +87,14 @@ def pretraining_batches(
       record_ids: whether to add the record ids of each row, which does not change other columns.
 
     Returns:
-      A dataset of dicts, int32 and float32: the record's features [B, length]; `next_sentence_labels` [B]; if the
-      pipeline masks rows or predicts every token, `masked_lm_positions`, `masked_lm_ids`, `masked_lm_weights`; for
-      packed rows the columns of `packed_rows.pack_rows`; `data_position` [B, 3], the `Position` after this batch, which
-      is equal in all rows and on all workers. With `record_ids`, also `record_ids` [B, 2], or [B, N, 2] for packed
-      rows: the index of the file, and the index of the record in this file.
+      A dataset of dicts of int32 and float32 columns:
+        - the features of the records, [B, length], but `next_sentence_labels` [B];
+        - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model
+          predicts every token;
+        - for packed rows, the columns of `packed_rows.pack_rows`;
+        - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers;
+        - if requested, `record_ids` [B, 2], or [B, N, 2] for packed rows: the index of the file, and the index of the
+          record in this file.
     """
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)

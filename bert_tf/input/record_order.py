@@ -1,4 +1,4 @@
-"""The order in which records are read, which depends on seed and epoch alone and can start at any position.
+"""Reads records from any position on, in an order that depends only on the seed and the epoch.
 
 Letters: F files, M records per window.
 """
@@ -43,7 +43,7 @@ def windows(
 
     Args:
       files: paths of the F TFRecord files.
-      shuffled: True repeats the files endlessly, in another order in each epoch; False reads them once in the given
+      shuffled: True repeats the files endlessly, in a different order in each epoch; False reads them once in the given
         order.
       seed: seed of the order.
       start: position of the first window; its `rows` are ignored.

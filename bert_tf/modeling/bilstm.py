@@ -19,7 +19,7 @@ from bert_tf.config import BertConfig
 
 
 class BiLstm(keras.layers.Layer):
-    """One layer of LSTMs in both directions, with Keras's initial weights, where forget gates start open.
+    """One layer of LSTMs in both directions, with Keras's initial weights, so that forget gates start open.
 
     Args:
       inputs: F.
@@ -39,7 +39,7 @@ class BiLstm(keras.layers.Layer):
           lengths: int32 [B], number of steps without padding.
 
         Returns:
-          float [B, T, 2 U] of the dtype of x; padding has any finite value.
+          float [B, T, 2 U] of the dtype of x; values at padding are finite but have no meaning.
         """
 
         def reverse(values):
@@ -64,7 +64,7 @@ class _Weights(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=[4 * units], initializer=bias, experimental_autocast=False)
 
     def gates(self, x):
-        """Computes the input's share of the gates for all steps in one product, float [B, T, 4 U]."""
+        """Computes what the input contributes to the gates of all steps, in one product, float [B, T, 4 U]."""
         return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
 
 
@@ -72,7 +72,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
     """Computes the outputs of all steps.
 
     Args:
-      gates: float [2, B, T, 4 U], the input's share of the gates.
+      gates: float [2, B, T, 4 U], the contribution of the input to the gates.
       recurrent: float [2, U, 4 U].
 
     Returns:
@@ -92,7 +92,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
         output = tf.cast(tf.sigmoid(to_output) * tf.tanh(cell), gates.dtype)
         return number + 1, output, cell, tf.raw_ops.TensorListSetItem(input_handle=outputs, index=number, item=output)
 
-    # LiteRT needs the elements' shape at run time; a `TensorArray` provides the static shape.
+    # LiteRT needs the shape of the elements at run time, but a `TensorArray` provides only the static shape.
     shape = tf.shape(zeros)
     outputs = tf.raw_ops.TensorListReserve(element_shape=shape, num_elements=steps, element_dtype=gates.dtype)
     start = (tf.constant(0), tf.cast(zeros, gates.dtype), zeros, outputs)
@@ -104,13 +104,14 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 class BiLstmHead(keras.layers.Layer):
     """A new BiLSTM over the tokens of each row, and a task's head on top of it.
 
-    It does not accept packed rows, so that no state passes from one sequence to another. If the task's head takes the
-    pooled output, it gets the last state of each direction: forward at the last token, backward at the first token.
-    Both states depend on the whole row.
+    The layer does not accept packed rows, so that no state passes from one sequence to another. If the task's head
+    takes the pooled output, the head gets the last state of each direction: the forward state at the last token, and
+    the backward state at the first token. Both states depend on the whole row.
 
     Args:
       config: the encoder's configuration.
-      make_head: returns the task's head for a configuration, which has hidden size 2 H here.
+      make_head: function that returns the task's head for a configuration; the configuration that it gets has hidden
+        size 2 H.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
@@ -149,11 +150,11 @@ class BiLstmHead(keras.layers.Layer):
         return self.head(x, **options)
 
     def _states(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-        """Runs the BiLSTM: float [B, S, H] to [B, S, 2 H]; padding has any finite value."""
+        """Maps float [B, S, H] to the BiLSTM's states, [B, S, 2 H]."""
         length = x.shape[1]
         if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy) or length is None:
             return self.lstm(x, lengths)
-        # Skip padding, which takes as long as tokens do. A TPU needs a static length, so it reads the padding too.
+        # Skip padding, which takes as long as tokens do. A TPU needs a static length, so a TPU reads padding too.
         states = self.lstm(x[:, : tf.maximum(tf.reduce_max(lengths), 1)], lengths)
         states = tf.pad(states, [[0, 0], [0, length - tf.shape(states)[1]], [0, 0]])
         return tf.ensure_shape(states, [x.shape[0], length, 2 * self.lstm.units])

@@ -2,8 +2,8 @@
 
 On a CPU, TensorFlow runs the matrix products, and XLA compiles the functions between them, one at a time.
 On a TPU, XLA compiles the whole step, with the forward and the backward pass in one program. Without optimization
-barriers, XLA would store values in float32 that are rounded for the next operation, and values that the backward pass
-should compute again.
+barriers, XLA would store float32 values that the next operation rounds anyway, and values that the backward pass should
+compute again.
 """
 
 import contextvars
@@ -22,13 +22,13 @@ _compiled_alone = contextvars.ContextVar("compiled_alone", default=False)
 
 
 def inside_xla() -> bool:
-    """Whether XLA compiles the whole surrounding graph; false in a function that `compiled` compiles separately."""
+    """Returns whether XLA compiles the whole surrounding graph, not only a function given to `compiled`."""
     in_context = control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
     return in_context and not _compiled_alone.get()
 
 
 def optimization_barrier(*tensors: tf.Tensor):
-    """Returns the same tensors; XLA does not optimize across this point, so it stores the tensors in their dtype."""
+    """Returns the same tensors; XLA does not optimize across this point, so XLA stores the tensors in their dtype."""
     if inside_xla():
         tensors = _barrier(*tensors)
     return tensors if len(tensors) > 1 else tensors[0]
@@ -63,7 +63,7 @@ def compiled_with_gradient(function: Callable) -> Callable:
     """Compiles a function of tensors, and its gradient as a second function of the same inputs.
 
     The backward pass computes the function again, so the forward pass stores only the inputs. All floating arguments
-    get gradients. Otherwise as in `compiled`.
+    get gradients. `compiled` says which calls are compiled separately.
     """
     forward = compiled(function)
 

@@ -28,19 +28,19 @@ _ACTIVATIONS = {
 
 
 def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns the activation function with a name, which is a value of `hidden_act`."""
+    """Returns the activation function for a value of `hidden_act`."""
     return _ACTIVATIONS[name]
 
 
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
-    """Normalizes float32 [..., H]; gamma, beta float32 [H]."""
+    """Normalizes float32 [..., H] over the last axis; gamma and beta are float32 [H]."""
     mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
 
 
 @contextlib.contextmanager
 def created_as_zeros() -> Iterator[None]:
-    """Creates all weights as zeros, for a model that a checkpoint fills; drawing random weights takes longer."""
+    """Creates all weights as zeros, for a model that a checkpoint will fill; drawing random weights takes longer."""
 
     def zeros(next_creator, **options):
         if options.get("shape") is not None:
@@ -52,7 +52,10 @@ def created_as_zeros() -> Iterator[None]:
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
-    """Returns a truncated normal initializer; each weight needs its own, else weights of one shape would be equal."""
+    """Returns a truncated normal initializer.
+
+    Each weight needs its own initializer, because one initializer gives equal values to weights of the same shape.
+    """
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
@@ -83,5 +86,5 @@ class LayerNorm(keras.layers.Layer):
 
 
 def rows(x: tf.Tensor) -> tf.Tensor:
-    """Reshapes [B, S, H] to [N, H]: one large product, forward and backward, instead of B small ones."""
+    """Reshapes [B, S, H] to [N, H], so that a layer computes one large matrix product instead of B small products."""
     return tf.reshape(x, [-1, x.shape[-1]])

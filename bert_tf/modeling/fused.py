@@ -61,7 +61,7 @@ class FusedOperations:
 
 
 def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tensor]:
-    """Returns the rate and the seed for a function that needs a tensor: if the seed is None, the rate is 0."""
+    """Returns the rate and the seed for a function that needs a seed tensor; for the seed None, the rate is 0."""
     return (0.0, tf.zeros([2], tf.int32)) if seed is None else (rate, seed)
 
 
@@ -71,7 +71,7 @@ def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
 
 
 def _project(x: tf.Tensor, layers: Sequence[Dense], num_heads: int) -> tf.Tensor:
-    """Applies several affine maps to [B, S, H]: [B, S, layers, A, D]."""
+    """Applies several affine maps to float [B, S, H]; returns float [B, S, layers, A, D]."""
     parts = [len(layers), num_heads, x.shape[-1] // num_heads]
     kernel = tf.concat([layer.kernel for layer in layers], axis=1)
     bias = tf.concat([layer.bias for layer in layers], axis=0)
@@ -102,7 +102,7 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 @compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """Adds a bias, float32 [H], to float [..., H], and applies an activation by its name in `hidden_act`."""
+    """Adds a bias, float32 [H], to float [..., H], and applies the `activation` of this name."""
     return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
 
 
@@ -119,7 +119,7 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
       beta: float32 [H].
       seed: int32 [2].
       site: int32 [], see `dropout_mask`.
-      rate: of the dropout.
+      rate: the dropout rate.
 
     Returns:
       float [..., H].
@@ -172,13 +172,13 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
     The forward pass stores queries, keys, values and probabilities, where a negative sign marks dropped probabilities.
 
     Args:
-      projected: queries, keys and values: one tensor, float [B, S, 3, A, D]; or separate tensors, with queries of only
-        Q positions per row as [B, Q, 1, A, D].
+      projected: queries, keys and values, either in one tensor, float [B, S, 3, A, D], or in several tensors; queries
+        of only Q positions per row are float [B, Q, 1, A, D].
       attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to
         [B, A, Q, S].
       seed: int32 [2].
       site: int32 [], see `dropout_mask`.
-      rate: of the dropout.
+      rate: the dropout rate.
 
     Returns:
       The context vectors of all heads, float [B, S, A, D] or [B, Q, A, D].
@@ -189,7 +189,7 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
         query, key, value = (part for x in projected for part in tf.unstack(tf.transpose(x, [2, 0, 3, 1, 4])))
         scores = tf.matmul(query, key, transpose_b=True)  # [B, A, S, S]
         logits = _scaled(scores, attention_bias, size=query.shape[-1])
-        if not inside_xla():  # else TensorFlow's graph optimizer warns of the unknown shape of a compiled call
+        if not inside_xla():  # otherwise TensorFlow's graph optimizer warns of a compiled call's unknown shape
             logits = tf.ensure_shape(logits, scores.shape)
         signed, probabilities = _drop_by_sign(tf.nn.softmax(logits), seed, site, rate=rate, dtype=query.dtype)
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
@@ -227,7 +227,7 @@ def _scaled(scores, attention_bias, *, size):
 
 @compiled
 def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
-    """Returns the probabilities, with dropped ones negated, and the probabilities after the dropout."""
+    """Returns the probabilities, with negative signs where they are dropped, and the probabilities after dropout."""
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
     mask = dropout_mask(static_or_dynamic_shape(probabilities), rate, seed, site)

@@ -51,7 +51,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
         Args:
           sequence_output: float [B, S, H].
-          positions: int32 [B, P]; None if `sequence_output` is [B, P, H] and has only these positions.
+          positions: int32 [B, P]; None if `sequence_output` is [B, P, H] and contains only the masked positions.
           word_embeddings: float [V, H].
 
         Returns:
@@ -66,7 +66,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         return tf.cast(scores, tf.float32) + self.bias
 
     def losses(self, scores, labels):
-        """Computes the losses of int32 labels [B P], float32 [B P], and the most probable tokens, int32 [B P]."""
+        """Returns the losses of int32 labels [B P], float32 [B P], and the most probable tokens, int32 [B P]."""
         return cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
@@ -101,7 +101,7 @@ def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
     if pooling == "mean":
         pooled = tf.reduce_sum(x32 * mask, axis=1) / tf.maximum(count, 1.0)
     else:
-        # The maximum of a row without tokens must be finite, since an infinite value with weight 0 gives NaN.
+        # The maximum of a row without tokens must be finite, because an infinite value with weight 0 gives NaN.
         pooled = tf.where(count > 0, tf.reduce_max(tf.where(mask > 0, x32, x32.dtype.min), axis=1), 0.0)
     return tf.cast(pooled, x.dtype)
 
@@ -114,7 +114,7 @@ class ClassificationHead(keras.layers.Layer):
     Args:
       config: the encoder's configuration.
       num_outputs: number of classes; 1 for a regression.
-      pooling: the vector: "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
+      pooling: name of the vector; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
@@ -191,7 +191,7 @@ class TaggingHead(keras.layers.Layer):
 
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
-    """Returns the layers of a row of Table 7, from 0 for the embeddings to L.
+    """Returns the numbers of the layers of a row of Table 7; 0 is the embeddings, and L is the last layer.
 
     Args:
       features: a name in `FEATURES`.
@@ -213,7 +213,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 class FeatureTaggingHead(keras.layers.Layer):
     """A two-layer BiLSTM on activations of a frozen encoder, and an affine map.
 
-    Paper: section 5.3. The weights of a sum of layers are the softmax of learned numbers, so they add up to 1.
+    Paper: section 5.3. In a sum of layers, the weights of the layers are the softmax of learned numbers.
 
     Args:
       config: the encoder's configuration.
@@ -243,7 +243,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         self.dense = Dense(2 * lstm_size, num_labels, config)
 
     def call(self, x, read_mask, training=False, seed=None):
-        """Labels tokens.
+        """Computes the logits of each token's labels.
 
         Args:
           x: float [B, P, K, H], activations of the tokens in `read_mask`; P is at most S.
@@ -252,14 +252,14 @@ class FeatureTaggingHead(keras.layers.Layer):
           seed: int32 [2] for the dropout masks.
 
         Returns:
-          Logits, float32 [B, S, C]; padding has any finite value.
+          Logits, float32 [B, S, C]; values at padding are finite but have no meaning.
         """
         seed, static = dropout_seed(training, seed), read_mask.shape[1]
         length = tf.shape(read_mask)[1] if static is None else static
         lengths = tf.reduce_sum(read_mask, axis=1)
         x = self._combined(tf.cast(x, self.compute_dtype))
         if not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-            # Skip padding, which takes as long as tokens do. A TPU needs a static length, so it reads the padding too.
+            # Skip padding, which takes as long as tokens do. A TPU needs a static length, so a TPU reads padding too.
             x = x[:, : tf.maximum(tf.reduce_max(lengths), 1)]
         for number, lstm in enumerate(self.lstms):
             x = lstm(dropout(x, self._rate, seed, _DROPOUT_SITE + number), lengths)
@@ -269,7 +269,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         return tf.ensure_shape(logits, [None, static, logits.shape[2]])
 
     def _combined(self, x):
-        """Combines the layers to float [B, S, K H], or to [B, S, H] for a sum."""
+        """Concatenates the layers to float [B, P, K H], or sums them to float [B, P, H]."""
         if self.layer_weights is not None:
             return tf.einsum("bskh,k->bsh", x, tf.cast(tf.nn.softmax(self.layer_weights), x.dtype))
         length = tf.shape(x)[1] if x.shape[1] is None else x.shape[1]

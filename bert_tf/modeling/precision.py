@@ -7,13 +7,13 @@ import tf_keras as keras
 
 
 def policy_name(dtype: str) -> str:
-    """Returns the policy that computes in a dtype, with weights in float32."""
+    """Returns the name of the policy that computes in a dtype, with weights in float32."""
     return "float32" if dtype == "float32" else f"mixed_{dtype}"
 
 
 @contextlib.contextmanager
 def policy(name: str = "") -> Iterator[None]:
-    """Sets a policy and restores the previous policy at the end; "" does not set a policy."""
+    """Sets a policy and restores the previous policy at the end; the name "" keeps the current policy."""
     before = keras.mixed_precision.global_policy()
     if name:
         keras.mixed_precision.set_global_policy(name)

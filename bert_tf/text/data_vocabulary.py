@@ -1,4 +1,4 @@
-"""The vocabulary that made pre-training data, which is checked so that a model never learns from two vocabularies.
+"""Describes the vocabulary of pre-training data, and checks that a model never learns from two vocabularies.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # also for fine-tuning and export
+from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # others import it from here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,7 +45,7 @@ class DataVocabulary:
         """Refuses data of another vocabulary or casing.
 
         Raises:
-          InputError: names both files of records, and the difference.
+          InputError: the vocabulary or the casing differs; the message names both files of records and the difference.
         """
         if self.sha256 != other.sha256:
             raise InputError(

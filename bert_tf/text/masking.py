@@ -4,7 +4,7 @@ All masking uses this module, on whole batches: when records are written (static
 (dynamic masking, `bert_tf.input.pipeline`).
 
 Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule) and C.2 (other fractions). Whole-word masking
-follows the original's repository, n-gram masking follows tf-models-official.
+follows the original's repository, and n-gram masking follows tf-models-official.
 
 Letters: B rows, S tokens per row, P predictions per row, W words per row, G n-gram sizes.
 """
@@ -28,7 +28,7 @@ class MaskingRule:
       masked_lm_prob: fraction of a row's tokens to predict, where the row's tokens include [CLS] and [SEP].
       max_predictions_per_seq: P, maximum number of predicted positions per row.
       continues_word: bool [vocab_size], True for "##" tokens, to mask whole words; None to mask single tokens.
-      max_ngram_size: G, maximum number of adjacent words masked together; above 1 it needs `continues_word`.
+      max_ngram_size: G, maximum number of adjacent words masked together; a value above 1 needs `continues_word`.
       mask_fraction: fraction of the chosen tokens that [MASK] replaces.
       random_fraction: fraction of the chosen tokens that a random token replaces; the rest stay unchanged.
     """
@@ -89,8 +89,8 @@ def mask(
     """Chooses positions and replaces their tokens.
 
     Each row gets at least one and at most `max_predictions_per_seq` positions. Whole-word masking is an exception: as
-    in the original, a word that does not fit is skipped, so a row without a short enough word gets none. The tokens of
-    a word (or of an n-gram) become [MASK], become random tokens, or stay unchanged together.
+    in the original, a word that does not fit is skipped, so a row without a short enough word gets no position. All
+    tokens of a word (or of an n-gram) become [MASK], become random tokens, or stay unchanged together.
 
     Args:
       input_ids: int32 [B, S]; the padding may have any values.
@@ -119,9 +119,9 @@ def _choose_tokens(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.
 
 
 def _argsort(keys: np.ndarray) -> np.ndarray:
-    """Returns int32 [B, n], the columns sorted by each row's keys, uint64 [B, n].
+    """Returns int32 [B, n], the indices of the columns, sorted by each row's keys, uint64 [B, n].
 
-    The column replaces the low bits of each key, so keys that differ only in these bits count as equal. Sorting such
+    The index replaces the low bits of each key, so keys that differ only in these bits count as equal. Sorting such
     numbers is several times faster than np.argsort.
     """
     bits = np.uint64(max(1, keys.shape[1] - 1).bit_length())
@@ -131,7 +131,7 @@ def _argsort(keys: np.ndarray) -> np.ndarray:
 
 
 def _ascending(columns: np.ndarray, most: int, none: int) -> np.ndarray:
-    """Sorts each row's columns, where the value `none` means no column; returns int32 [B, most] filled with _NONE."""
+    """Sorts each row's columns, where `none` means no column; returns int32 [B, most], filled up with _NONE."""
     columns = np.sort(columns, axis=1)[:, :most]
     missing = most - columns.shape[1]
     if missing > 0:

@@ -41,7 +41,7 @@ def kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int) 
       max_seq_length: S.
 
     Returns:
-      Two int64 [B].
+      Two int64 [B]: the number of kept tokens of A, and of B.
     """
     paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
     return tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2)), paired_b
@@ -130,7 +130,7 @@ def _first_and_last(segments: tf.RaggedTensor, keep: tf.Tensor) -> tf.RaggedTens
 
 
 def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row: they take time without any effect."""
+    """Drops the columns of [B, S] inputs that are padding in every row, because they take time and have no effect."""
     # An empty batch keeps one column.
     longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
     return {name: values[:, :longest] for name, values in inputs.items()}

@@ -8,9 +8,9 @@ order of the few spacing marks that have a combining class. A table therefore gi
 tf.function and in a served graph. The kind of an entry marks the code points that take part in the two rules, which
 `word_splitting` applies.
 
-An entry is `kind << KIND_SHIFT | code point`. The table is frozen to Unicode 14.0 in `unicode_table.npz`, so that
-the result does not depend on the Python version. `python -m bert_tf.text.unicode_table` rebuilds it on a Python with
-`unicodedata` 14.0.0.
+An entry is `kind << KIND_SHIFT | code point`. The table is stored for Unicode 14.0 in `unicode_table.npz`, so that
+the result does not depend on the Python version. `python -m bert_tf.text.unicode_table` rebuilds the file if Python's
+`unicodedata` is version 14.0.0.
 """
 
 import pathlib
@@ -23,7 +23,7 @@ UNICODE_VERSION = "14.0.0"
 NUM_CODE_POINTS = 0x110000
 KIND_SHIFT = 21
 CODE_POINT_MASK = (1 << KIND_SHIFT) - 1
-# The order matters: kinds that form words first, kinds that need further processing (from DROPPED on) last.
+# The order matters: the first two kinds form words, and the kinds from DROPPED on need further processing.
 IN_WORD, ALONE, SPACE, DROPPED, BOUNDARY, ORDERED_MARK, CAPITAL_SIGMA, EXPANDS = range(8)
 SMALL_SIGMA, FINAL_SIGMA = 0x3C3, 0x3C2
 OTHER, CASED, IGNORED = 0, 1, 2
@@ -52,7 +52,7 @@ class Table(NamedTuple):
 
 
 def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
-    """Normalizes one character as the original's basic tokenizer; returns pairs of kind and character.
+    """Normalizes one character as the original's basic tokenizer does; returns pairs of kind and character.
 
     A dropped character has no pair, unless marks cannot be reordered across it: then its kind is BOUNDARY.
     """
@@ -99,18 +99,18 @@ def load(do_lower_case: bool) -> Table:
 
 
 def load_sigma_context() -> np.ndarray:
-    """Reads the role of each code point next to a capital sigma, uint8 [0x110000].
+    """Reads the role of each code point before or after a capital sigma, uint8 [0x110000].
 
-    The final sigma depends on the nearest cased character. CASED is such a character, and OTHER ends the search. The
-    search skips IGNORED: the case-ignorable code points (Unicode 14.0, section 3.13), and the code points that
-    normalization drops.
+    A capital sigma becomes a final sigma if the nearest character before it is CASED and the nearest character after
+    it is not. Both searches skip IGNORED: the case-ignorable code points (Unicode 14.0, section 3.13), and the code
+    points that normalization drops. All other code points are OTHER.
     """
     with np.load(_PATH) as file:
         return file["sigma_context"]
 
 
 def _sigma_context(character: str) -> int:
-    # str.lower() implements the rule, so derive the role from its results.
+    # str.lower() implements the rule, so its results show the role.
     if not normalize_character(character, do_lower_case=False):
         return IGNORED
     if f"{character}Σ".lower().endswith("ς"):

@@ -13,7 +13,7 @@ def cut_windows(
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
     """Cuts the longer segment of each example into windows; each window gets the other segment, truncated.
 
-    A window has as many tokens as truncation keeps of the longer segment. The last window ends at the end of the
+    A window has as many tokens of the longer segment as truncation would keep. The last window ends at the end of the
     segment, so every window of a long text is full. If both segments are equally long, B is cut.
 
     Args:
@@ -23,8 +23,8 @@ def cut_windows(
       stride: number of tokens between the starts of two windows, at most a window's length; 0 for half of this length.
 
     Returns:
-      The segments, int32 [N, (tokens)], which fit into rows; and the example's index for each window, int64 [N],
-      ascending. An example that fits into one row is one window.
+      The two segments of each window, int32 [N, (tokens)], which fit into a row; and the index of each window's
+      example, int64 [N], ascending. An example that fits into one row is one window.
     """
     length_a = segment_a.row_lengths()
     length_b = tf.zeros_like(length_a) if segment_b is None else segment_b.row_lengths()

@@ -37,9 +37,9 @@ class Words(NamedTuple):
 
     Attributes:
       words: string [W].
-      text_splits: int64 [B + 1]; text b has the words text_splits[b] to text_splits[b + 1].
+      text_splits: int64 [B + 1]; text b has the words words[text_splits[b]:text_splits[b + 1]].
       too_long: bool [W], True where TOO_LONG replaces the word.
-      character_splits: int64 [W + 1]; word w has the characters character_splits[w] to character_splits[w + 1].
+      character_splits: int64 [W + 1]; word w has the characters from character_splits[w] up to character_splits[w + 1].
       characters: int32 [K], code points.
       starts, ends: int64 [K], byte range of each character's source in its text; None unless requested.
     """
@@ -54,7 +54,7 @@ class Words(NamedTuple):
 
 
 class WordSplitter(tf.Module):
-    """Cleans, lower-cases, strips accents and splits at spaces and punctuation, as the original does."""
+    """Cleans texts and splits them at spaces and punctuation; with `do_lower_case`, lower-cases and strips accents."""
 
     def __init__(self, do_lower_case: bool = True):
         super().__init__()
@@ -76,7 +76,7 @@ class WordSplitter(tf.Module):
         return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
 
     def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
-        """Splits texts and also returns the values from which offsets are computed; see `__call__`."""
+        """Splits texts as `__call__` does, and returns more values, from which the offsets of tokens are computed."""
         # A final space keeps a word from continuing into the next text.
         texts = tf.strings.join([texts, " "])
         if with_offsets:
@@ -145,7 +145,7 @@ class WordSplitter(tf.Module):
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources, text_splits):
-        """Returns True where the nearest deciding character before is cased and the nearest one after is not.
+        """Returns where a capital sigma would be final; see `unicode_table.load_sigma_context`.
 
         Every text ends with a space, so the search never crosses into the next text.
         """
@@ -177,7 +177,7 @@ def byte_lengths(code_points: tf.Tensor) -> tf.Tensor:
 
 
 def _if_any(entries, kind, change):
-    """Returns `change()` if any entry is of this kind or a later one, else the entries."""
+    """Returns `change()` if any entry is of this kind or a later kind, else the entries."""
     return tf.cond(tf.reduce_any(entries >= kind), change, lambda: entries)
 
 
