@@ -18,7 +18,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 
-# Folder of the compilers' results; the next run of the check reads them.
+# Folder of the compilers' results, which the next run of the check reads.
 _RESULTS = "compiled_programs"
 _STANDARD = (
     ("base", Shape(32, 128, 20)),
@@ -26,12 +26,13 @@ _STANDARD = (
     ("large", Shape(8, 512, 80)),
 )
 _LEGEND = """
-GiB of the chip's memory: args = weights, optimizer and batch; temp = temporaries within the step; total. /formula:
-FLOPs divided by the FLOPs of the matrix products (bert_tf/training/flops.py). GB accessed: by all fusions, including
-accesses to a TPU core's own memory (the compiler's count). GB moved: from and to the chip's memory. ms: lower bounds of
-the times for FLOPs, bytes moved and bytes accessed at the chip's published peaks; the larger of the first two bounds
-the step. A GPU's row is followed by its kernels, each of which also takes some microseconds to launch. Small: below
-1 MiB. The compiler chooses between its own products and those of NVIDIA's library only on a GPU.
+GiB: the chip's memory for args (weights, optimizer state and batch), for temp (temporary values within the step), and
+in total. /formula: TFLOP divided by the TFLOP of the matrix products (bert_tf/training/flops.py). GB accessed: bytes
+that all fusions read and write, including a TPU core's own memory, as the compiler counts them. GB moved: bytes read
+from and written to the chip's memory. ms: the least time for the FLOPs, the bytes moved and the bytes accessed at the
+chip's published peaks; a step takes at least the larger of the first two. Below a GPU's row are its kernels. Each
+kernel also takes some microseconds to launch; a small kernel moves less than 1 MiB. Only with a GPU present can the
+compiler choose between its own matrix products and those of NVIDIA's library.
 """
 _HEADER = (
     f"{'':<47} {'GiB':>22} {'':>17} {'GB':>12} {'ms':>23}\n"
@@ -42,7 +43,7 @@ _HEADER = (
 
 
 def _line(model: str, shape: Shape, chip: Chip, step: str, compiled: Compiled, formula: float) -> str:
-    """Formats a row of the table; `formula` is the FLOPs of the step by `flops.training_flops`."""
+    """Formats a row of the table; `formula` is the number of FLOPs of the step by `flops.training_flops`."""
     moved = sum(compiled.moved.values())
     return (
         f"{model:<11} {shape.length:>4} {shape.batch_size:>4} {chip.name:<4} {step:<20} "
@@ -63,11 +64,12 @@ def run_check(
 
     Args:
       settings: models and chips.
-      name: of the implementation.
-      make: lowers its step; `steps.our_step` by default.
+      name: name of the implementation, for the table and for errors.
+      make: function that lowers a step of the implementation to StableHLO; None for `steps.our_step`.
 
     Raises:
-      InputError: after the table, if a step does not compile, does not fit, has dynamic shapes, or calls the host.
+      InputError: a step does not compile, does not fit, has dynamic shapes, or calls the host. The error is raised
+        after the table.
     """
     chips = [CHIPS[chip] for chip in settings.chips.split(",")]
     paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}

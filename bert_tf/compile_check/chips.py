@@ -1,4 +1,4 @@
-"""The TPU and GPU chips for which a step can be compiled, with their published specifications."""
+"""Describes the TPUs and GPUs for which a step can be compiled, with their published specifications."""
 
 import dataclasses
 
@@ -11,13 +11,13 @@ class Chip:
 
     Attributes:
       name: name in --chips.
-      kind: TPU or GPU, which decides the compiler.
-      target: the compiler's target. TPU: the smallest supported topology; a step is compiled for one chip of this
-        topology. GPU: the text of XLA's target configuration.
+      kind: TPU or GPU; determines the compiler.
+      target: the compiler's target. For a TPU, the name of the smallest supported topology; a step is compiled for one
+        chip of this topology. For a GPU, the text of XLA's target configuration.
       flops: published peak of bfloat16 matrix products, FLOP/s.
       bandwidth: published memory bandwidth, bytes/s.
       memory: memory size in bytes.
-      accelerator_type: TPU: the name of the topology in the environment of the TPU library.
+      accelerator_type: the topology's name in an environment variable of the TPU library; "" for a GPU.
     """
 
     name: str
@@ -41,16 +41,16 @@ def _gpu(
 
     Args:
       name: name in --chips.
-      device: the driver's name of the GPU.
+      device: the GPU's name in the driver.
       capability: major and minor compute capability.
       flops: see `Chip`.
       bandwidth: see `Chip`.
       memory: see `Chip`.
       cores: number of multiprocessors.
-      fpus: float32 units of a multiprocessor.
-      shared_memory: bytes of a multiprocessor; a block can use all but 1 KiB of them.
-      l2_cache: bytes.
-      clock_ghz: boost clock.
+      fpus: number of float32 units per multiprocessor.
+      shared_memory: bytes of shared memory per multiprocessor; a block can use all but 1 KiB.
+      l2_cache: bytes of the L2 cache.
+      clock_ghz: boost clock in GHz.
     """
     major, minor = capability
     facts = {

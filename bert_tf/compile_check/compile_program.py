@@ -1,6 +1,6 @@
 r"""Compiles a program for a chip that this machine lacks, and writes its memory, FLOPs and bytes accessed as JSON.
 
-The script runs in the compiler's environment, which has no TensorFlow, so it does not import from this repository.
+The script runs in the compiler's environment, which lacks TensorFlow, so it does not import from this repository.
 
 python bert_tf/compile_check/compile_program.py step.mlir --kind=tpu --target=v5e:2x2 --accelerator_type=v5litepod-4 \
     --output=step.json
@@ -25,12 +25,12 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
       program: StableHLO text.
       kind: "tpu" or "gpu".
       target: the TPU compiler's name of the topology, or XLA's target configuration of the GPU.
-      accelerator_type: type of the TPU VM.
+      accelerator_type: type of the TPU VM; "" for a GPU.
 
     Returns:
       A dict of results, and the text of the optimized program ("" if the program does not compile). The results are
       `arguments`, `outputs`, `aliased` (outputs that reuse the memory of an argument), `temporaries`, `code` and
-      `accessed` in bytes, and `flops`. If compilation fails, the result is `error`; if memory is too small, also
+      `accessed` in bytes, and `flops`. If compilation fails, the dict has only `error` and, if the memory is too small,
       `memory_used` and `memory_limit` in bytes.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
@@ -62,7 +62,7 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
 def _tpu(topology: str, accelerator_type: str):
     """Returns the first chip of a topology."""
     os.environ.update(
-        TPU_SKIP_MDS_QUERY="1",  # do not query the metadata server of a TPU VM, which would take minutes to time out
+        TPU_SKIP_MDS_QUERY="1",  # the query of a TPU VM's metadata server would take minutes to time out
         TPU_ACCELERATOR_TYPE=accelerator_type,
         TPU_WORKER_HOSTNAMES="localhost",
         ALLOW_MULTIPLE_LIBTPU_LOAD="1",  # no TPU is used, so several processes may load the library
@@ -73,7 +73,7 @@ def _tpu(topology: str, accelerator_type: str):
 
 
 def _gpu(configuration: str):
-    """Returns a GPU as its target configuration describes it."""
+    """Returns a GPU with a target configuration."""
     os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # this machine has neither a driver nor CUDA's libraries
     from jax.experimental import topologies
 
@@ -82,7 +82,7 @@ def _gpu(configuration: str):
 
 def _cost(compiled, kind: str) -> dict[str, float]:
     """Returns XLA's counts for a compiled program."""
-    if kind == "gpu":  # the GPU compiler has no cost analysis, so use XLA's common one
+    if kind == "gpu":  # the GPU compiler has no cost analysis, so use XLA's general analysis
         import jax
         from jax._src.lib import _jax
 

@@ -1,7 +1,7 @@
 """Counts the kernels of a step compiled for a GPU, and finds operations that are not fused.
 
-A GPU runs each instruction of the compiled program as a kernel, which reads its operands from the GPU's memory and
-writes its results there.
+A GPU runs each instruction of the compiled program as a kernel, which reads the operands from the GPU's memory and
+writes the results to it.
 """
 
 import collections
@@ -49,15 +49,11 @@ class Kernels:
 
 
 def count(compiled: str) -> Kernels:
-    """Counts the kernels of an optimized program.
-
-    Args:
-      compiled: the optimized program as text.
-    """
+    """Counts the kernels of an optimized program, given as text."""
     launched = [one for one in traffic.instructions(compiled) if not _NO_KERNEL.match(one.kind)]
     shapes = [_shapes(one) for one in launched]
     lengths = {shape[-1] for found in shapes for shape in found if len(shape) == 4 and shape[-2] == shape[-1] > 1}
-    # Products may have [B, A] as one dimension.
+    # In matrix products, B and A may be one dimension.
     moves_scores = [
         any(len(shape) in (3, 4) and shape[-2] == shape[-1] in lengths for shape in found) for found in shapes
     ]

@@ -1,4 +1,4 @@
-"""Checks programs and compiles them for a chip, with a cache of the compiler's results."""
+"""Checks programs, and compiles them for a chip with a cache of the compiler's results."""
 
 import dataclasses
 import hashlib
@@ -31,14 +31,14 @@ _HOST_WHEN_COMPILED = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Compiled:
-    """The compiler's results for a program on one chip; sizes in bytes.
+    """The compiler's results for a program on one chip.
 
     Attributes:
-      arguments: size of weights, optimizer state, and batch.
-      temporaries: size of temporaries within a step.
-      total: total memory use.
+      arguments: bytes of weights, optimizer state and batch.
+      temporaries: bytes of temporary values within a step.
+      total: bytes of all memory that a step uses.
       flops: FLOPs of a step, including elementwise arithmetic.
-      accessed: bytes read and written by all fusions of a step, in any memory; the compiler's own count.
+      accessed: bytes that all fusions of a step read and write in any memory, as the compiler counts them.
       moved: bytes moved from and to the chip's memory, by operation of the model; see `traffic`.
       kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one program.
     """
@@ -85,29 +85,29 @@ class Compiler:
     """The compilers, each of which runs in a separate environment.
 
     Args:
-      python: path of an environment's Python by kind of chip.
+      python: for each kind of chip, the path of the Python interpreter in the environment of the compiler.
       cache_dir: folder for programs and their results.
 
     Raises:
-      InputError: a Python does not exist.
+      InputError: a Python interpreter does not exist.
     """
 
     def __init__(self, python: Mapping[str, str], cache_dir: str):
         for kind, path in python.items():
             if not pathlib.Path(path).exists():
-                raise InputError(f"--{kind}_compiler={path}: no such file; make {kind}-check installs the compiler")
+                raise InputError(f"--{kind}_compiler={path}: no such file; `make {kind}-check` installs the compiler")
         self._python, self._cache = python, pathlib.Path(cache_dir)
 
     def compile(self, program: str, chip: Chip) -> Compiled:
-        """Compiles a program, or reads the result from the cache.
+        """Compiles a program, or reads the results of an earlier compilation from the cache.
 
         Args:
           program: StableHLO text.
-          chip: the chip to compile for.
+          chip: the chip for which to compile.
 
         Raises:
           DoesNotFit: the program needs more memory than the chip has.
-          InputError: the program does not compile, or calls the host.
+          InputError: the compiler fails, or the compiled program calls the host.
         """
         key = hashlib.sha256(f"{self._version(chip)} {chip.target}\n{program}".encode()).hexdigest()[:24]
         outcome, source = self._cache / f"{key}.json", self._cache / f"{key}.mlir"
@@ -125,7 +125,7 @@ class Compiler:
         if host:
             raise InputError(f"a call to the host inside the compiled step: {host[0].strip()}")
         total = found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"] + found["code"]
-        if total > chip.memory:  # the compiler for GPUs does not check this
+        if total > chip.memory:  # the GPU compiler does not check the size of the memory
             raise _does_not_fit(total, chip.memory, chip)
         names = ("arguments", "temporaries", "flops", "accessed")
         return Compiled(

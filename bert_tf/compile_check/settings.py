@@ -1,4 +1,4 @@
-"""Settings of compile_check; every field is a flag."""
+"""Settings of `compile_check`: every field is a flag."""
 
 import dataclasses
 
@@ -8,25 +8,29 @@ from bert_tf.core.command_line import check_values, require, setting
 
 @dataclasses.dataclass(frozen=True)
 class CompileCheckSettings:
-    """The models and chips to compile for; names as in `run_pretraining`."""
+    """The models to compile, and the chips; the names of flags are the same as in `run_pretraining`."""
 
     flag_group = "Training"
 
     bert_config_file: str = setting(
-        "configuration of the model; empty: base at S=128 and 512, large at S=512", "", group="Model"
+        "configuration of the model; empty: base with 128 and 512 tokens, and large with 512 tokens", "", group="Model"
     )
-    train_batch_size: int = setting("batch size in rows on one chip", 32, above=0)
-    max_seq_length: int = setting("sequence length in tokens", 128, above=0)
-    max_predictions_per_seq: int = setting("number of masked positions per sequence", 20, above=0)
-    dtype: str = setting("compute dtype", "bfloat16", choices=("float32", "bfloat16"))
-    optimizer: str = setting("adamw or lamb", "adamw", choices=("adamw", "lamb"))
-    recompute_activations: bool = setting("keep only each layer's input for the backward pass", False)
-    chips: str = setting(f"comma-separated names of chips from {', '.join(CHIPS)}", "v5e,v4", group="Devices")
+    train_batch_size: int = setting("number of rows per batch on one chip", 32, above=0)
+    max_seq_length: int = setting("length of a row in tokens", 128, above=0)
+    max_predictions_per_seq: int = setting("number of masked positions per row", 20, above=0)
+    dtype: str = setting("dtype of the computation", "bfloat16", choices=("float32", "bfloat16"))
+    optimizer: str = setting("optimizer of the step", "adamw", choices=("adamw", "lamb"))
+    recompute_activations: bool = setting("store only the input of each layer for the backward pass", False)
+    chips: str = setting(f"names of chips, comma-separated: {', '.join(CHIPS)}", "v5e,v4", group="Devices")
     tpu_compiler: str = setting(
-        "Python with the TPU compiler, which `make tpu-check` installs", ".venv-tpu/bin/python", group="Devices"
+        "path of a Python with the TPU compiler, which `make tpu-check` installs",
+        ".venv-tpu/bin/python",
+        group="Devices",
     )
     gpu_compiler: str = setting(
-        "Python with the GPU compiler, which `make gpu-check` installs", ".venv-gpu/bin/python", group="Devices"
+        "path of a Python with the GPU compiler, which `make gpu-check` installs",
+        ".venv-gpu/bin/python",
+        group="Devices",
     )
 
     def __post_init__(self):

@@ -38,7 +38,7 @@ class Shape:
 
 
 def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
-    """Lowers the step that `Trainer` runs on each replica of a TPUStrategy to StableHLO text.
+    """Lowers the step that `Trainer` runs on each replica of a TPU to StableHLO text.
 
     Args:
       config: configuration of the model.
@@ -54,7 +54,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
 
 
 def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int = WARMUP_STEPS) -> Trainer:
-    """Returns a pre-training trainer as on one replica; call this function inside `dtype_policy`."""
+    """Returns a pre-training trainer for one replica; call this function inside `dtype_policy`."""
     return Trainer(
         PretrainingObjective(BertPretrainer(config, settings.recompute_activations)),
         tf.distribute.get_strategy(),
@@ -64,15 +64,15 @@ def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int
 
 @contextlib.contextmanager
 def dtype_policy(dtype: str) -> Iterator[None]:
-    """Sets Keras's policy for a dtype, and restores the previous one."""
-    # Reset the numbering of names, so that the same step gives the same program.
+    """Sets Keras's policy for a dtype, and restores the previous policy at the end."""
+    # Reset the numbers in Keras's names, so that the same step always gives the same program.
     keras.backend.clear_session()
     with policy(policy_name(dtype)):
         yield
 
 
 def zero_batch(shape: Shape) -> dict[str, tf.Tensor]:
-    """Returns a batch of a shape, with the features that pre-training reads."""
+    """Returns a batch of zeros with the features of pre-training."""
     rows, length, predictions = shape.batch_size, shape.length, shape.predictions
     sizes = {
         "input_ids": [rows, length],
@@ -88,11 +88,11 @@ def zero_batch(shape: Shape) -> dict[str, tf.Tensor]:
 
 
 def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -> str:
-    """Lowers a step to a program from the batch and the variables to the changed variables.
+    """Lowers a step to StableHLO text. The program computes new values of the variables from the batch and variables.
 
     Args:
-      step: function of the batch.
-      batch: tensors of the shapes to compile for.
+      step: function of the batch; what it returns is ignored.
+      batch: tensors of the shapes for which to compile.
 
     Raises:
       InputError: XLA cannot compile the step.
@@ -110,7 +110,7 @@ def lowered_function(step: Callable, batch: Mapping[str, tf.Tensor]) -> str:
         program = step.experimental_get_compiler_ir(batch)(stage="stablehlo")
     except (tf.errors.OpError, ValueError) as error:
         raise InputError(f"XLA cannot compile the step: {' '.join(str(error).split())[-400:]}") from error
-    # The process numbers its modules, so replace the module's name.
+    # The module's name contains a number that differs between calls, so replace the name.
     program = re.sub(r"^module @\S+", "module @step", program, flags=re.MULTILINE)
     # The new value of each variable is an mhlo.copy, which is not part of StableHLO. A reshape to the same shape is
     # equivalent, and the compiler removes it.

@@ -1,7 +1,8 @@
 """Counts the bytes that a compiled step moves between the chip's memory and its cores, by operation of the model.
 
-A TPU compiler's own count of bytes accessed does not distinguish the chip's memory (HBM) from the cores' own memory
-(VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only bytes moved from and to HBM.
+The TPU compiler counts the bytes accessed in the chip's memory (HBM) together with the bytes accessed in the cores' own
+memory (VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only bytes moved from and to
+HBM.
 """
 
 import collections
@@ -15,7 +16,7 @@ _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, 
 _ARRAY = re.compile(r"\b(pred|bf16|[suf]\d+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%[\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _NAME = re.compile(r'op_name="([^"]*)"')
-# Instructions that move no bytes; an asynchronous copy is counted at its start.
+# Instructions for which no bytes are counted. An asynchronous copy is counted at its start.
 _STILL = ("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "copy-done", "slice-done", "async-done")
 _NUMBER = re.compile(r"_?\d+")
 
@@ -29,7 +30,7 @@ class Instruction:
       kind: opcode.
       result: type of the result.
       operands: types of the operands.
-      label: name of the model's operation without numbers, else the opcode.
+      label: name of the model's operation without numbers; the opcode if the operation is unknown.
       moved: bytes read from and written to the chip's memory.
     """
 
@@ -42,10 +43,10 @@ class Instruction:
 
 
 def by_operation(compiled: str) -> collections.Counter:
-    """Counts the bytes read from and written to the chip's memory in a step.
+    """Counts the bytes that a step reads from and writes to the chip's memory.
 
-    The full size of all operands and results of an instruction is counted, even for a gather, which reads only some
-    rows of its table.
+    All operands and results of an instruction count with their full size, even for a gather, which reads only some rows
+    of its table.
 
     Args:
       compiled: the optimized program as text.
@@ -61,7 +62,7 @@ def by_operation(compiled: str) -> collections.Counter:
 
 
 def instructions(compiled: str) -> Iterator[Instruction]:
-    """Yields the instructions of the entry computation of an optimized program, given as text."""
+    """Yields the instructions in the entry computation of an optimized program, given as text."""
     types = {}
     for line in compiled[compiled.index("\nENTRY") :].splitlines()[2:]:
         if line.startswith("}"):
@@ -74,7 +75,8 @@ def instructions(compiled: str) -> Iterator[Instruction]:
         operands = tuple(types.get(operand, "") for operand in re.findall(r"%[\w.\-]+", rest.split("), ")[0]))
         if kind in _STILL:
             moved = 0
-        elif kind in ("copy-start", "slice-start"):  # (destination, source, ...) and (source, destination, ...)
+        elif kind in ("copy-start", "slice-start"):
+            # A copy's result is (destination, source, ...), but a slice's is (source, destination, ...).
             moved = _arrays(result)[kind == "slice-start"][0]
         else:
             moved = sum(size for text in (result, *operands) for size, on_core in _arrays(text) if not on_core)
@@ -83,7 +85,7 @@ def instructions(compiled: str) -> Iterator[Instruction]:
 
 
 def _arrays(text: str) -> list[tuple[int, bool]]:
-    """Returns the size in bytes of each array of a type, and whether it is in the cores' own memory."""
+    """Returns the size in bytes of each array in a type, and whether the array is in the cores' own memory."""
     arrays = []
     for dtype, sizes, layout in _ARRAY.findall(text):
         count = math.prod(int(size) for size in sizes.split(",") if size)

@@ -1,4 +1,4 @@
-"""Sets how TensorFlow lowers a step to StableHLO."""
+"""Sets the XLA flag with which TensorFlow lowers a step to StableHLO."""
 
 import os
 
@@ -6,9 +6,9 @@ _FLAG = "--tf_xla_disable_constant_folding=true"
 
 
 def keep_counters() -> None:
-    """Stops TensorFlow from folding the counters of dropout masks into constants; call before importing it.
+    """Keeps TensorFlow from folding the counters of dropout masks into constants; call it before importing TensorFlow.
 
-    Folded counters of small masks make the program ten times as long, and XLA would read these constants from memory.
+    Constants for the counters of small masks make the program ten times as long, and XLA would read them from memory.
     """
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if "disable_constant_folding" not in flags:

@@ -1,1 +1,1 @@
-"""Distribution strategies and training on several machines."""
+"""Distribution strategies, and training on several machines."""

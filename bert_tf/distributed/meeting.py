@@ -1,7 +1,7 @@
-"""Lets the workers on several machines meet before TensorFlow connects them.
+"""Makes sure that the workers on all machines have started before TensorFlow connects them.
 
-TensorFlow waits up to an hour for missing workers without any message, and blocks signals. Therefore the first worker
-listens at its port until all others have connected, and then tells all of them to continue.
+TensorFlow waits up to an hour for missing workers, without any message, and blocks signals. Therefore the first worker
+listens on its port until all other workers have connected, and then tells them to continue.
 """
 
 import contextlib
@@ -29,11 +29,11 @@ class Cluster:
     Attributes:
       hosts: "host:port" of each worker, in the same order on all workers.
       index: index of this worker.
-      hosts_from: name of the flag or variable that gave the hosts, for messages.
-      index_from: name of the flag or variable that gave the index, for messages.
+      hosts_from: the flag or environment variable that lists the hosts, for messages.
+      index_from: the flag that gives the index, or a description of its source, for messages.
 
     Raises:
-      InputError: a host is not "host:port" or is given twice, or the index is out of range.
+      InputError: a host is not "host:port" or is listed twice, or the index is out of range.
     """
 
     hosts: list[str]
@@ -46,7 +46,7 @@ class Cluster:
             if not re.fullmatch(r".+:\d{1,5}", host) or not 0 < self.port(host) < 1 << 16:
                 raise InputError(f"{self.hosts_from}: {host!r} is not of the form host:port")
         if len(set(self.hosts)) < len(self.hosts):
-            raise InputError(f"{self.hosts_from}: names a worker twice: {', '.join(self.hosts)}")
+            raise InputError(f"{self.hosts_from}: lists a worker twice: {', '.join(self.hosts)}; remove one")
         if not 0 <= self.index < len(self.hosts):
             raise InputError(
                 f"{self.hosts_from} names {len(self.hosts)} workers, but {self.index_from} is {self.index}; "
@@ -54,12 +54,12 @@ class Cluster:
             )
 
     def name(self, index: int) -> str:
-        """The name of a worker in messages."""
+        """Returns the name of a worker for messages."""
         return f"worker {index} ({self.hosts[index]})"
 
     @staticmethod
     def port(host: str) -> int:
-        """The port of a "host:port"."""
+        """Returns the port in a "host:port"."""
         return int(host.rpartition(":")[2])
 
 
@@ -67,12 +67,12 @@ def meet(cluster: Cluster, settings: Mapping) -> None:
     """Waits until all workers have connected.
 
     Args:
-      cluster: the cluster, the same on all workers except for the index.
-      settings: values that must be the same on all workers; serializable as JSON.
+      cluster: the cluster; on all workers the same, except for the index.
+      settings: values that must be the same on all workers and can be written as JSON.
 
     Raises:
-      InputError: a worker does not connect within an hour, has another cluster or other settings, or has the index of
-        another worker; or the port of this worker is in use.
+      InputError: a worker does not connect within an hour, has other hosts or settings, or has the index of another
+        worker; or this worker's port cannot be used.
     """
     own = {"bert_tf": 1, "task": cluster.index, "hosts": cluster.hosts, "settings": dict(settings)}
     if len(cluster.hosts) == 1:
@@ -112,7 +112,7 @@ class _Patience:
 
 
 def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Accepts the connections of all other workers, then tells all of them to continue, or the reason why not."""
+    """Accepts the connections of all other workers, then tells them to continue, or why they must stop."""
     callers: dict[int, socket.socket] = {}
     patience = _Patience()
     server.settimeout(1.0)
@@ -142,7 +142,7 @@ def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
 
 @contextlib.contextmanager
 def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
-    """Sends an error to the connected workers, so that they stop instead of waiting for the rest of the hour."""
+    """Sends an error to the connected workers, so that they stop at once instead of waiting for an hour."""
     try:
         yield
     except InputError as error:
@@ -153,18 +153,19 @@ def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
 
 
 def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
-    """Returns the reason why a worker may not join; empty if it may."""
+    """Returns the reason why a worker may not join; "" if it may join."""
     task = message["task"]
     if message["hosts"] != own["hosts"]:
         their_hosts, own_hosts = ", ".join(message["hosts"]), ", ".join(own["hosts"])
         return (
-            f"worker {task} was given the workers {their_hosts}, worker 0 {own_hosts}; give all workers the same list"
+            f"worker {task} has the worker list {their_hosts}, but worker 0 has {own_hosts}; give all workers the same "
+            "list"
         )
     if task not in missing:
-        return f"two processes are worker {task}; give each its own index"
+        return f"two processes are worker {task}; give each process its own index"
     theirs = message["settings"]
     different = [
-        f"--{name}={value}, worker {task} with {theirs.get(name)}"
+        f"--{name}={value}, but worker {task} with {theirs.get(name)}"
         for name, value in own["settings"].items()
         if theirs.get(name) != value
     ]
@@ -172,7 +173,7 @@ def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
 
 
 def _call(cluster: Cluster, own: Mapping) -> None:
-    """Connects to the first worker, and waits for its reply that all workers have connected."""
+    """Connects to the first worker, and waits until it replies that all workers have connected."""
     host, _, port = cluster.hosts[0].rpartition(":")
     patience, reason = _Patience(), ""
     while True:
@@ -197,7 +198,7 @@ def _reply(connection: socket.socket, patience: _Patience, cluster: Cluster) -> 
         try:
             part = connection.recv(_LONGEST_MESSAGE)
         except TimeoutError:
-            patience.wait(f"other workers, which have to connect to {cluster.name(0)}")
+            patience.wait(f"other workers to connect to {cluster.name(0)}")
             continue
         if not part:
             break
@@ -206,7 +207,7 @@ def _reply(connection: socket.socket, patience: _Patience, cluster: Cluster) -> 
 
 
 def _read(connection: socket.socket) -> dict | None:
-    """Reads a worker's message; returns None for a message of another program."""
+    """Reads a worker's message; returns None if the message is from another program."""
     connection.settimeout(5.0)
     try:
         with connection.makefile("rb") as file:
@@ -219,7 +220,7 @@ def _read(connection: socket.socket) -> dict | None:
 def _parsed(line: bytes) -> dict | None:
     try:
         message = json.loads(line)
-    except ValueError:  # another program answers at that port
+    except ValueError:  # another program uses the port
         return None
     return message if isinstance(message, dict) else None
 

@@ -1,4 +1,4 @@
-"""Makes the distribution strategy that the device flags describe."""
+"""Makes the distribution strategy that the device flags describe, and checks the batch sizes for it."""
 
 import contextlib
 import ctypes
@@ -18,17 +18,17 @@ from bert_tf.distributed import workers
 from bert_tf.modeling.precision import policy_name
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 
-# Options of glibc's mallopt
+# Options of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _MAKE_DEVICE_DATASET = "_create_device_dataset"
-# absl::SetMinLogLevel
+# The name of absl::SetMinLogLevel in the library.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Makes the strategy that the device flags describe, and sets dtype policy and XLA of the process.
+    """Makes the strategy that the device flags describe, and sets the dtype policy and XLA for the process.
 
-    Call this before any computation: TensorFlow can connect several workers only at that point.
+    Call this function before any computation, because TensorFlow cannot connect several workers later.
 
     Raises:
       InputError: the devices or the other workers cannot be reached.
@@ -41,7 +41,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
         logging.warning(
-            "ignoring TF_CONFIG, which needs --distribution_strategy=multi_worker_mirrored; training locally"
+            "ignoring TF_CONFIG, which needs --distribution_strategy=multi_worker_mirrored; only this machine trains"
         )
     if kind == "tpu":
         return _tpu_strategy(settings)
@@ -57,7 +57,7 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 @contextlib.contextmanager
 def deterministic_operations(wanted: bool) -> Iterator[None]:
-    """Turns on deterministic operations if wanted, and restores the previous state for later runs in the process."""
+    """Turns on deterministic operations if `wanted`, and restores the previous state for later runs in the process."""
     is_set_here = wanted and not config.is_op_determinism_enabled()
     if is_set_here:
         config.enable_op_determinism()
@@ -65,15 +65,15 @@ def deterministic_operations(wanted: bool) -> Iterator[None]:
         yield
     finally:
         if is_set_here:
-            config.disable_op_determinism()  # TensorFlow lacks a public interface for this
+            config.disable_op_determinism()  # TensorFlow has no public function for this
 
 
 def _keep_freed_memory() -> None:
     """Lets glibc keep freed memory for the next step, instead of returning it to the operating system.
 
-    A step allocates and frees gradients, activations and new weights. glibc returns large blocks at once, and the
-    operating system clears a block before it provides it again, which can take a quarter of a step. The function has no
-    effect with other C libraries, or if the user has set one of glibc's options in the environment.
+    A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks at once,
+    and the operating system clears a block before it provides it again. This can take a quarter of a step. The function
+    has no effect with other C libraries, or if the user has set one of glibc's options in the environment.
     """
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
         return
@@ -85,10 +85,10 @@ def _keep_freed_memory() -> None:
 
 
 def _end_iterators_at_once() -> None:
-    """Reads the batches of several devices `without_autotune`, like the datasets below them.
+    """Makes a strategy's dataset for each device `without_autotune`, like the datasets that it reads.
 
-    A strategy creates a dataset for each device, and TensorFlow has no interface for the options of this dataset. If
-    another version of TensorFlow creates it in another way, the end of an iterator may take up to a minute.
+    TensorFlow has no interface for the options of the dataset that a strategy creates for each device. If another
+    version of TensorFlow creates it in another way, the end of an iterator may take up to a minute.
     """
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
@@ -99,12 +99,13 @@ def _end_iterators_at_once() -> None:
 def silence_compilation_messages() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
 
-    TensorFlow 2.20 does not do this itself, and has no interface for it. With other versions, the messages stay.
+    TensorFlow 2.20 does not do this itself, and has no interface for it. With other versions of TensorFlow, this
+    function has no effect.
     """
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
     framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
     with contextlib.suppress(OSError, AttributeError):
-        # errors (2) stay visible
+        # Level 2 still shows errors.
         ctypes.CDLL(framework)[_SET_MIN_LOG_LEVEL](min(int(level), 2) if level.isdecimal() else 0)
 
 
@@ -113,7 +114,8 @@ def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
     available = tf.config.list_physical_devices("GPU")
     if settings.num_gpus > len(available):
         raise InputError(
-            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} on this machine; give at most that many"
+            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} GPUs on this machine; give at most "
+            "this number"
         )
     if available and not settings.num_gpus and settings.distribution_strategy != "off":
         logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(available))
@@ -150,7 +152,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes the run's files; of several workers, only the first does."""
+    """Returns whether this process writes the run's files. Of several workers, only the first writes files."""
     return strategy.extended.should_checkpoint
 
 
@@ -161,24 +163,22 @@ def check_python_input(
     pack_sequences: bool = False,
     activations: bool = False,
 ) -> None:
-    """Raises an error if masking, packing or reading activations would run on another machine, since these are Python.
+    """Refuses masking, packing and reading activations, which run in Python, if they would run on another machine.
 
     Raises:
-      InputError: names the setting to omit.
+      InputError: names the setting.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
     if strategy.extended.num_hosts == 1 and settings.tpu_name in ("", "local"):
         return
-    where = "runs in Python and needs a local TPU of one machine, not a TPU over the network or of several machines"
+    where = "runs in Python and needs a local TPU on one machine, not a TPU over the network or on several machines"
     if dynamic_masking:
-        raise InputError(
-            f"--input_file: masking when rows are read {where}; make the data again without --masking=dynamic"
-        )
+        raise InputError(f"--input_file: dynamic masking {where}; make the data again without --masking=dynamic")
     if pack_sequences:
         raise InputError(f"--pack_sequences: packing {where}; remove the flag")
     if activations:
-        raise InputError(f"--feature_layers: reading activations {where}; train on such a machine, a GPU or a CPU")
+        raise InputError(f"--feature_layers: reading activations {where}; train on such a TPU, a GPU or a CPU")
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:
@@ -199,9 +199,9 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
     """Checks that a global batch divides evenly among the replicas and their micro-batches.
 
     Args:
-      strategy: the strategy with its number of replicas.
+      strategy: the strategy, which has the number of replicas.
       micro_batches: number of micro-batches per replica and step.
-      **batch_sizes: global batch sizes in rows, by name of their flag.
+      **batch_sizes: global batch sizes in rows; the keys are the names of the flags.
 
     Raises:
       InputError: names the flag and the required divisor.

@@ -1,6 +1,6 @@
-"""Training of one model on several machines: describes and connects the workers, and reports a lost worker.
+"""Connects the workers of a training on several machines, compares their settings, and reports a lost worker.
 
-All workers run the same script with the same flags and know the same ordered list of workers. The first worker is the
+All workers run the same script with the same flags and the same ordered list of workers. The first worker is the
 chief, and only the chief writes files.
 """
 
@@ -27,10 +27,10 @@ _SECONDS_FOR_A_FILE = 60.0
 
 
 def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
-    """Waits for the other workers and makes the strategy over all of them.
+    """Waits for the other workers, and makes the strategy over all workers.
 
     Args:
-      settings: settings of this worker, with `worker_hosts` and `task_index`, or TF_CONFIG in the environment.
+      settings: settings of this worker; without `worker_hosts`, TF_CONFIG in the environment describes the workers.
       num_gpus: number of GPUs of this machine to use; 0 for the CPU.
 
     Raises:
@@ -68,7 +68,7 @@ def describe(settings: DeviceSettings) -> Cluster:
     """
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts and config:
-        raise InputError("--worker_hosts contradicts TF_CONFIG in the environment; remove one of the two")
+        raise InputError("--worker_hosts contradicts TF_CONFIG in the environment; give only one of the two")
     if settings.worker_hosts:
         return Cluster(settings.worker_hosts.split(","), settings.task_index, "--worker_hosts", "--task_index")
     if not config:
@@ -83,18 +83,19 @@ def describe(settings: DeviceSettings) -> Cluster:
         chiefs, others = list(jobs.get("chief", [])), list(jobs.get("worker", []))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise InputError(
-            f"TF_CONFIG={config}: cannot be read ({type(error).__name__}: {error}); it looks like "
+            f"TF_CONFIG={config}: cannot be read ({type(error).__name__}: {error}); it must look like "
             '{"cluster": {"worker": ["host:port", "host:port"]}, "task": {"type": "worker", "index": 0}}'
         ) from error
     if kind not in ("chief", "worker") or set(jobs) - {"chief", "worker", "evaluator"}:
         raise InputError(
-            f"TF_CONFIG: a task of type {kind!r} among {', '.join(sorted(jobs))}; only types chief and worker can train"
+            f"TF_CONFIG: the task has the type {kind!r}, and the cluster has the types {', '.join(sorted(jobs))}; only "
+            "the types chief and worker can train"
         )
     return Cluster([*chiefs, *others], index + (len(chiefs) if kind == "worker" else 0), "TF_CONFIG", "its index")
 
 
 def shared_settings(settings: DeviceSettings) -> dict:
-    """Returns the settings that must be the same on all workers; paths may differ between machines."""
+    """Returns the settings that must be the same on all workers, without paths, which may differ between machines."""
     own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
     return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}
 
@@ -103,12 +104,12 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
     """Checks, before anything is written, that all workers would train the same model on the same data.
 
     Args:
-      strategy: strategy over all workers; all of them call this function.
-      facts: values that must be the same on all workers, by their name in messages; serializable as JSON. The names
-        are the same on all workers.
+      strategy: strategy over all workers. All workers call this function.
+      facts: values that must be the same on all workers and can be written as JSON. The keys are names for messages,
+        and are the same on all workers.
 
     Raises:
-      InputError: on all workers; names the difference.
+      InputError: a value differs. The error is raised on all workers, and names the values that differ.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
@@ -121,8 +122,7 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
             different.append(f"the {name} of worker {', '.join(others)}")
     if different:
         raise InputError(
-            f"{'; '.join(different)} differs from worker 0's; give all workers the same flags, and the same files if "
-            "each has its own copies"
+            f"{'; '.join(different)} differs from worker 0; give all workers the same flags and the same files"
         )
 
 
@@ -130,20 +130,20 @@ def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained
     """Checks, before anything is written, that all workers see the same latest checkpoint.
 
     Raises:
-      InputError: on all workers; names the steps.
+      InputError: the steps differ. The error is raised on all workers, and gives the step on each worker.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     steps = _of_all(strategy, trained_steps)
     if len(set(steps)) > 1:
         raise InputError(
-            f"--output_dir={output_dir}: its latest checkpoint has step {', '.join(map(str, steps))} on the workers "
-            "0 and up; give one folder that all workers share"
+            f"--output_dir={output_dir}: its latest checkpoint has step {', '.join(map(str, steps))} on workers "
+            f"0 to {len(steps) - 1}; give one folder that all workers share"
         )
 
 
 def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
-    """Waits until the chief has called this function too, then checks that this worker sees the chief's file.
+    """Waits until the chief has also called this function, then checks that this worker sees the chief's file.
 
     Raises:
       InputError: the file does not appear within a minute.
@@ -155,26 +155,26 @@ def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
     while not tf.io.gfile.exists(path):  # a shared file system may show new files late
         if time.monotonic() > deadline:
             raise InputError(
-                f"--output_dir: the first worker has written {path}, which this worker cannot see; "
+                f"--output_dir: worker 0 has written {path}, but this worker cannot see the file; "
                 "give one folder that all workers share"
             )
         time.sleep(1.0)
 
 
 def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
-    """Returns whether `here` is True on any worker; all workers call this function at the same point."""
+    """Returns whether `here` is True on any worker. All workers must call this function at the same point."""
     return any(_of_all(strategy, here)) if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else here
 
 
 def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
-    """Returns the numbers of all workers in their order."""
+    """Returns the `number` that each worker passed, in the order of the workers."""
     every = _gatherer(strategy)(tf.constant(int(number), tf.int64)).numpy().tolist()
     return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
 
 
 @functools.cache
 def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns a function that gathers a scalar from all replicas; cached, because it runs between training loops."""
+    """Returns a function that gathers a scalar from all replicas; cached, so that it is traced only once."""
 
     @tf.function
     def gather(own):
@@ -191,7 +191,7 @@ def clear_errors() -> Iterator[None]:
     """Converts TensorFlow's errors about a lost worker into one line.
 
     Raises:
-      InputError: names the worker if TensorFlow names it.
+      InputError: a worker has stopped; the message has its index if TensorFlow reports it.
     """
     try:
         yield

@@ -87,7 +87,7 @@ def call(hosts, index) -> socket.socket:
         (["a:1", "b"], 0, "--worker_hosts: 'b' is not of the form host:port"),
         (["a:1", "b:70000"], 0, "'b:70000' is not of the form host:port"),
         (["a:1", ""], 0, "'' is not of the form host:port"),
-        (["a:1", "a:1"], 0, "names a worker twice"),
+        (["a:1", "a:1"], 0, "lists a worker twice"),
         (["a:1", "b:1"], 2, "names 2 workers, but --task_index is 2; give each worker its own index, from 0 to 1"),
         (["a:1", "b:1"], -1, "--task_index is -1"),
     ],
@@ -130,8 +130,8 @@ def test_a_caller_that_has_gone_is_waited_for_again(hosts):
 @pytest.mark.parametrize(
     ("theirs", "settings", "message"),
     [
-        (None, {"learning_rate": 0.2}, "worker 0 was started with --learning_rate=0.1, worker 1 with 0.2"),
-        (["127.0.0.1:1"], {"learning_rate": 0.1}, "worker 1 was given the workers"),
+        (None, {"learning_rate": 0.2}, "worker 0 was started with --learning_rate=0.1, but worker 1 with 0.2"),
+        (["127.0.0.1:1"], {"learning_rate": 0.1}, "worker 1 has the worker list"),
     ],
 )
 def test_workers_that_were_started_differently_are_refused_on_both_sides(hosts, theirs, settings, message):
@@ -144,7 +144,7 @@ def test_two_processes_in_one_place_are_refused(hosts, arrived):
     started = [Worker(0, hosts), Worker(1, hosts)]
     assert arrived.wait(PATIENCE)
     for worker in (*started, Worker(1, hosts)):
-        assert "two processes are worker 1; give each its own index" in worker.result()
+        assert "two processes are worker 1; give each process its own index" in worker.result()
 
 
 def test_who_waits_is_told_that_another_one_was_refused(hosts):

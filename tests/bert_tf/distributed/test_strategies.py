@@ -284,7 +284,7 @@ def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_t
     write_file(f"{tmp_path}/other.tfrecord", examples[::-1])
     first, other = two_workers(KILLED, [*given, "--nodo_eval"])
     for worker in (first, other):
-        assert "refused: the data of worker 1 differs from worker 0's; give all" in worker.stdout, worker.stderr
+        assert "refused: the data of worker 1 differs from worker 0; give all" in worker.stdout, worker.stderr
     assert first.returncode == -signal.SIGKILL
     assert other.returncode == 1 and "Traceback" not in other.stderr, other.stderr
     assert "error: worker 0 has stopped; see its log for the reason; start all workers again" in other.stderr
@@ -331,7 +331,7 @@ def test_a_cluster_is_described_by_flags_or_by_tf_config(multi_worker):
         ("{", {}, "TF_CONFIG=.*cannot be read"),
         ("[]", {}, "TF_CONFIG=.*cannot be read"),
         ({"cluster": {"worker": ["a:1"]}}, {}, "TF_CONFIG=.*cannot be read .KeyError: 'task'"),
-        ({"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}, {}, "only types chief and worker"),
+        ({"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}, {}, "only the types chief and worker"),
         ({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}, {}, "its index is 2"),
         ("{}", {"worker_hosts": "a:1", "task_index": 0}, "--worker_hosts contradicts TF_CONFIG"),
     ],
@@ -367,9 +367,9 @@ def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch)
     monkeypatch.setattr(workers, "_SECONDS_FOR_A_FILE", 0.0)
     monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [20, number])
     workers.check_same_folder(strategy, "runs", 20)
-    with pytest.raises(InputError, match="--output_dir=runs: its latest checkpoint has step 20, 0 on the workers 0"):
+    with pytest.raises(InputError, match="--output_dir=runs: its latest checkpoint has step 20, 0 on workers 0"):
         workers.check_same_folder(strategy, "runs", 0)
-    with pytest.raises(InputError, match="run.json, which this worker cannot see"):
+    with pytest.raises(InputError, match="run.json, but this worker cannot see"):
         workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
     (tmp_path / "run.json").write_text("{}")
     workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
@@ -399,5 +399,5 @@ def test_workers_that_differ_in_what_they_train_are_refused(monkeypatch):
     kept = list(digests)
     assert len(set(kept)) == 2
     monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [kept.pop(0), number])
-    with pytest.raises(InputError, match="^the data of worker 1 differs from worker 0's; give all .* the same files"):
+    with pytest.raises(InputError, match="^the data of worker 1 differs from worker 0; give all .* the same files"):
         workers.check_same_facts(strategy, facts | {"data": [["abc", DynamicMasking(MaskingRule(9, 5), (2, 3))]]})
