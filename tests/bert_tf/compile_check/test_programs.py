@@ -159,5 +159,5 @@ def test_a_gpus_kernels_follow_its_row_and_its_memory_is_checked(compiler, tmp_p
 def test_settings_that_cannot_be_are_refused(tmp_path):
     with pytest.raises(InputError, match="--chips=v9: must be names from v5e, v4"):
         check_settings(tmp_path, "python", "--chips=v9")
-    with pytest.raises(InputError, match="make tpu-check installs the compiler"):
+    with pytest.raises(InputError, match="`make tpu-check` installs the compiler"):
         run_check(check_settings(tmp_path, os.path.join(tmp_path, "missing")))
