@@ -1,4 +1,4 @@
-"""The output for some texts, in the columns of every output format, and the interface of formats.
+"""The columns of the output for a group of texts, and the interface of output formats.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -49,7 +49,7 @@ class Facts(parts.Facts):
     longest_id: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
-        """Returns the counts of both parts as one."""
+        """Returns the counts of both parts together."""
         return dataclasses.replace(super().__add__(other), longest_id=max(self.longest_id, other.longest_id))
 
 
@@ -57,9 +57,9 @@ class Format(abc.ABC):
     """A format for storing vectors; by default, parts are concatenated to a shard.
 
     Args:
-      settings: the set's settings.
+      settings: the settings of the output.
       hidden_size: H.
-      vocabulary: tokens by id, for `write`.
+      vocabulary: tokens by id, which only `write` needs.
     """
 
     def __init__(self, settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str] = ()):
@@ -68,7 +68,7 @@ class Format(abc.ABC):
 
     @abc.abstractmethod
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """Writes the part of a task atomically."""
+        """Writes chunks to one part of the output, atomically."""
 
     def files(self, path: str) -> list[str]:
         """Returns the files of a part."""

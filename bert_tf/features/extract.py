@@ -1,4 +1,4 @@
-"""Writes the vectors of all texts of the input files as a job in parts.
+"""Writes the vectors of all texts in the input files, as a job of several parts.
 
 Paper: section 5.3.
 """
@@ -24,7 +24,7 @@ from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.tokenization import load_vocabulary
 from tfrecords import manifest
 
-# Increment this number whenever the same settings produce other bytes.
+# Increment this number whenever a change makes the same settings produce different bytes.
 _RECIPE = 1
 
 
@@ -36,7 +36,7 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
         existing set has other settings.
     """
     settings = model.resolve(settings)
-    format_of(settings)  # refuses a format whose library is missing
+    format_of(settings)  # raises an error if the format's library is missing
     identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
         "weights_sha256": model.encoder_sha256(settings),

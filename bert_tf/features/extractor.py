@@ -1,4 +1,4 @@
-"""Vectors of texts in Python: of each token, or pooled.
+"""Computes vectors of texts in Python: one per token, or one pooled vector per text.
 
 Paper: section 5.3.
 
@@ -21,7 +21,7 @@ from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
 
-# Limits of one group: number of texts and of bytes for tokenization, and number of vectors in memory.
+# Limits of memory: the numbers of texts and of characters that are tokenized together, and the bytes of vectors.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
 # A small number of texts takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
@@ -36,7 +36,7 @@ class TokenFeatures:
       values: float32 [T, L, H], the layers in the given order.
       words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
       starts: int32 [T], the first character of the token in its text; -1 on [CLS] and [SEP].
-      ends: int32 [T], the character after the token's last one; -1 on [CLS] and [SEP].
+      ends: int32 [T], the character after the token's last character; -1 on [CLS] and [SEP].
       segment_ids: int32 [T], 1 on tokens of the second text of a pair.
     """
 
@@ -112,7 +112,7 @@ class FeatureExtractor:
         """Returns one pooled vector for each of N texts, float32 [N, L, H], or [N, H] for a single layer.
 
         Raises:
-          InputError: see `tokens`; or the extractor has no `pooling`.
+          InputError: the extractor has no pooling, or a text is not a string or a pair.
         """
         if self._pool is None:
             raise InputError("the extractor has no pooling; give pooling='mean' or sentence_vectors=True")
@@ -136,7 +136,7 @@ class FeatureExtractor:
                 progress.update(len(found[0]))
 
     def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
-        """Yields texts, their rows and the layers of all tokens, in bounded memory and in the given order."""
+        """Yields texts, their rows and the vectors of all their tokens, in bounded memory and in the given order."""
         most = max(1, _VALUE_BYTES // (4 * len(self.layers) * self.hidden_size))
         for group in _groups(texts):
             rows = self._make_rows(group)
@@ -154,7 +154,7 @@ def _text(given: str | tuple[str, str], number: int) -> Text:
         raise InputError(f"texts[{number}]: is {type(given).__name__}; give strings, or pairs of strings")
     if not all(isinstance(segment, str) for segment in segments):
         raise InputError(f"texts[{number}]: must contain only strings")
-    # UTF-8 cannot encode lone surrogates.
+    # Lone surrogates are dropped, since UTF-8 cannot encode them.
     segments = tuple(segment.encode("utf-8", "ignore").decode() for segment in segments)
     return Text(number, segments, (0,) * len(segments))
 

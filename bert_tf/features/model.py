@@ -1,4 +1,4 @@
-"""The checkpoint and the tokenizer of `VectorSettings`, and the encoder up to the highest requested layer.
+"""Finds the checkpoint and the tokenizer for `VectorSettings`, and loads the encoder up to the highest requested layer.
 
 Paper: section 5.3.
 """
@@ -48,7 +48,7 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
 
 
 def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ...]:
-    """Returns the requested layers, counted from 0 for the embeddings.
+    """Returns the indices of the requested layers; index 0 means the embeddings.
 
     Raises:
       InputError: the encoder has no such layer.

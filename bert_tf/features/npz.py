@@ -1,4 +1,4 @@
-"""NumPy's npz files of vectors, written column by column in bounded memory.
+"""Writes vectors to npz files of NumPy, column by column in bounded memory.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -23,8 +23,8 @@ class Npz(Format):
     """Arrays of all texts of a shard.
 
     `lines` int64 [N]; `layers` int64 [L]; `values` [T, L, H], or [N, L, H] if pooled; `id` [N], strings, if texts have
-    ids. For tokens also `splits` int64 [N + 1], where the tokens of each text begin, and `input_ids`, `segment_ids`,
-    `words`, `starts`, `ends`, int32 [T].
+    ids. Vectors that are not pooled also have `splits`, int64 [N + 1], the start of each text's tokens and the end of
+    the last text; and `input_ids`, `segment_ids`, `words`, `starts`, `ends`, int32 [T].
     """
 
     def files(self, path: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Computes the layers of rows of any lengths; short rows share packed rows.
+"""Computes the encoder's layers for rows of any lengths; short rows share packed rows.
 
 Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows, L layers, H hidden size.
 """
@@ -13,7 +13,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features.rows import Rows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
-# Attention computes W^2 scores, so a row goes into packed rows of the smallest of these lengths that is sufficient.
+# Attention computes W^2 scores per packed row, so a row is packed at the smallest of these lengths that it fits into.
 _WIDTHS = (64, 128, 256, 512)
 # On a CPU, the activations of this number of tokens fit into the cache; larger batches are slower.
 _TOKENS_ON_CPU = 1024
@@ -61,7 +61,7 @@ class PackedEncoder:
         for index in np.unique(width_of)[::-1].tolist():
             width, is_shorter = self._widths[index], width_of[left] < index
             size = max(1, self._tokens // width)
-            if not is_shorter.all():  # else all rows of this length have filled batches of longer rows
+            if not is_shorter.all():  # otherwise, all rows for this width were packed into batches of wider rows
                 chosen, row_of = _filled(left[~is_shorter], left[is_shorter], lengths, width, size)
                 left = np.setdiff1d(left, chosen)
                 for first in range(0, int(row_of.max()) + 1, size):

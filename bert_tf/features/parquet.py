@@ -1,4 +1,4 @@
-"""Parquet files of vectors; needs PyArrow."""
+"""Writes vectors to Parquet files; needs PyArrow."""
 
 from collections.abc import Iterable, Sequence
 
@@ -20,8 +20,8 @@ except ImportError as error:
 class Parquet(Format):
     """One row per text: `line`, `id`, and a column of vectors for each layer, such as `layer_-1`.
 
-    For vectors of tokens, each column is a list with one entry per token, and there are the columns `input_ids`,
-    `segment_ids`, `words`, `starts` and `ends`.
+    If the vectors are not pooled, each column of vectors contains lists with one vector per token, and there are also
+    the columns `input_ids`, `segment_ids`, `words`, `starts` and `ends`.
     """
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:

@@ -13,7 +13,7 @@ from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
 from bert_tf.core.errors import InputError
 
-# sentence-transformers' names for `Pooling`, before and since its version 5.
+# The values of `Pooling.mode` by their names in sentence-transformers, before and since its version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 SMALLEST_NORM = 1e-12
 
@@ -34,11 +34,11 @@ class Pooling:
         """Pools the tokens of each text.
 
         Args:
-          values: float32 [T, L, H].
-          splits: int64 [N + 1], see `Rows`.
+          values: vectors of the tokens, float32 [T, L, H].
+          splits: see `Rows`.
 
         Returns:
-          float32 [N, L, H].
+          Vectors of the texts, float32 [N, L, H].
         """
         starts = splits[:-1]
         if self.mode == "cls":
@@ -63,7 +63,7 @@ def pooling_of(folder: str) -> Pooling:
     """Reads how sentence-transformers pools a checkpoint's vectors.
 
     Raises:
-      InputError: the folder does not state the pooling, or states one that is not supported.
+      InputError: the folder does not state the pooling, or the pooling is not supported.
     """
     kinds = sentence_transformers.read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
@@ -82,7 +82,7 @@ def _mode(entries: dict, path: str) -> str:
         modes = [entries["pooling_mode"]]
     if len(modes) != 1 or modes[0] not in _MODES:
         found = " and ".join(modes) or "nothing"
-        raise InputError(f"{path}: asks for {found}; only cls, mean or max is supported; give --pooling to choose one")
+        raise InputError(f"{path}: selects {found}; only cls, mean or max is supported; choose with --pooling")
     return _MODES[modes[0]]
 
 
@@ -90,8 +90,9 @@ def longest_sentence(folder: str, positions: int) -> int:
     """Returns the row length that sentence-transformers uses with a checkpoint.
 
     Args:
-      folder: folder of the checkpoint. Since version 6, only its `tokenizer_config.json` has the length.
-      positions: number of positions of the model, which is the length if the folder does not state it.
+      folder: folder of the checkpoint. Since version 6 of sentence-transformers, only the folder's
+        `tokenizer_config.json` states the length.
+      positions: number of positions of the model, which is the length if the folder does not state a length.
     """
     path = os.path.join(folder, sentence_transformers.LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None

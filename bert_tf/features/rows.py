@@ -102,7 +102,7 @@ class RowMaker:
         return Rows(np.append(0, np.cumsum(kept)), segment_ids=segment_ids, is_truncated=is_truncated, **laid)
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
-        """Numbers the words of each segment: a token that does not continue a word begins one."""
+        """Numbers the words of each segment: a token that does not continue a word begins a new word."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
 
@@ -112,11 +112,11 @@ class _Characters:
 
     def __init__(self, texts: Sequence[bytes]):
         joined = np.frombuffer(b"".join(texts), np.uint8)
-        self._before = np.append(0, np.cumsum((joined & 0xC0) != 0x80))  # characters before each byte
+        self._before = np.append(0, np.cumsum((joined & 0xC0) != 0x80))  # number of characters before each byte
         sizes = np.array([len(text) for text in texts])
         self._begins = np.cumsum(sizes) - sizes
 
     def of(self, offsets: np.ndarray, owner: np.ndarray) -> np.ndarray:
-        """Returns the characters before byte `offsets[i]` of text `owner[i]`."""
+        """Returns the number of characters before byte `offsets[i]` of text `owner[i]`, for each i."""
         begins = self._begins[owner]
         return self._before[begins + offsets] - self._before[begins]

@@ -1,4 +1,4 @@
-"""Reads texts: one per line, two as `a ||| b`, or JSON Lines."""
+"""Reads texts from lines with one text, or two texts as `a ||| b`, and from JSON Lines."""
 
 import dataclasses
 import json
@@ -9,7 +9,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.jobs.line_ranges import LineRange, read_lines
 from bert_tf.settings.features import FeaturesSettings
 
-# The original's rule: the last separator counts.
+# As in the original, the last separator splits the line.
 _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
 
 
@@ -33,10 +33,10 @@ class Text:
 
 
 def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
-    """Yields the texts of a source. An empty line is an empty text, but JSON Lines skips it.
+    """Yields the texts of a source. An empty line is an empty text; in JSON Lines, empty lines are skipped.
 
     Raises:
-      InputError: a line is not a JSON object with the fields; names the file and the line.
+      InputError: a line is not a JSON object with the requested fields. The message names the file and the line.
     """
     for offset, raw in enumerate(read_lines(source)):
         content = raw.decode("utf-8", "ignore")

@@ -57,7 +57,8 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
 
     Args:
       settings: the settings of the first phase.
-      write_report: called with the run's folder before training, after each evaluation, and when the run ends.
+      write_report: function that is called with the run's folder before training, after each evaluation, and when the
+        run ends.
 
     Returns:
       Metrics of the last evaluation; {} without `do_eval`.
@@ -176,7 +177,8 @@ def _train_phase(
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
-        finally:  # also after an error, which a failed report must never hide
+        finally:
+            # The report is also written after an error, and its own failure must not hide this error.
             with contextlib.suppress(OSError, tf.errors.OpError):
                 report_only()
 

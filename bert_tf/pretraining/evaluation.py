@@ -1,4 +1,4 @@
-"""Evaluation of pre-training: metrics, filled-in masks, the report.
+"""Evaluates a model in pre-training: metrics, filled-in masks and the report.
 
 Paper: section 3.1.
 """
@@ -23,7 +23,8 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file, progress, summaries
 from bert_tf.training.trainer import Trainer
 
-# Writes a report of the run in a folder. The caller provides it, so that training does not need a drawing library.
+# A function that writes a report of the run in a folder. The caller provides this function, so that training does not
+# import a drawing library.
 Report = Callable[[str], None]
 
 # The files of these splits are in the run's folder itself.
@@ -40,7 +41,8 @@ class Evaluation:
     """Evaluates a trainer's weights, and writes the results.
 
     The results go to the log, `eval_results.txt` in the original's format, TensorBoard, the files of metrics and of
-    filled-in masks, and the report. A process that only evaluates has its own files, since another process may train.
+    filled-in masks, and the report. A process that only evaluates writes its own files, since another process may be
+    training.
 
     Each of several workers evaluates its share of the data, and the first worker writes the results.
 
@@ -52,7 +54,7 @@ class Evaluation:
       settings: the run's settings.
       trainer: a trainer with evaluation data.
       blanks: the masks to fill in; None if there are none.
-      write_report: called with the run's folder after each evaluation.
+      write_report: function that is called with the run's folder after each evaluation.
       eval_prints: `run_folder.fingerprint` of the evaluated files.
       phase: the phase in training; None without training.
     """
@@ -77,7 +79,7 @@ class Evaluation:
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
 
     def _split(self) -> str:
-        """Returns the split of the evaluated files, which another process that trains can change through `run.json`."""
+        """Returns the split of the evaluated files; it can change if another process adds a phase to `run.json`."""
         phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
         if trained_on:
@@ -133,7 +135,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     """Returns the masks to fill in at each evaluation, from the user's sentences and from the first evaluated rows.
 
     Returns:
-      None if the data's vocabulary was not found.
+      The masks; None if the data's vocabulary was not found, or if there are no masks.
 
     Raises:
       InputError: there is no vocabulary for the sentences, or the sentences do not fit the model.
@@ -162,12 +164,12 @@ def evaluate_checkpoints(
     model: Mapping,
     vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, and each new checkpoint of another process within `eval_timeout`.
+    """Evaluates a folder's latest checkpoint, and each new checkpoint that another process writes in `eval_timeout`.
 
     Args:
       settings: the run's settings.
       trainer: the trainer that restores each checkpoint.
-      evaluation: evaluates the trainer's weights.
+      evaluation: function that evaluates the trainer's weights and returns the metrics.
       model: the model of the folder's run; see `run_folder.check_model`.
       vocabulary: the vocabulary of the run's data.
 

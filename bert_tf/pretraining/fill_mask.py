@@ -111,7 +111,7 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
     """Returns the row of a sentence with [MASK] for each token to predict.
 
     Raises:
-      InputError: there are no blanks or too many, or the sentence is too long; `where` is its name in the message.
+      InputError: there are no blanks or too many, or the sentence is too long. The message starts with `where`.
     """
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
@@ -128,7 +128,7 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
 
 
 class FillMask:
-    """Predicts the same blanks with the current weights of a model.
+    """Predicts a fixed set of blanks with the current weights of a model.
 
     Args:
       model: a model that was created in the scope of `strategy`.
@@ -155,7 +155,7 @@ class FillMask:
 
         Returns:
           For each row `tokens` (the strings that the model reads) and `blanks`. A blank has `at` (its position in the
-          tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs in the order of falling
+          tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs in descending order of
           probability.
         """
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
@@ -193,11 +193,11 @@ def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Te
 
 
 def words(sample: Mapping) -> list[tuple[str, int | None]]:
-    """Returns a sample's text by tokens.
+    """Returns a sample as readable text, one piece per token.
 
     Returns:
-      (text, number of the blank or None) pairs; join the texts without spaces. At a blank, the text is the token that
-      the model reads, in brackets.
+      Pairs of a piece of text and the number of its blank, or None. A piece includes the space before the token. At a
+      blank, the piece is the token that the model reads, in brackets.
     """
     numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
     result = []
@@ -216,7 +216,7 @@ def words(sample: Mapping) -> list[tuple[str, int | None]]:
 
 
 def in_words(blank: Mapping) -> str:
-    """Writes a blank on one line, the right token before the guesses: "went: go 0.31, went 0.22, ran 0.08"."""
+    """Writes a blank on one line: the right token, then the guesses, as in "went: go 0.31, went 0.22, ran 0.08"."""
     guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
     return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
 

@@ -17,7 +17,8 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random. The accuracy must be higher than with one constant answer.
+# Share of the pairs whose second sentence is random. A model that always gives the same answer has this accuracy, or 1
+# minus this accuracy.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.
 _MASKED_LM = (
@@ -62,15 +63,17 @@ class BertPretrainer(keras.Model):
         Args:
           inputs: the inputs of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
           training: whether to apply dropout.
-          seed: int32 [2] for the dropout masks.
+          seed: seed of the dropout masks, int32 [2].
 
         Returns:
-          The encoder's outputs, `masked_lm_logits` [B, P, V] and `next_sentence_logits` [B, 2], for packed rows
-          [B, N, 2], float32; `masked_lm_scores` [B P, V] are the logits without their bias. In training, the last layer
-          is computed only at the positions that heads read, so `sequence_output` is [B, P, H] at the masked positions.
+          The encoder's outputs; `masked_lm_logits`, float32 [B, P, V]; `next_sentence_logits`, float32 [B, 2], or
+          [B, N, 2] for packed rows; and `masked_lm_scores` [B P, V], the masked-LM logits without their bias. In
+          training, the last layer is computed only at the positions that the heads read, so `sequence_output` is
+          [B, P, H] at the masked positions, unless the heads read all positions.
         """
         positions = inputs["masked_lm_positions"]
-        # A training step reads the last layer only at these positions. A left-to-right model reads all positions.
+        # In training, the heads read the last layer only at these positions, which are few unless the model is
+        # left-to-right.
         few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
@@ -95,7 +98,7 @@ class PretrainingObjective:
     """The joint loss and its metrics; see `gradients.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
-        """Takes the model; `next_sentence` says whether batches are sentence pairs with `next_sentence_labels`."""
+        """Takes a model; `next_sentence` says whether batches contain sentence pairs with `next_sentence_labels`."""
         self.model = model
         self._next_sentence = next_sentence
         self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
@@ -141,7 +144,7 @@ class PretrainingObjective:
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums loss, right answers and random second sentences for logits [B, 2], or [B, N, 2] for packed rows."""
+    """Sums the loss, right answers and random second sentences for logits [B, 2], or [B, N, 2] for packed rows."""
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)

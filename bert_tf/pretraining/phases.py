@@ -26,7 +26,7 @@ class PhaseSettings:
 
     Attributes:
       settings: all settings.
-      flagfile: the flag file of a later phase; "" for the command's phase.
+      flagfile: the phase's flag file; "" for the first phase, which has the command's settings.
     """
 
     settings: PretrainingSettings
@@ -36,8 +36,8 @@ class PhaseSettings:
 def of(settings: PretrainingSettings) -> list[PhaseSettings]:
     """Returns the phases of a command in order.
 
-    A phase inherits all flags of the previous phase that its flag file does not set. The default of
-    `num_schedule_steps` is the last step of the last phase.
+    A phase inherits all flags of the previous phase that its own flag file does not set. The default of
+    `num_schedule_steps` is the largest `num_train_steps` of all phases.
 
     Raises:
       InputError: a flag file cannot be read or changes a flag of the whole run, or the schedule is too short.

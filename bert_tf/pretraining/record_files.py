@@ -1,4 +1,4 @@
-"""The contents of pre-training data, which are inspected and checked before any training.
+"""Inspects and checks the contents of pre-training data before any training.
 
 Paper: section 3.1 (the tasks that the records describe).
 """
@@ -27,7 +27,7 @@ from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from tfrecords import manifest, reader, schema
 
-# The generator's settings for masking. The first ones are also flags of the script that masks the rows.
+# The generator's settings for masking. The settings in `_BY_FLAG` are also flags of pre-training with dynamic masking.
 _BY_FLAG = ("max_predictions_per_seq", "masked_lm_prob")
 _RULE = ("do_whole_word_mask", "max_ngram_size", "mask_fraction", "random_fraction")
 _DEFAULT_PREDICTIONS = 20
@@ -45,8 +45,8 @@ class PretrainingData:
       eval_files: files for evaluation.
       features: the features of a record.
       dynamic_masking: how to mask the rows; None if they are masked already, or if the model predicts every token.
-      packing: shape of packed rows for training; None for one example per row.
-      vocabulary: the vocabulary that made the data, from the manifests or --vocab_file; None if unknown.
+      packing: shape of packed rows for training; None if each row has one example.
+      vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
       vocab_file: path of this vocabulary; "" if it was not found.
     """
 
@@ -67,7 +67,7 @@ class PretrainingData:
     def masking_facts(self) -> dict:
         """The flags of dynamic masking and their values; {} without dynamic masking.
 
-        The number of predictions per row is left out, since masked data has it too.
+        The number of predictions per row is left out, since data that is masked already has this number too.
         """
         if not self.dynamic_masking:
             return {}
@@ -94,7 +94,7 @@ def inspect(
     """Inspects the files and checks that they fit the settings, the model and each other.
 
     Returns:
-      The settings, where the data's manifests fill in the flags of masking that are not given; and the data.
+      The settings, in which masking flags that are not given have the values of the data's manifests; and the data.
 
     Raises:
       InputError: names the file, feature or flag that does not fit.
@@ -139,7 +139,7 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """Returns the settings, where the manifests of unmasked rows fill in the flags that are not given.
+    """Returns the settings; masking flags that are not given have the values of the manifests of unmasked rows.
 
     Raises:
       InputError: a flag is not given, and the manifests have different values.
@@ -158,7 +158,7 @@ def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping
 
 
 def _agreed(name: str, made_with: Mapping[str, object]) -> object:
-    """Returns the value with which all files were made; None if no manifest states it."""
+    """Returns the value with which all files were made; None if no manifest states the value."""
     first = next(iter(made_with), "")
     for path, value in made_with.items():
         if value != made_with[first]:
@@ -175,7 +175,10 @@ def _made_with(entries: Mapping) -> Mapping:
 
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
-    """Returns the shape for a sample from all parts of the data; it does not depend on the run's seed."""
+    """Returns the shape of packed rows that suits a sample from all parts of the data.
+
+    The shape does not depend on the run's seed.
+    """
     reading = dataclasses.replace(reading_options(settings, config, data), seed=0)
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
@@ -223,7 +226,7 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
             )
     if missing:
         what = f"{missing[0]} and {len(missing) - 1} more" if missing[1:] else missing[0]
-        logging.warning("--%s: without %s, which the manifest lists but which does not exist", flag, what)
+        logging.warning("--%s: continuing without %s, which the manifest lists but which does not exist", flag, what)
 
 
 def _listed(files: Sequence[str], manifests: Mapping[str, Mapping]) -> list[str]:
@@ -280,7 +283,7 @@ def _dynamic_masking(
 def _vocabulary(
     settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
 ) -> tuple[DataVocabulary | None, str]:
-    """Returns the vocabulary that made all data, and its file, "" if it was not found.
+    """Returns the vocabulary with which all data was made, and its file; "" if the file was not found.
 
     Args:
       settings: settings with the paths to search.
@@ -306,7 +309,7 @@ def _vocabulary(
         return vocabulary or DataVocabulary(data, given, digest, None), given
     for path, where in _places(settings, vocabulary) if vocabulary else ():
         if _is_file(path) and _has_sha256(path, vocabulary.sha256):
-            logging.info("--vocab_file=%s, the vocabulary of the data, %s", path, where)
+            logging.info("--vocab_file=%s, the vocabulary of the data, was found %s", path, where)
             return vocabulary, path
     logging.info(
         "the data's vocabulary%s was not found; give --vocab_file to show filled-in masks at each evaluation and to "
@@ -318,7 +321,7 @@ def _vocabulary(
 def _has_sha256(path: str, sha256: str) -> bool:
     try:
         return file_sha256(path) == sha256
-    except InputError:  # another file with this name
+    except InputError:  # a file of this name that is not a vocabulary
         return False
 
 
@@ -328,9 +331,9 @@ def _is_file(path: str) -> bool:
 
 def _places(settings: PretrainingSettings, vocabulary: DataVocabulary) -> Iterator[tuple[str, str]]:
     """Yields paths where the data's vocabulary may be, and their descriptions for the log."""
-    yield vocabulary.vocab_file, "named by its manifest"
+    yield vocabulary.vocab_file, "through the data's manifest"
     for name in (os.path.basename(vocabulary.vocab_file), checkpoints.VOCABULARY_NAME):
-        yield os.path.join(os.path.dirname(vocabulary.data), name), "from beside it"
-    yield os.path.join(settings.output_dir, checkpoints.VOCABULARY_NAME), "from the run's folder"
+        yield os.path.join(os.path.dirname(vocabulary.data), name), "next to the data"
+    yield os.path.join(settings.output_dir, checkpoints.VOCABULARY_NAME), "in the run's folder"
     if starts_from := run_folder.initial_checkpoint(settings):
-        yield checkpoints.open_checkpoint(starts_from).vocab_file, "from beside --init_checkpoint"
+        yield checkpoints.open_checkpoint(starts_from).vocab_file, "next to --init_checkpoint"

@@ -47,9 +47,9 @@ class Answers:
     """The model's predictions at Q masked positions.
 
     Attributes:
-      log_probabilities: float32 [Q], of the right tokens.
-      guesses: int32 [Q, G], ids of the most probable tokens.
-      guess_log_probabilities: float32 [Q, G].
+      log_probabilities: log-probabilities of the right tokens, float32 [Q].
+      guesses: ids of the most probable tokens, int32 [Q, G].
+      guess_log_probabilities: log-probabilities of the guesses, float32 [Q, G].
     """
 
     log_probabilities: np.ndarray
@@ -120,7 +120,7 @@ class MaskedScorer:
         return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
-        """Returns `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], positions [B, 1] and right ids [B]."""
+        """Returns `input_ids`, `input_mask`, `segment_ids` [B, S], positions [B, 1] and right ids [B], all int32."""
         longest = max(len(row.input_ids) for row, _ in queries)
         length = next(length for length in self._lengths if length >= longest)
         ids, mask, segments = (np.zeros([self._batch_size, length], np.int32) for _ in range(3))
@@ -135,7 +135,7 @@ class MaskedScorer:
 
     def _end_of_hidden(self, row: Row, blank: int) -> int:
         end = blank + 1
-        while self._hides_rest and self._continues[row.input_ids[end]]:  # [SEP] ends the row
+        while self._hides_rest and self._continues[row.input_ids[end]]:  # stops at the row's [SEP] at the latest
             end += 1
         return end
 

@@ -1,4 +1,4 @@
-"""Scores all texts of the input files as a job in parts.
+"""Scores all texts in the input files, as a job of several parts.
 
 Paper: section 3.1, Task 1 (the masked LM).
 """
@@ -32,7 +32,7 @@ from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
 from bert_tf.training import metrics
 from tfrecords import manifest
 
-# Increment this number whenever the same settings produce other bytes.
+# Increment this number whenever a change makes the same settings produce different bytes.
 _RECIPE = 1
 # Number of queries whose answers are in memory at the same time.
 _QUERIES_AT_ONCE = 4096
@@ -131,7 +131,7 @@ def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
-    """Yields for each line its number from 1 over all files, its place for messages, and its text."""
+    """Yields, for each line that is not blank: its number from 1 over all files, its name in messages, and its text."""
     for offset, raw in enumerate(read_lines(source)):
         number = source.first_in_file + offset + 1
         where = f"{source.path}, line {number}"

@@ -14,7 +14,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8e5bd0", "#8a93a3"
-# At the charts' size, more points of a curve cannot be distinguished.
+# At the size of a panel, more points of a curve cannot be distinguished.
 _MOST_POINTS = 300
 # A scatter plot with this many points makes a page of a few hundred kilobytes.
 _MOST_DOTS = 2000
@@ -58,7 +58,7 @@ class Curve:
       points: (step, value) pairs; values that are not finite are left out.
       color: color of the line.
       dots: whether to mark every point.
-      baseline: value of the best constant answer on the same data, drawn as a dashed line; None if there is none.
+      baseline: value of the best constant answer on the same data, which is drawn as a dashed line; None if unknown.
     """
 
     label: str
@@ -87,8 +87,8 @@ def panel(
       log: whether the axis of values is logarithmic.
       percent: whether values are fractions.
       from_zero: whether the axis of values begins at 0.
-      phases: steps at which a phase begins, marked by a line.
-      last_step: end of the axis of steps, which then begins at 0; None for the range of the points.
+      phases: steps at which a phase begins, which are marked by lines.
+      last_step: end of the axis of steps, which then begins at 0; if it is None, the axis covers the points.
 
     Returns:
       An SVG element.
@@ -117,7 +117,7 @@ def panel(
         axis.yaxis.set_minor_formatter(ticker.NullFormatter())
     axis.yaxis.set_major_formatter(_PERCENT if percent else _short)
     lowest = min((value for curve in curves for _, value in curve.points), default=-1)
-    if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # no space below scores and losses of 0
+    if from_zero or axis.get_ylim()[0] < 0 <= lowest:  # leave no space below scores and losses of 0
         axis.set_ylim(bottom=0)
     if last_step:
         axis.set_xlim(-0.02 * last_step, 1.02 * last_step)
@@ -155,7 +155,10 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
 
 @_with_style
 def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray) -> str:
-    """Draws the accuracy of each bin of confidence, with an area by count, and the diagonal of perfect calibration."""
+    """Draws the accuracy of each bin of confidence as a dot, and the diagonal of perfect calibration.
+
+    The area of a dot grows with the number of examples in its bin.
+    """
     figure, axis = _axes("accuracy by confidence", xlabel="confidence", ylabel="accuracy")
     axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
     axis.plot(confidence, accuracy, color=BLUE, linewidth=1.2)
@@ -170,7 +173,7 @@ def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray)
 
 @_with_style
 def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws predictions over labels, float [N] each, and the diagonal; draws only a sample of many points."""
+    """Draws predictions over labels, float [N] each, and the diagonal; if N is large, only a sample is drawn."""
     figure, axis = _axes("predicted by true score", xlabel="true", ylabel="predicted")
     shown = np.random.default_rng(0).permutation(len(labels))[:_MOST_DOTS]
     axis.scatter(labels[shown], predictions[shown], s=8, color=BLUE, alpha=0.4, linewidths=0)
@@ -181,7 +184,7 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
 
 @_with_style
 def residuals(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws a histogram of errors, predicted minus true, of float [N] each."""
+    """Draws a histogram of the errors, which are predictions minus labels, float [N] each."""
     figure, axis = _axes("errors", xlabel="predicted - true", ylabel="examples")
     axis.hist(predictions - labels, bins=30, color=BLUE, alpha=0.8)
     axis.axvline(0, color=ORANGE, linestyle="--", linewidth=1)

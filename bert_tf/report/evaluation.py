@@ -1,4 +1,4 @@
-"""The sections of a fine-tuning report about the last evaluation, from the files that the task has kept.
+"""The sections of a fine-tuning report about the last evaluation, drawn from the files that the task has written.
 
 The kind of task decides what is shown; see `registry.Kind.report`.
 
@@ -25,9 +25,9 @@ _BINS = 15
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a run's last evaluation on dev data, then on other evaluated data, as HTML.
+    """Returns the sections of a run's last evaluation on the dev data, then on other data, as HTML.
 
-    Each evaluation begins with the name of the data and the step of the weights.
+    The sections of each evaluation begin with the name of the data and the step of the weights.
     """
     if not description.exists(folder):
         return ""
@@ -74,10 +74,10 @@ def _(part: Calibration) -> str:
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
-    """Shows the confusion matrix, or for many classes a table of the pairs that are confused most often.
+    """Returns a section with the confusion matrix, or for many classes, with the pairs that are confused most often.
 
     Args:
-      matrix: int [C, C], rows true, columns predicted.
+      matrix: int [C, C]; rows are true classes, columns are predicted classes.
       labels: names of the C classes.
     """
     if len(labels) <= _MOST_CLASSES:
@@ -90,7 +90,7 @@ def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
         for row, column in zip(*np.unravel_index(order, wrong.shape), strict=True)
         if wrong[row, column]
     ]
-    note = f"The pairs of {len(labels)} classes that are confused most often; shares of the true class."
+    note = f"The pairs of {len(labels)} classes that are confused most often. Shares refer to the true class."
     pairs = elements.table(["true", "predicted", "examples", "share"], rows) if rows else "No classes are confused."
     return elements.section("Confusion matrix", pairs, note=note)
 
@@ -100,11 +100,11 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> tuple[float, np
 
     Args:
       confidence: float [N], probability of the answer; a bin includes its upper end.
-      is_right: bool [N].
+      is_right: bool [N], whether the answer is right.
 
     Returns:
-      The error; and float [3, bins] with the mean confidence, the share of right answers and the number of examples of
-      each bin that is not empty.
+      The error; and, for each bin that is not empty, the mean confidence, the share of right answers and the number of
+      examples, float [3, bins].
     """
     numbers = np.clip(np.ceil(confidence * _BINS) - 1, 0, _BINS - 1)
     members = [numbers == number for number in np.unique(numbers)]

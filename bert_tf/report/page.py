@@ -1,4 +1,4 @@
-"""The HTML of reports: templates of pages and of their elements."""
+"""Renders the HTML of reports from templates of pages and of their elements."""
 
 import time
 

@@ -11,7 +11,7 @@ from bert_tf.settings.training import TrainingSettings
 from bert_tf.tasks import registry
 from bert_tf.training import metrics
 
-# A report shows these settings for any training if the user gave them, after the `reported` settings of the script.
+# Every report shows these settings if they have values, after the `reported` settings of the script.
 _SETTINGS = (
     "max_seq_length", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps",
     "num_schedule_steps", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
@@ -27,7 +27,7 @@ class RunKind:
       title: title of the page.
       metrics: the metrics in the order of the page; metrics without a title are not shown.
       settings_class: settings class of the script that trains such runs.
-      baselines: maps names of metrics to functions that compute the baseline from a split's entries; None if unknown.
+      baselines: maps names of metrics to functions that return the baseline for a split's entries; None if unknown.
       any_metric: whether undeclared metrics are shown too, such as a task's scores.
     """
 

@@ -33,7 +33,7 @@ _COLORS = {
     metrics_file.HELD_OUT: charts.ORANGE,
     metrics_file.DEV: charts.ORANGE,
 }
-# Colors for evaluations on other data, in the order of appearance.
+# Colors of the curves for other evaluated data, in the order in which the data appears.
 _MORE_COLORS = (charts.PURPLE, charts.GREEN, charts.GREY)
 _MOST_SAMPLES = 60
 
@@ -50,7 +50,7 @@ def write(output_dir: str) -> None:
 
 
 def write_or_refuse(output_dir: str) -> str:
-    """Writes the report of a folder that a user names; returns its path.
+    """Writes the report of a folder that the user names; returns the report's path.
 
     Raises:
       InputError: no run has trained in the folder, the metrics are missing, or a file cannot be read.
@@ -67,7 +67,7 @@ def write_or_refuse(output_dir: str) -> str:
         raise
     except (tf.errors.OpError, KeyError, TypeError, ValueError, AttributeError) as error:
         path = os.path.join(output_dir, NAME)
-        raise InputError(f"{path}: cannot be written ({_reason(error)}); see the files beside it") from error
+        raise InputError(f"{path}: cannot be written ({_reason(error)}); check the files in its folder") from error
 
 
 def _reason(error: Exception) -> str:
@@ -150,8 +150,8 @@ def _speed(recorded: Sequence[Mapping]) -> str:
         # Training measures the peak again if it is too low.
         peak = [start["peak_flops"], *(entry["peak_flops"] for entry in train if "peak_flops" in entry)][-1]
         sentences.append(
-            f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}; a step "
-            f"computes {progress.abbreviated(start['flops_per_row'], ' ')}FLOP a row by formula."
+            f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}. By "
+            f"formula, a step computes {progress.abbreviated(start['flops_per_row'], ' ')}FLOP per row."
         )
     return " ".join(sentences)
 
@@ -173,13 +173,16 @@ def _panels(
             lines = [dataclasses.replace(lines[0], points=points)]
         if any(len(line.points) > 1 for line in lines):  # single values are in the table
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
-            options["last_step"] = last_step  # so that all panels have the same axis
+            options["last_step"] = last_step  # all panels have the same axis of steps
             drawn.append(charts.panel(metric.title, lines, phases=begins, **options))
     return drawn
 
 
 def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
-    """Returns the learning rate at the first step and after the warm-up, where a loop of training may not end."""
+    """Returns points of the learning rate at the first step of each phase and after the warm-up.
+
+    The curve needs these points, since a loop of training may not end there.
+    """
     points = []
     for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
         peak, total, warmup = (phase.optimizer[n] for n in ("learning_rate", "num_schedule_steps", "num_warmup_steps"))
@@ -190,7 +193,7 @@ def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[t
 
 
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Groups the entries of `metrics_file.read` by split: training first, then evaluations in order of appearance.
+    """Groups the entries of `metrics_file.read` by split: first training, then the other splits in their order.
 
     If the data of a split was replaced, the entries of the earlier data are a separate group.
     """
@@ -225,8 +228,8 @@ def _samples(looks: Sequence[Mapping]) -> list[Mapping]:
       looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
 
     Returns:
-      For each text its words, the names of its evaluations, the blanks whose best guess has changed or has no earlier
-      guess, and the other blanks.
+      For each text: its words, the names of the two evaluations, `changed` and `same`. `same` contains the blanks whose
+      best guess is the same in both evaluations, and `changed` contains the other blanks.
     """
     by_text: dict[tuple, list] = {}
     for look in looks:
@@ -250,7 +253,7 @@ def curves_of(
     splits: Mapping[str, Sequence[Mapping]],
     baseline: Callable[[Sequence[Mapping]], float | None] | None = None,
 ) -> list[charts.Curve]:
-    """Returns the curves of a metric, one for each split that has points, with the baseline of the split."""
+    """Returns the curves of a metric: one for each split that has points, with the split's baseline."""
     others = [split for split in splits if split not in _COLORS]
     made = [
         charts.Curve(
@@ -266,9 +269,9 @@ def curves_of(
 
 
 def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], found: Evaluations) -> str:
-    """Returns a table of checkpoints, of the best values on held-out data, and of the best constant answers.
+    """Returns a table of the metrics: of checkpoints, at their best on held-out data, and of the best constant answers.
 
-    For the dev data in fine-tuning, there are columns for the best checkpoint and for the last checkpoint.
+    The dev data of fine-tuning has a column for the best checkpoint and a column for the last checkpoint.
     """
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}

@@ -53,7 +53,7 @@ def _by_steps(results: Results) -> str:
 
 
 def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
-    """Returns the combinations with a finished trial, in order, and the metric of each of their trials."""
+    """Returns the combinations that have a finished trial, in order, and the metric of each finished trial."""
     groups: dict[str, list[float]] = {}
     for trial in results.trials:
         if trial.state == FINISHED:

@@ -1,8 +1,8 @@
 """`dev_predictions.jsonl` in a run's folder: the predictions of the last evaluation, for the report and other programs.
 
-An evaluation on other data than the run's dev data writes `eval_predictions.jsonl` into a separate folder.
+An evaluation on data other than the run's dev data writes `eval_predictions.jsonl` into a separate folder.
 
-Each line is one example. The kind of task decides on the fields; most kinds have `index` (from 0), `label` and
+Each line is one example. Its fields depend on the kind of task; most kinds have `index` (from 0), `label` and
 `prediction`. Texts are truncated to 1,000 characters.
 """
 
@@ -25,7 +25,7 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
 
     Args:
       folder: the run's folder.
-      entries: an object for each example.
+      entries: the object of each example.
       prefix: the beginning of the file's name; see `Task.keep_evaluation`.
     """
     lines = []

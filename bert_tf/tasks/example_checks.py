@@ -1,4 +1,4 @@
-"""Warns of doubtful examples: empty texts, dev examples that are also training examples, contradictory labels."""
+"""Warns about doubtful examples: empty texts, dev examples that are also training examples, contradictory labels."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Protocol
@@ -14,7 +14,7 @@ class TextExample(Protocol):
 
 
 def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
-    """Warns of empty texts, of dev examples that are also in train, and of texts in train with several labels.
+    """Warns about empty texts, dev examples that are also training examples, and training texts with several labels.
 
     Args:
       examples: the examples of each split that was read.

@@ -1,4 +1,4 @@
-"""Sources of a task's examples. A kind of task only defines how one file is read into examples."""
+"""Sources of a task's examples. A kind of task only implements how examples are read from one file."""
 
 import abc
 import dataclasses
@@ -77,7 +77,7 @@ class FileSource(ExampleSource):
 
     Attributes:
       data_dir: folder with the files.
-      paths: the files of each split that is not in `data_dir`.
+      paths: the files that flags name, by split; other splits are read from `data_dir`.
     """
 
     data_dir: str

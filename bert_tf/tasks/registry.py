@@ -36,7 +36,7 @@ class Kind(abc.ABC):
     """A kind of task.
 
     Attributes:
-      name: the value of `Task.kind`, which `task.json` keeps.
+      name: the value of `Task.kind`, which `task.json` records.
       settings: the settings class of the kind's script.
       tuned: the file in a run's folder with the thresholds that an evaluation tunes; None if absent.
       hidden_scores: names of scores that the report omits because they do not measure quality.
@@ -52,14 +52,16 @@ class Kind(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def make_task(command: Command) -> Task:
-        """Returns the task of a command of this kind's script; it may be of any kind in the folder."""
+        """Returns the task of a command of this kind's script; the task may be of any kind in the same folder."""
 
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """Returns the head of a trained task, without its data; see `Task.head`."""
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
-        """Checks that the code of another format reads texts as this model does, or warns; by default does nothing.
+        """Warns if the library of a checkpoint format would read texts differently from this model.
+
+        By default, the function does nothing.
 
         Args:
           format: value of `--format`.
@@ -77,7 +79,7 @@ class Kind(abc.ABC):
           parameters: see `TaskDescription`.
 
         Returns:
-          None if the head's output already is the prediction, which is the default.
+          The two numbers; None, the default, if the head's output is the prediction itself.
         """
         return None
 
@@ -100,7 +102,7 @@ class Kind(abc.ABC):
 
 
 def kinds() -> dict[str, Kind]:
-    """Returns a map from names to all kinds."""
+    """Returns all kinds by name."""
     modules = [importlib.import_module(f"bert_tf.tasks.{folder}.kind") for folder in FOLDERS]
     return {kind.name: kind for module in modules for kind in module.KINDS}
 

@@ -9,10 +9,10 @@ from bert_tf.tasks.example_source import ExampleSource
 
 
 class SourceTask(Task):
-    """A task that leaves reading its data to an `ExampleSource`.
+    """A task that reads its data through an `ExampleSource`.
 
     Attributes:
-      source: reads the examples.
+      source: the source of the examples.
     """
 
     source: ExampleSource

@@ -44,8 +44,8 @@ class Layout:
     Attributes:
       format: a key of `EXTENSIONS`.
       has_header: whether the first line names the columns; JSON names them on each line.
-      quoted: tsv only: whether cells may be in double quotes, as spreadsheets write them. False keeps quotes as
-        text. None also keeps quotes, but refuses a file whose texts are all in quotes.
+      quoted: for tsv, whether cells may be in double quotes, as spreadsheets write them. If False, quotes are text. If
+        None, quotes are also text, but a file whose texts are all in quotes is refused.
     """
 
     format: str = "tsv"
@@ -64,7 +64,7 @@ class Layout:
 
 
 def file_names(split: str, format: str = "") -> list[str]:
-    """Returns the names that a split's file may have, with the extensions of one format, or of all if "" is given."""
+    """Returns the names that a split's file may have, with the extensions of a format; "" means all formats."""
     ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
@@ -192,7 +192,10 @@ def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Reads in blocks, because a file read at once takes several times its size, and `readline` three times as long."""
+    """Yields the lines of a file, which is read in blocks.
+
+    A file that is read at once takes several times its size in memory, and `readline` takes three times as long.
+    """
     rest = b""
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -203,7 +206,7 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
-    """Raises InputError if two of the named columns have the same place in the file."""
+    """Raises InputError if two of the given names or numbers mean the same column."""
     for column, place in zip(columns, places, strict=True):
         if places.count(place) > 1:
             raise InputError(
@@ -248,7 +251,7 @@ def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tu
         try:
             row = next(reader, None)
         except csv.Error as error:
-            raise InputError(f"{path}, line {line}: wrong quotes ({error}); double a quote within quotes") from error
+            raise InputError(f"{path}, line {line}: wrong quotes ({error}); write a quote in a cell twice") from error
         if row is None:
             return
         yield line, row
@@ -257,7 +260,7 @@ def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tu
 def column_index(
     path: str, column: str, header: Sequence[str], has_header: bool, delimiter: str = "\t", quoted: bool = False
 ) -> int:
-    """Returns the place of a column that is given by its name or by its number from 0.
+    """Returns the index of a column that is given by its name or by its number from 0.
 
     Raises:
       MissingColumn: there is no such column.
@@ -284,4 +287,4 @@ def _hint(header: Sequence[str], delimiter: str, quoted: bool) -> str:
     for other, name in _PUNCTUATION.items():
         if len(header) == 1 and other != delimiter and other in header[0]:
             return f"; separate columns by {_PUNCTUATION[delimiter]}, not {name}"
-    return "; name the columns of own data with the flags that end in _column"
+    return "; name the columns of your data with the flags that end in _column"

@@ -1,4 +1,4 @@
-"""A trained model, and how to load it from a run's folder."""
+"""Loads a trained model from a run's folder."""
 
 import dataclasses
 import functools
@@ -30,7 +30,7 @@ class Trained:
       step: step of the checkpoint; -1 if unknown.
       model: the model with its trained weights; `FineTunedBert` if the model has a task.
       tokenizer: the tokenizer that the model was trained with.
-      description: description of the task; without a task, of the served outputs.
+      description: description of the task, or of the served outputs if the model has no task.
       config: configuration of the model.
     """
 
@@ -53,7 +53,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
       allow_unfinished: see `run_folder.check_finished`.
 
     Raises:
-      InputError: the folder has no fine-tuned model, its training is unfinished, or a file differs from the training.
+      InputError: the folder has no fine-tuned model, its training is unfinished, or a file was changed after training.
     """
     described = description.read(folder)
     kind = registry.of_task(described, folder)
@@ -67,7 +67,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
 
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
-    """Refuses files that differ from the run's training, if the folder has a `run.json` to compare with."""
+    """Refuses files that were changed after training, if the folder has a `run.json` to compare them with."""
     if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
         return
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}

@@ -30,7 +30,7 @@ class TunedFile(Generic[_Tuned]):
       name: name of the file.
       key: key of the thresholds in the file.
       flag: name of the flag that tunes the thresholds.
-      default: function that maps the labels to thresholds that were not tuned.
+      default: function that returns the default thresholds for the labels.
       parse: function that maps JSON and the labels to thresholds; raises ValueError, KeyError or TypeError.
       to_json: function that maps thresholds and the labels to JSON; the inverse of `parse`.
       is_evaluated: function that returns whether the last evaluation in a folder used tuned thresholds.
@@ -88,8 +88,8 @@ class TunedFile(Generic[_Tuned]):
           labels: the task's labels.
 
         Raises:
-          InputError: the file is damaged, or belongs to other labels or another checkpoint; or `step` is given, and
-            the file is lost.
+          InputError: the file is damaged, belongs to other labels or another checkpoint, or is lost although `step` is
+            given.
         """
         if not (path := self.path(folder)):
             if step is not None:

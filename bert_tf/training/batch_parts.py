@@ -1,4 +1,4 @@
-"""Equal parts of a batch that run at the same time: one part per core of a small machine.
+"""Computes equal parts of a batch at the same time: one part per core of a small machine.
 
 If all cores share each operation, they wait for each other after every operation, and are idle while one core computes
 an operation alone. If each core computes its own part of the batch with one thread per operation, they wait for each
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf.settings import FineTuningSettings
 
-# More cores were not measured. Many small parts would make matrix products inefficient.
+# More cores have not been measured. Many small parts would make matrix products inefficient.
 _CORES = 2
 
 
@@ -63,7 +63,7 @@ def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int,
     The function is traced once. Its calls do not depend on each other, so TensorFlow runs them at the same time.
 
     Args:
-      function: takes a part and its entries of `arguments`.
+      function: function of a part, and of the entry for this part in each list of `arguments`.
       batch: columns [B, ...].
       count: number of parts.
       *arguments: lists with one entry per part.

@@ -21,7 +21,7 @@ from bert_tf.config import BertConfig
 _TRAINING_OVER_FORWARD = 3
 
 # Published dense peaks of one GPU in 10^12 FLOP/s: first float16 and bfloat16, then float32, for which TensorFlow uses
-# TF32 if the GPU supports it. The first pattern in the device's name counts.
+# TF32 if the GPU supports it. The first entry whose name occurs in the device's name applies.
 _GPUS = (
     ("H200", 989.5, 494.7),
     ("H100 PCIe", 756.0, 378.0),
@@ -35,8 +35,8 @@ _GPUS = (
 )
 _WITHOUT_BFLOAT16 = ("V100", "T4")
 
-# The peak of one TPU chip in bfloat16, which a TPU also uses for float32 products; and the number of units per chip in
-# names of accelerator types ("v3-8", "v5litepod-8").
+# For each TPU generation: the peak of one chip in 10^12 bfloat16 FLOP/s, and the number of units per chip that an
+# accelerator type such as "v3-8" or "v5litepod-8" counts. A TPU also computes float32 products in bfloat16.
 _TPUS = {
     "v2": (46.0, 2),
     "v3": (123.0, 2),
@@ -47,8 +47,8 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of these matrix products: (size, whether several run at the same time). Small products
-# stay in the cache. Several products use all cores even if TF_NUM_INTRAOP_THREADS is 1.
+# A CPU's peak is the best rate of these matrix products. An entry has their size, and whether several products run at
+# the same time. Small products stay in the cache. Several products use all cores even if TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
 _MEASURED_SECONDS = 0.1
@@ -63,7 +63,7 @@ class Peak:
     Attributes:
       flops: FLOPs per second.
       source: origin of the number, for the log.
-      measure: measures `flops` again; None for a published number.
+      measure: function that measures `flops` again; None if the number is a published one.
     """
 
     flops: float
@@ -72,11 +72,11 @@ class Peak:
 
 
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
-    """Computes the model FLOPs of training on one row, forward and backward; a multiply-add counts as two.
+    """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add counts as two.
 
-    The formula counts matrix products, also of padding, because the device computes these too. It leaves out embedding
-    lookups and operations that are linear in the hidden size (normalization, activations, softmax, dropout, the
-    optimizer). The forward pass of a row takes:
+    The formula counts matrix products, including those with padding, because the device computes them too. It leaves
+    out embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax,
+    dropout, the optimizer). The forward pass of a row takes:
 
       each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and contexts
       masked LM          2 P (H^2 + H V)                 transform; logits of the vocabulary
@@ -86,8 +86,10 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
       config: the encoder's configuration.
       length: S.
       predictions: P, positions at which tokens are predicted.
-      outputs: outputs of the head on the pooled output; 0 if there is no such head, so that the pooler is not trained.
-      examples: N, the capacity of a row in examples. Attention scores are computed, and counted, over the whole row.
+      outputs: number of outputs of the head on the pooled output; 0 if there is no such head, because the pooler is
+        not trained then.
+      examples: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
+        row.
     """
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
@@ -97,7 +99,7 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
 
 
 def pretraining_flops(config: BertConfig, length: int, predictions: int, outputs: int, examples: int) -> int:
-    """Computes the FLOPs of a pre-training step for one row; arguments as for `training_flops`."""
+    """Computes the FLOPs of a pre-training step for one row; for the arguments, see `training_flops`."""
     whole = training_flops(config, length, predictions, outputs, examples)
     return whole - unread_position_flops(config, length, predictions + examples)
 
@@ -124,14 +126,14 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
 
 
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
-    """Returns the peak of all devices of a strategy: published, or measured on a CPU.
+    """Returns the peak of all devices of a strategy; the peak of a CPU is measured, other peaks are published.
 
     Args:
       strategy: the strategy that trains the model.
       dtype: compute dtype: float32, bfloat16 or float16.
 
     Returns:
-      None if the device is unknown.
+      The peak; None if the device is unknown.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         # Only the environment of a TPU VM names the accelerator's type.
@@ -187,7 +189,7 @@ def _measure_on_cpu(dtype: str) -> float:
         count = min(_usable_cores(), _MOST_AT_ONCE) if several else 1
         if best and 2 * count * size**3 / best > _LONGEST_CALL:
             continue  # the CPU is slow in this dtype
-        with tf.device("CPU:0"):  # if there is a GPU, it would be the default
+        with tf.device("CPU:0"):  # the default would be a GPU, if there is one
             best = max(best, _product_rate(dtype, size, count))
     return best
 

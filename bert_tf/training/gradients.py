@@ -30,21 +30,22 @@ class Objective(Protocol):
         """Computes the denominators of the means, without running the model.
 
         Returns:
-          "loss" and "metrics": name to a denominator, float32 [], for each name that `numerators` returns.
+          "loss", "metrics": the denominators by name, float32 [], for the names that `numerators` returns.
         """
 
     def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
         """Runs the model on a per-replica batch.
 
         Returns:
-          "loss": name to a numerator, float32 [], for each term of the loss.
-          "metrics": the same for the metrics, which do not affect the gradients.
+          "loss": the numerator of each term of the loss by name, float32 [].
+          "metrics": the numerator of each metric by name, float32 []. Metrics do not affect the gradients.
         """
 
     def loss(self, numerators: Scalars, denominators: Scalars) -> tf.Tensor:
         """Computes the loss, float32 []: the sum over its terms of numerator / denominator.
 
-        If the numerators cover only some rows and the denominators all rows, the result is the share of these rows.
+        If the numerators cover only some rows and the denominators cover all rows, the result is the contribution of
+        these rows to the loss.
         """
 
 
@@ -80,16 +81,17 @@ def accumulate(
       names: names of all numerators.
       variables: the weights.
       batch: the per-replica batch; `micro_batches` times `parts` must divide its first dimension.
-      seed: int32 [2] for the dropout masks; each of several micro-batches or parts gets a seed derived from this one.
+      seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
+        which is derived from this seed.
       denominators: denominator of each loss term, float32 [], over the batches of all replicas. Each prediction thus
         has the same weight in every replica and micro-batch.
       micro_batches: number of micro-batches.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
-      scaled: maps the loss to the value to differentiate.
+      scaled: function that returns the value to differentiate for a loss, such as the scaled loss.
       compiled: whether XLA compiles the whole computation as one program. Replicas communicate only before and after.
 
     Returns:
-      One gradient per weight, None if the loss does not depend on the weight; and the numerators by name.
+      One gradient per weight, or None if the loss does not depend on the weight; and the numerators by name.
     """
 
     def of_rows(rows, drawn):
@@ -157,7 +159,7 @@ def _summed(
         lambda index, *_: index < parts,
         add,
         [tf.constant(0), zeros, {name: tf.zeros([]) for name in names}],
-        parallel_iterations=1,  # else memory would contain the activations of several parts
+        parallel_iterations=1,  # otherwise, memory would contain the activations of several parts
         maximum_iterations=parts,
     )
     return [total if there else None for total, there in zip(sums, reached, strict=True)], numerators

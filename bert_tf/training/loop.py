@@ -1,4 +1,4 @@
-"""The training loop: from the folder's newest checkpoint to the last step, under orbit's controller.
+"""The training loop: orbit's controller trains from the folder's newest checkpoint to the last step.
 
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
@@ -27,12 +27,13 @@ from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 
 # Without a TPU, returning to Python costs almost no time, so short loops can show progress.
 _STEPS_PER_LOOP_OFF_TPU = 50
-# Each loop is a point of a curve, and even a short run must have enough points for a curve.
+# Each loop adds one point to a curve, and even a short run must have enough points for a curve.
 _FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
 # This file lists the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-# A loss that exceeds the first loss by this factor and by this difference is not noise of a batch.
+# Training has diverged if the loss exceeds the first loss times this factor plus this difference: noise of batches is
+# smaller.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
@@ -74,16 +75,16 @@ def train(
     workers, it finishes the current loop.
 
     Args:
-      trainer: has an optimizer and training data.
-      settings: the folder, the interval of checkpoints and the number of steps per loop.
+      trainer: a trainer with an optimizer and training data.
+      settings: settings with the folder, the interval of checkpoints and the number of steps per loop.
       num_train_steps: the last step, counted from the first step in the folder.
       found: the checkpoint to resume from, if there is one.
-      evaluate: called at the start, and after every checkpoint but the last.
-      records_of: returns the names of the records in a step's batch, for the message about a failed step. Takes the
-        step and the position in the data before the step.
-      next_evaluation: takes a step, and returns the next step that needs a checkpoint for an evaluation, in addition to
-        the checkpoints of the settings; None if there is no such step.
-      has_ended: called after `evaluate`; True ends training before its last step.
+      evaluate: function that is called at the start, and after every checkpoint but the last.
+      records_of: function that returns the names of the records in a step's batch, for the message about a failed
+        step. Its arguments are the step and the position in the data before the step.
+      next_evaluation: function that returns the next step after a step that needs a checkpoint for an evaluation, in
+        addition to the checkpoints of the settings; None if there is no such step.
+      has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
 
     Raises:
       NotFinite: a loss or gradient is not finite and such steps must not be skipped, or a weight is not finite.
@@ -113,7 +114,7 @@ def train(
 
 
 def _warn_if_diverged(folder: str) -> None:
-    """Warns if the loss is now far above the loss of the run's first step."""
+    """Warns if the newest loss is far above the run's first loss."""
     rows = [row for row in metrics_file.read(folder, metrics_file.METRICS_NAME) if row["split"] == metrics_file.TRAIN]
     losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
     if losses and losses[-1][1] > _DIVERGED_FACTOR * losses[0][1] + _DIVERGED_MORE:
@@ -195,7 +196,7 @@ class _Run:
     def _of_failed_step(self, step: int) -> str:
         records = self._described_records(step)
         if self._settings.skip_non_finite_steps:
-            what = f"{MOST_SKIPPED_IN_A_ROW + 1} steps in a row, the last of them step {step}"
+            what = f"{MOST_SKIPPED_IN_A_ROW + 1} consecutive steps up to step {step}"
             remedy = f"training diverged; {_REMEDY}"
         else:
             what = f"step {step}"
@@ -237,7 +238,7 @@ class _Run:
 def _steps_per_loop(
     settings: PretrainingSettings | FineTuningSettings, num_train_steps: int, strategy: tf.distribute.Strategy
 ) -> int:
-    """Returns the number of steps per loop, which is the same after a resume, so that curves have the same points."""
+    """Returns the number of steps per loop; it does not change when a run resumes, so curves have the same points."""
     steps = min(settings.iterations_per_loop, settings.save_checkpoints_steps, max(1, num_train_steps // _FEWEST_LOOPS))
     return steps if isinstance(strategy, tf.distribute.TPUStrategy) else min(steps, _STEPS_PER_LOOP_OFF_TPU)
 

@@ -1,4 +1,4 @@
-"""The memory that training needs: refuses a model that does not fit, and explains out-of-memory errors.
+"""Checks the memory that training needs: refuses a model that does not fit, and explains out-of-memory errors.
 
 Letters: L layers, H hidden size, I intermediate size, A attention heads, V vocabulary size, B rows, S tokens in a row.
 """
@@ -18,7 +18,7 @@ _BYTES_OF_FLOAT32 = 4
 _TRAINED_COPIES = 4
 # Dropout numbers the elements of a tensor with int32.
 _MOST_VALUES = 2**31 - 1
-# How TensorFlow's kernels, XLA and C++ report that memory ran out.
+# Messages with which TensorFlow's kernels, XLA and C++ report that memory ran out.
 _OUT_OF_MEMORY = re.compile(r"OOM when allocating|ut of memory|ailed to allocate|bad_alloc")
 _MEMORY_FILE = "/proc/meminfo"
 
@@ -95,7 +95,7 @@ def fewest_weights(config: BertConfig) -> int:
 
 
 def _available(settings: DeviceSettings) -> int | None:
-    """Returns a CPU's memory for training in bytes; None for other devices and if it is unknown."""
+    """Returns the bytes of memory for training on a CPU; None for other devices, or if the size is unknown."""
     on_cpu = not (settings.num_gpus or settings.use_tpu or settings.distribution_strategy == "tpu")
     return _memory_and_swap() if on_cpu else None
 
@@ -112,7 +112,7 @@ def _memory_and_swap() -> int | None:
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts an out-of-memory error of any class, from any part of a run, into one line.
+    """Converts an out-of-memory error of any class, from any part of a run, into an error of one line.
 
     Raises:
       InputError: names the shape of the tensor, and the flags that reduce the memory.

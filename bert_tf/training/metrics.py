@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 
-_LARGEST_EXPONENT = 88.0  # exp of more overflows float32
+_LARGEST_EXPONENT = 88.0  # the exponential of 89 overflows float32
 
 
 class NotFinite(InputError):
@@ -41,18 +41,19 @@ class Metric:
 
     Attributes:
       name: name in `metrics.jsonl` and `eval_results.txt`.
-      short_name: name on the progress line; "" leaves the metric out there.
+      short_name: name on the progress line; if it is "", the progress line omits the metric.
       group: the progress line shows metrics of one group next to each other.
-      tag: name in TensorBoard; "" for `name`.
-      title: title of the curve in the report; "" for no curve.
+      tag: name in TensorBoard; "" means `name`.
+      title: title of the curve in the report; if it is "", the report has no curve of the metric.
       form: how the value is written.
       higher_is_better: whether the best evaluation is the one with the highest value.
       log_scale: whether the curve has a logarithmic axis.
       from_zero: whether the axis of the curve begins at 0.
       is_speed: whether the report states the metric in a line of text, under its title, instead of a curve.
-      derived_from: names of the metrics that `derive` takes; () if the metric is measured.
-      derive: computes the metric from the available values of `derived_from`, float32 [] each. The values are means
-        over the whole loop or evaluation, since a mean of exponentials is not the exponential of the mean.
+      derived_from: names of the metrics from which `derive` computes this metric; () if this metric is measured.
+      derive: function that computes the metric from the available values of `derived_from`, float32 [] each. The
+        values are means over the whole loop or evaluation, since a mean of exponentials is not the exponential of the
+        mean.
     """
 
     name: str
@@ -77,18 +78,18 @@ TRAINING = (
         log_scale=True,
     ),
     Metric(
-        "sequences_per_second", "seq/s", "speed", "speed/sequences_per_second", "sequences a second",
+        "sequences_per_second", "seq/s", "speed", "speed/sequences_per_second", "sequences per second",
         form=Form.RATE, higher_is_better=True, is_speed=True,
     ),
     Metric(
-        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens a second without padding",
+        "tokens_per_second", "tok/s", "speed", "speed/tokens_per_second", "tokens per second without padding",
         form=Form.RATE, higher_is_better=True, is_speed=True,
     ),
     Metric(
         "model_flop_utilization", "mfu", "utilization", "speed/model_flop_utilization", "model FLOP utilization",
         form=Form.PERCENT, higher_is_better=True, is_speed=True,
     ),
-    # This is a fact rather than a metric; the log states it once.
+    # The peak hardly changes during training, so the log states it once.
     Metric("peak_flops", tag="speed/peak_flops"),
 )  # fmt: skip
 
@@ -120,11 +121,11 @@ def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> 
     """Adds derived metrics to measured ones.
 
     Args:
-      values: name to value, float32 [].
+      values: metrics by name, float32 [] each.
       declared: the objective's metrics.
 
     Returns:
-      All metrics by name: first the declared metrics in the order of `declared`, then others.
+      All metrics by name: first the declared metrics in the order of `declared`, then the other metrics.
     """
     found = {}
     for metric in declared:

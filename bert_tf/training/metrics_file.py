@@ -1,8 +1,8 @@
 """Files of metrics in a run's folder, for curves and for other programs.
 
 Each loop of training and each evaluation adds a line to `metrics.jsonl`. A process that only evaluates adds its lines
-to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies its data, and
-lines of different data have different splits.
+to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies the evaluated
+data. Evaluations of different data have different values of `split`.
 """
 
 import json
@@ -16,14 +16,14 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 
 METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
-# Splits of lines. An evaluation on training data must not be mistaken for an evaluation on held-out data.
+# Values of `split`. An evaluation on training data must not be mistaken for an evaluation on held-out data.
 START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
 # The split of the dev data in fine-tuning.
 DEV = "dev"
 _RESERVED = (START, TRAIN, HELD_OUT, TRAINING_DATA, DEV)
-# This folder has the files of evaluations on data other than the run's own dev or held-out data.
+# This folder contains the files of evaluations on data other than the run's own dev or held-out data.
 OTHER_DATA = "evaluations"
-# A process that only evaluates writes this file, since another process that trains may be writing the file above.
+# A process that only evaluates writes this file, since a process that trains may be writing `METRICS_NAME`.
 EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
 
@@ -32,7 +32,7 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
     Args:
       output_dir: the run's folder.
-      split: TRAIN, HELD_OUT, TRAINING_DATA, START if training starts or resumes, or another name of evaluated data.
+      split: TRAIN, HELD_OUT, TRAINING_DATA or the name of other evaluated data; START if training starts or resumes.
       step: number of completed steps.
       values: metrics by name, or facts about a start.
       name: name of the file. Two processes must not write the same file.
@@ -47,12 +47,12 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
 
 def series_of(output_dir: str, data: str, own: str = "") -> str:
-    """Returns the split of evaluated data: its existing split, else a new unique one.
+    """Returns the split of evaluated data: its existing split, else a new, unique name.
 
     Args:
       output_dir: the run's folder.
       data: identifies the data: name, number of examples or bytes, and hash, separated by ", ".
-      own: the split of the first evaluated data; "" to derive this split from the data's name too.
+      own: the split of the data that is evaluated first; if it is "", this split is derived from the data's name too.
     """
     known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
     contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
@@ -76,7 +76,7 @@ def content_of(data: str) -> list[str]:
 
 
 def folder_of(output_dir: str, series: str) -> str:
-    """Returns the folder of evaluations on data other than the run's own, given the data's split."""
+    """Returns the folder of evaluations on data that is not the run's own; `series` is the data's split."""
     return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[:100])
 
 
@@ -91,7 +91,7 @@ def other_data(output_dir: str) -> dict[str, str]:
 
 
 def _is_torn(path: str) -> bool:
-    """Whether a file ends in half a line, which a killed process can leave."""
+    """Whether the last line of a file is incomplete, because a process was killed while it wrote the line."""
     size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
     if not size:
         return False
@@ -125,7 +125,7 @@ def read(output_dir: str, *names: str) -> list[dict]:
 
 
 def check_whole(output_dir: str, *names: str) -> None:
-    """Refuses a file if most of its lines cannot be read; half a line from a killed process is harmless.
+    """Refuses a file if most of its lines cannot be read; an incomplete line from a killed process is harmless.
 
     Raises:
       InputError: names the file.
@@ -133,7 +133,7 @@ def check_whole(output_dir: str, *names: str) -> None:
     for name in names:
         path = os.path.join(output_dir, name)
         *lines, last = _lines(path)
-        lines += [last] * bool(last and not last.startswith("{"))  # may be incomplete
+        lines += [last] * bool(last and not last.startswith("{"))  # a last line that starts with "{" may be incomplete
         damaged = sum(bool(line) and _parsed(line) is None for line in lines)
         if damaged > len(lines) - lines.count("") - damaged:
             raise InputError(
@@ -166,7 +166,7 @@ def write_results(output_dir: str, results: dict[str, float]) -> None:
 
 
 def evaluated_step(folder: str) -> int | None:
-    """Returns the step of the evaluation whose files are in a folder; None if there is no evaluation or no step."""
+    """Returns the step of the evaluation whose files are in a folder; None if there is no evaluation or step."""
     step = read_results(folder).get("global_step")
     return None if step is None else int(step)
 

@@ -18,16 +18,18 @@ from bert_tf.modeling.compilation import inside_xla
 CLIP_NORM = 1.0
 # Layer-norm scales and offsets, and biases, are not decayed.
 _NOT_DECAYED = ("bias", "gamma", "beta")
-# From this number of elements, a weight benefits from a compiled update.
+# A weight with at least this many elements benefits from a compiled update.
 _LARGE = 1 << 16
-# A table's gradient stays sparse up to this share of the table's rows: norm and scaling then take less time.
+# A table's gradient stays sparse if it has at most this share of the table's rows, because the norm and the scaling of
+# a sparse gradient take less time.
 _FEW_ROWS = 0.25
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """Rises linearly from 0 over the warm-up, then follows the line from `peak` at step 0 to 0 at `total_steps`.
+    """A learning rate that rises linearly from 0 during the warm-up, and then decays linearly.
 
-    As in the original, the decay starts at step 0, not at the end of the warm-up.
+    The decay follows the line from `peak` at step 0 to 0 at `total_steps`. As in the original, this line starts at step
+    0, not at the end of the warm-up.
 
     Args:
       peak: the value of --learning_rate.
@@ -40,7 +42,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.peak, self.total_steps, self.warmup_steps = peak, total_steps, warmup_steps
 
     def __call__(self, step):
-        """Returns the learning rate, float32, at a step, a scalar of any integer dtype."""
+        """Returns the learning rate at `step`, float32; `step` is a scalar of any integer dtype."""
         step = tf.cast(step, tf.float32)
         total = tf.constant(self.total_steps, tf.float32)
         decayed = self.peak * (1.0 - tf.minimum(step, total) / total)
@@ -50,7 +52,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < self.warmup_steps, warm, decayed)
 
     def get_config(self):
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
 
 
@@ -59,11 +61,11 @@ class _KernelScalars(NamedTuple):
 
     Attributes:
       gradient: factor of the gradient.
-      kept: factor of a weight that is decayed.
+      kept: factor by which weight decay multiplies a weight.
       rate: learning rate.
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
-      epsilon: added to the square root.
+      epsilon: number that is added to the square root.
       zero: 0.
     """
 
@@ -90,9 +92,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
       weight_decay_rate: decay of all weights except biases and layer norms.
       beta_1: decay of the first moment.
       beta_2: decay of the second moment.
-      epsilon: added to the square root.
+      epsilon: number that is added to the square root.
       bias_correction: whether to scale updates by c, as Adam's authors and tf-models-official do.
-      rate_factor: returns the factor of the learning rate for a weight; None means 1 for all. `get_config` omits it.
+      rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
+        `get_config` omits this argument.
     """
 
     def __init__(
@@ -120,7 +123,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # This is decided here, because inside a step all replicas but the first use other names for the weights.
+        # These lists are created here, because inside a step, all replicas but the first use other names for weights.
         self._decayed = [decays(v) for v in var_list]
         self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True
@@ -148,7 +151,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         def apply(distribution, pairs, factor, finite, updates):
             if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
                 self._current_learning_rate.assign(self._learning_rate(step))
-            # Computed once for all weights, which saves a thousand small operations in tracing and running.
+            # The scalars are computed once for all weights. This saves a thousand small operations.
             scalars = functools.cache(self._kernel_scalars)
             for gradient, variable in pairs:
                 arguments = (gradient, factor, finite, scalars)
@@ -208,7 +211,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def _step_by_kernel(self, variable, m, v, gradient, scalars: _KernelScalars, decayed: bool) -> None:
-        """Updates a weight and its moments like `_step`; on a CPU in a quarter of the time of compiled code."""
+        """Updates a weight and its moments like `_step`, in a quarter of the time of compiled code on a CPU."""
         if isinstance(gradient, tf.IndexedSlices):  # scale only these rows, then make the gradient dense
             values = tf.math.multiply_no_nan(gradient.values, scalars.gradient)
             gradient = tf.convert_to_tensor(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
@@ -262,7 +265,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return 1.0
 
     def get_config(self):
-        """The constructor's arguments."""
+        """Returns the constructor's arguments."""
         return {
             "name": self.name,
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),
@@ -275,7 +278,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 
 class Lamb(AdamWeightDecay):
-    """LAMB: bias-corrected Adam with decay, where the norm of each update is proportional to the norm of its weight.
+    """LAMB: Adam with bias correction and decay; the norm of each update is proportional to the norm of its weight.
 
     m' = m / (1 - b1^t);  v' = v / (1 - b2^t);  u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
 

@@ -1,4 +1,4 @@
-"""Progress of a training run: a bar on a terminal, else a log line every ten seconds and each tenth of the run."""
+"""Shows the progress of training: a bar on a terminal, else log lines every ten seconds and at each tenth of a run."""
 
 import math
 import re
@@ -38,7 +38,7 @@ class TrainingProgress:
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
         self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
         self._last_shown = time.monotonic()
-        self._tenths = 10 * first_step // last_step  # a line each, since a short run ends within ten seconds
+        self._tenths = 10 * first_step // last_step  # each tenth has a line, since a run may end within ten seconds
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
@@ -51,7 +51,7 @@ class TrainingProgress:
         self.show(step, values)
 
     def end_compilation(self, step: int) -> None:
-        """Starts the estimate of the time left after the first step, whose time includes compilation."""
+        """Ends the first step, whose time includes compilation, and starts to estimate the remaining time."""
         self._bar.end_compilation(step - self._bar.done)
 
     @property

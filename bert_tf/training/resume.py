@@ -1,4 +1,4 @@
-"""Resuming a run: finds its checkpoint and its position in the data, and restores its values.
+"""Resumes a run: finds its checkpoint and its position in the data, and restores its values.
 
 Pre-training and fine-tuning resume in the same way. A checkpoint stores the `Position` in the data after its last step,
 so a resumed run reads the same batches as an uninterrupted run.
@@ -26,7 +26,7 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
 
 
 def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
-    """Returns the position in the data at which a phase starts: the checkpoint's, or the beginning for new data.
+    """Returns the position in the data at which a phase starts: the checkpoint's position, or the start of new data.
 
     Raises:
       InputError: the folder belongs to another run; see `run_folder.check`.
@@ -35,7 +35,7 @@ def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> 
 
 
 def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
-    """Returns the objects to save. Before the first step, the moments are left out: they are 0 and triple the size."""
+    """Returns the objects to save. At step 0, these omit the moments, which are 0 and would triple the size."""
     return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
 
 

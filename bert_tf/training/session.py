@@ -1,4 +1,4 @@
-"""The context of every run: the lock of its folder, determinism, and errors in one line."""
+"""The context of every run: the lock of its folder, determinism, and error messages of one line."""
 
 import contextlib
 from collections.abc import Iterator

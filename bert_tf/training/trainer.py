@@ -36,11 +36,11 @@ def make_optimizer(
     """Returns AdamW or LAMB with warm-up and decay, and with dynamic loss scaling if the compute dtype is float16.
 
     Args:
-      settings: the update rule.
+      settings: settings with the name of the optimizer, its bias correction and the compute dtype.
       learning_rate: peak of the learning-rate schedule.
       total_steps: step at which the learning rate is 0.
       warmup_steps: number of warm-up steps.
-      rate_factor: returns the factor of the learning rate for a weight; None means 1 for all.
+      rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
     """
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
     if settings.optimizer == "lamb":
@@ -65,8 +65,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         position in the data after the batch, which checkpoints save.
       eval_dataset: distributed dataset of the batches of an evaluation; finite.
       throughput: counts sequences and tokens; None for a counter without FLOPs.
-      gradient_accumulation_steps: number of equal micro-batches per replica. The step's result does not depend on it,
-        and memory contains the activations of only one micro-batch at a time.
+      gradient_accumulation_steps: number of equal micro-batches per replica. Memory contains the activations of only
+        one micro-batch at a time. This number does not change the result of a step, apart from its dropout masks.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
         never changes the weights.
       compile_gradients: whether XLA compiles the forward and backward pass of a replica as one program. On a TPU, XLA
@@ -74,11 +74,13 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
 
     Attributes:
-      must_stop: called between steps, about once a second or at the end of a loop; True stops training.
-      between_parts: called between the parts of a loop, about once a second; never on a TPU or with several workers.
+      must_stop: function that is called between steps, about once a second or at the end of a loop. If it returns True,
+        training stops.
+      between_parts: function that is called between the parts of a loop, about once a second. It is not called on a TPU
+        or with several workers.
       checkpoint: all state that a run needs to resume.
-      checkpoint_without_optimizer: the same without the optimizer's state.
-      random_seed: variable, int64; see the argument. Checkpoints save it.
+      checkpoint_without_optimizer: the state in `checkpoint` without the optimizer's state.
+      random_seed: variable with the argument's value, int64, which is saved in checkpoints.
     """
 
     def __init__(
@@ -130,7 +132,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @property
     def failed_after(self) -> Position:
-        """Position in the data before the failed step, unless this was the first step of the process."""
+        """Position in the data before the failed step; not valid if this was the first step of the process."""
         return Position(*self._failed_after.numpy().tolist())
 
     @property
@@ -188,7 +190,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
 
     def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
-        """Counts steps that are not finite (`bad` is 1, else 0); records the first one that must not be skipped."""
+        """Counts steps that are not finite (`bad` is 1, else 0); records the first step that must end training."""
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
@@ -200,7 +202,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """Evaluates one batch on all replicas."""
         self.strategy.run(self._replica_eval_step, args=(next(iterator),))
 
-    # Both functions have nothing for AutoGraph to rewrite, and its search would take half of the tracing time.
+    # AutoGraph has nothing to rewrite in these two functions, and its search would take half of the tracing time.
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -228,7 +230,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             compiled=self._compiles,
         )
         loss = self.objective.loss(numerators, denominators)
-        # A weight that does not affect the loss has no gradient, such as a pooler without its task.
+        # A weight that does not affect the loss, such as the pooler's if no head reads the pooler, has no gradient.
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)

@@ -13,10 +13,10 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of columns; of several names, the first one in the file is used.
+# Names of columns. The first of these names that a file has is used.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# The unnamed column is the index, the first column of SWAG's files.
+# The column without a name is the index, which is the first column of SWAG's files.
 _IDS = ("id", "", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
@@ -49,7 +49,7 @@ class ChoiceExample:
 
 
 class ChoiceSource(FileSource):
-    """A file for each split: each `Placed` has a `ChoiceExample`."""
+    """Examples with choices, from a file for each split; each `Placed` contains a `ChoiceExample`."""
 
     def read_file(self, path: str, split: str) -> list[Placed]:
         """Reads a table, or a .jsonl or .json file with one object per line.
@@ -97,7 +97,7 @@ class _Columns:
 
 
 def _columns(path: str, header: Sequence[str]) -> _Columns:
-    """Finds the columns of a table by its first line.
+    """Finds the columns of a table by the names in its first line.
 
     Raises:
       InputError: a column is missing or is listed twice.
@@ -122,7 +122,7 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
 
 
 def _told(header: Sequence[str]) -> str:
-    return ", ".join(name or "one without a name" for name in header)
+    return ", ".join(name or "a column without a name" for name in header)
 
 
 def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
@@ -199,7 +199,7 @@ def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_neede
 
 def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     """Returns the index of the right choice from its index or its text."""
-    if isinstance(label, float) and label.is_integer():  # libraries convert integers to floats beside missing values
+    if isinstance(label, float) and label.is_integer():  # some libraries write integers as floats
         return int(label)
     if isinstance(label, int) and not isinstance(label, bool):
         return label

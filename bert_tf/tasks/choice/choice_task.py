@@ -1,4 +1,4 @@
-"""Choosing one of several texts: each choice is a row with a score, and a softmax compares the choices of an example.
+"""The task of choosing one of several texts: each choice is a row with a score, and a softmax compares the choices.
 
 Paper: section 4.4.
 
@@ -34,7 +34,7 @@ NAME = "SWAG"
 
 
 def choice_task(command: Command) -> "ChoiceTask":
-    """Returns the task over the files that the flags of `run_swag` name."""
+    """Returns the task for the files that the flags of `run_swag` name."""
     settings = command.settings
     return with_dev_share(ChoiceTask(ChoiceSource(settings.data_dir, settings.data_paths)), command)
 
@@ -44,7 +44,7 @@ class ChoiceTask(SourceTask):
     """Chooses the continuation of a text, or the answer to a question about it.
 
     Attributes:
-      source: reads the examples.
+      source: the source of the examples.
       held_out: see `Task`.
     """
 
@@ -61,7 +61,7 @@ class ChoiceTask(SourceTask):
         require_segments(config, settings.bert_config_file)
 
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that all examples with one context stay together, and None as each class."""
+        """Returns the contexts, so that examples with the same context stay together; there are no classes."""
         return [content_of(example.context) for example in examples], [None] * len(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -70,7 +70,7 @@ class ChoiceTask(SourceTask):
         Returns:
           `segment_a`, the context, and `segment_b`, the start and the choice, int32 [N, (tokens)]; `choice_ids`,
           int32 [N], the number of the choice in its example; `label_ids`, float32 [N], 1 for the right choice, 0 for
-          other choices and in test files; `example_ids`, int [N].
+          other choices and for all choices of test files; `example_ids`, int [N].
         """
         counts = [len(example.choices) for example in examples]
         example_ids = np.repeat(np.arange(len(examples)), counts)
@@ -104,7 +104,10 @@ class ChoiceTask(SourceTask):
         return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns 1 for rows of right choices, else 0, float32 [B]; so the right choice's loss is the example's."""
+        """Returns 1 for rows of right choices and 0 for other rows, float32 [B].
+
+        The loss of an example is therefore the loss of its right choice.
+        """
         return batch["row_weights"] * batch["label_ids"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -137,7 +140,7 @@ class ChoiceTask(SourceTask):
         return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the number, from 0, of the choice if it is predicted for every example; see `Task`."""
+        """Returns the name of the choice that is predicted for every example, such as "choice 0"; see `Task`."""
         answers = {int(np.argmax(scores)) for scores in self._by_example(split, predictions)}
         is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
         return f"choice {answers.pop()}" if is_one else ""

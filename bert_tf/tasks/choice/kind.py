@@ -17,7 +17,7 @@ class Choice(Kind):
     """See `ChoiceTask`."""
 
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
-    # From the weights alone, Hugging Face's code would take the model for a regression.
+    # Without this entry, Hugging Face's code would infer a regression model from the head's single output.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

@@ -8,7 +8,10 @@ from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Part, errors, s
 
 
 def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the calibration of the answers, and a table of the questions with the lowest F1; sure answers first."""
+    """Returns the calibration of the answers, and a table of the questions with the lowest F1.
+
+    Among questions with the same F1, the most probable answers come first.
+    """
     del labels
     is_right = np.array([entry["exact_match"] == 1 for entry in entries])
     confidence = np.array([entry["probability"] for entry in entries])

@@ -10,9 +10,9 @@ from bert_tf.settings.finetuning import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class SquadSettings(FineTuningSettings):
-    """Settings of `run_squad`; names and defaults of google-research/bert.
+    """Settings of `run_squad`, with the names and defaults of google-research/bert.
 
-    A flag of the model that is left out takes the value of the run in `output_dir`, else its default.
+    A model flag that is not given has its value from the run in `output_dir`, else its default.
     """
 
     flag_group = "Evaluation"
@@ -71,11 +71,11 @@ class SquadSettings(FineTuningSettings):
     )
     null_score_diff_threshold: float | None = setting(
         '--version_2_with_negative: predict "" (no answer) if the score of "" exceeds the best answer\'s score by more '
-        "than this; default: the value that --tune_null_threshold has found for the checkpoint, else 0", None,
+        "than this value; default: the value that --tune_null_threshold found for the checkpoint, else 0", None,
     )  # fmt: skip
     tune_null_threshold: bool = setting(
         "--version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; later "
-        "evaluation and prediction use it", False,
+        "evaluations and predictions use this threshold", False,
     )  # fmt: skip
     exact_answer_offsets: bool = setting(
         "take the text of an answer from the context by the character offsets of its tokens, and write the offsets "

@@ -116,7 +116,9 @@ class Spans(NamedTuple):
 
 
 def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decoding: Decoding) -> Spans:
-    """Finds the valid spans with the highest logits; uses only graph operations, because the served model calls it too.
+    """Finds the valid spans with the highest logits.
+
+    The function uses only graph operations, because the served model calls it too.
 
     Args:
       logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
@@ -201,7 +203,7 @@ def _answers(
     if null is None:
         return Answers(tuple(candidates))
     best = next((candidate for candidate in candidates if candidate.text), None)
-    # In the order of the original, so that the floating-point result is the same.
+    # The operations have the same order as in the original, so that the floating-point result is the same.
     odds = null.score - best.start_logit - best.end_logit if best else null.score
     return Answers(tuple(candidates), odds)
 

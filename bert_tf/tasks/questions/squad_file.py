@@ -36,11 +36,11 @@ class Question:
     """A question about a context.
 
     Attributes:
-      id: unique in its file.
+      id: the question's id, which is unique in its file.
       text: the question.
       context: the passage that the question is about.
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
-      is_impossible: whether the file marks the question as unanswerable.
+      is_impossible: whether the file marks the question as unanswerable, or by default, whether `answers` is ().
     """
 
     id: str
@@ -68,7 +68,7 @@ class Words(NamedTuple):
     ends: tuple[int, ...]
 
     def at(self, character: int) -> int:
-        """Returns the index of the word at a character, or of the last word before it; -1 before the first word."""
+        """Returns the index of the last word that begins at or before a character; -1 if there is no such word."""
         return bisect.bisect_right(self.starts, character) - 1
 
 
@@ -84,7 +84,7 @@ def words_of(context: str) -> Words:
 
 
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
-    """Returns the first and the last word that overlap an answer; None if these words do not contain its text.
+    """Returns the indices of the first and last word that overlap an answer; None if they do not contain its text.
 
     Differences in white space are ignored, as in the original.
     """
@@ -98,7 +98,7 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Placed]:
-    """Reads the questions of a file; each `Placed` has a `Question`.
+    """Reads the questions of a file; each `Placed` contains a `Question`.
 
     Raises:
       InputError: the file is missing, is not JSON, lacks a key, or has no questions.

@@ -22,9 +22,9 @@ from bert_tf.training import metrics_file
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-# Name of the score that an evaluation with a tuned threshold writes; it shows if the threshold's file is lost.
+# An evaluation with a tuned threshold writes this score. Without the threshold's file, the score shows that it is lost.
 TUNED_THRESHOLD = "tuned_null_threshold"
-# Number of characters of the context that an evaluation keeps, and how many of these precede the answer.
+# Number of characters of the context that an evaluation writes, and number of these characters before the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
@@ -38,8 +38,8 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
       has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
 
     Returns:
-      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0 also both metrics on the questions with an answer (prefix
-      `HasAns_`), and on the questions without an answer (prefix `NoAns_`), if there are such questions.
+      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0, there are also both metrics on the questions with an answer
+      (prefix `HasAns_`), and on the questions without an answer (prefix `NoAns_`), if there are such questions.
     """
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
@@ -55,7 +55,7 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
 def question_scores(
     questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes exact match and F1 of each question, float64 [N] each; the arguments are as for `scores`."""
+    """Computes exact match and F1 of each question, float64 [N] each; for the arguments, see `scores`."""
     from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
     found = []
@@ -73,7 +73,7 @@ def question_scores(
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
-    """Chooses the null threshold with the best F1; if several are equal, the lowest.
+    """Chooses the null threshold with the best F1; if several thresholds have the best F1, chooses the lowest.
 
     An answer is predicted if `null_odds` is at most the threshold. The candidates are halfway between neighboring odds,
     so that rounding in a later evaluation does not move a question to the other side. Two more candidates are below
@@ -102,7 +102,7 @@ def _parse(value: float, labels: Sequence[str]) -> float:
     return threshold
 
 
-# The file of the null threshold: no answer is predicted if `Answers.null_odds` exceeds it.
+# The file of the null threshold. If `Answers.null_odds` exceeds the threshold, "no answer" is predicted.
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
     _parse, lambda threshold, labels: threshold,
@@ -116,8 +116,8 @@ def write_predictions(
 ) -> list[str]:
     """Writes the original's prediction files: JSON objects whose keys are the questions' ids. Returns the paths.
 
-    `predictions.json` has the answers, and `nbest_predictions.json` the candidates. If questions may have no answer,
-    `null_odds.json` has `Answers.null_odds`.
+    `predictions.json` contains the answers, and `nbest_predictions.json` contains the candidates. If questions may have
+    no answer, `null_odds.json` contains `Answers.null_odds`.
     """
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
@@ -143,7 +143,7 @@ def keep_answers(
 
     Each line is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of the
     answers; empty for a question without an answer), `prediction` ("" for no answer), its `probability` among the best
-    answers, `exact_match` and `f1`; for SQuAD 2.0 also `null_odds`.
+    answers, `exact_match` and `f1`; for SQuAD 2.0, also `null_odds`.
     """
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return

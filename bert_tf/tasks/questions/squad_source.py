@@ -18,7 +18,7 @@ _MOST_NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSource(FileSource):
-    """Files in SQuAD's layout; each `Placed` has a `Question`. Several files of train are read as one data set.
+    """Files in SQuAD's layout; each `Placed` contains a `Question`. Several training files are read as one data set.
 
     Attributes:
       data_dir: always "", because flags name all files.
@@ -31,7 +31,7 @@ class QuestionSource(FileSource):
     has_unanswerable: bool = False
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the questions of a file; for train, only questions that can be used for training.
+        """Reads the questions of a file; of a training file, only the questions that can be used for training.
 
         Raises:
           InputError: the file is invalid, see `squad_file.read_questions`, or lacks answers that the run needs.
@@ -49,8 +49,8 @@ class QuestionSource(FileSource):
         placed = super()._read(split)
         counts = Counter(question.id for _, question in placed)
         if again := [id for id, count in counts.items() if count > 1]:
-            logging.warning("%d ids are in several of %s, such as %s; if this is a mistake, drop a file", len(again),
-                            self.name_of(split), again[0])  # fmt: skip
+            logging.warning("%d ids occur in several of the files %s, for example %s; if this is a mistake, remove a "
+                            "file", len(again), self.name_of(split), again[0])  # fmt: skip
         return placed
 
     def _check_dev(self, path: str, questions: Sequence[Question]) -> None:
@@ -66,11 +66,11 @@ class QuestionSource(FileSource):
                     "without --do_eval"
                 )
         wrong = [q for q in questions if q.answers and not answer_words(q.context, q.answers[0])]
-        _warn_of_offsets(path, wrong, len(questions), "do not count in the loss, but in the metrics")
+        _warn_of_offsets(path, wrong, len(questions), "do not affect the loss, but count in the metrics")
 
 
 def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> list[Placed]:
-    """Returns the questions for training: those without an answer, and those with their answer at its `answer_start`.
+    """Returns the questions for training: without an answer, or with an answer that is at its `answer_start`.
 
     A warning counts and names the other questions.
 
@@ -95,7 +95,7 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
 
 
 def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
-    """Warns of questions whose answer is not at its `answer_start`; lists their ids."""
+    """Warns about questions whose answer is not at its `answer_start`; lists their ids."""
     if wrong:
         named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
         more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""

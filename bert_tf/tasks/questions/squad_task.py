@@ -1,4 +1,4 @@
-"""Questions about a context, where the answer is a span of the context: SQuAD 1.1 and 2.0.
+"""The task of answering questions about a context, where the answer is a span of the context: SQuAD 1.1 and 2.0.
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
@@ -46,7 +46,7 @@ class SquadTask(SourceTask):
     """Marks the answer to a question in its context.
 
     Attributes:
-      source: reads the questions.
+      source: the source of the questions.
       decoding: options for decoding logits to answers.
       doc_stride, max_query_length: see `encode_questions`.
       run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
@@ -72,7 +72,7 @@ class SquadTask(SourceTask):
 
     @property
     def test_is_dev(self) -> bool:
-        """True, because both are `--predict_file`, unless the dev data is held out."""
+        """Whether dev data and test data are the same file, `--predict_file`; false if the dev data is held out."""
         return not (self.held_out and self.held_out.is_dev)
 
     @property
@@ -106,7 +106,7 @@ class SquadTask(SourceTask):
             )
 
     def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that all questions about one context stay together, and `is_impossible` as class."""
+        """Returns the contexts, so that questions about the same context stay together; classes: `is_impossible`."""
         return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -131,9 +131,9 @@ class SquadTask(SourceTask):
 
         Args:
           logits: float32 [B, S, 2].
-          batch: has `start_positions` and `end_positions`, int32 [B].
+          batch: a batch with `start_positions` and `end_positions`, int32 [B].
         """
-        sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two of [B, S]
+        sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two tensors [B, S]
         positions = (batch["start_positions"], batch["end_positions"])
         losses, right = [], []
         for side, position in zip(sides, positions, strict=True):
@@ -192,7 +192,7 @@ class SquadTask(SourceTask):
         return ConstantAnswer("no answer", squad_results.scores(split.examples, [""] * len(split.examples), True))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns "no answer" if this is predicted for every question, although some questions have an answer."""
+        """Returns "no answer" if it is predicted for every question although some questions have an answer."""
         threshold = self._threshold(split, predictions)
         is_none = not any(answers.text(threshold) for answers in predictions)
         return "no answer" if is_none and any(question.answers for question in split.examples) else ""
@@ -211,7 +211,7 @@ class SquadTask(SourceTask):
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a threshold that is lost or was tuned on another checkpoint, unless it is tuned now or is given."""
+        """Refuses a lost threshold, or a threshold of another checkpoint, unless the flags give or tune a threshold."""
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
             squad_results.NULL_THRESHOLD.check_not_lost(folder)
             squad_results.NULL_THRESHOLD.read(folder, step)

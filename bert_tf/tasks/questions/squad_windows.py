@@ -1,4 +1,4 @@
-"""Encodes questions and contexts to rows; splits a long context into several windows, which overlap.
+"""Encodes questions and contexts as rows; splits a long context into several overlapping windows.
 
 Paper: section 4.2; the windows are the same as in the original.
 
@@ -28,8 +28,8 @@ class Tokens:
     """The tokens of a text.
 
     Attributes:
-      ids: int32 [D].
-      starts, ends: int32 [D], range of each token's characters in the text, end exclusive.
+      ids: token ids, int32 [D].
+      starts, ends: int32 [D], range of each token's characters in the text; the end is exclusive.
     """
 
     ids: np.ndarray
@@ -57,7 +57,7 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
     Args:
       length: D.
       room: maximum number of tokens of a window.
-      stride: tokens between two starts.
+      stride: number of tokens between two starts.
     """
     starts = [] if length == 0 else [0]
     while starts and starts[-1] + room < length:
@@ -66,14 +66,14 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds for each token the window with the most context on its shorter side; if several are equal, the first.
+    """Finds, for each token, the window with the most context on its shorter side; in a tie, the first such window.
 
     Args:
       tokens: int64 [N, (tokens)], see `Windows`.
       num_tokens: int64 [], D.
 
     Returns:
-      bool [M], whether the window is the best one for this token.
+      bool [M], whether the window is the best window for this token.
     """
     windows, flat = tokens.value_rowids(), tokens.values
     lengths = tf.gather(tokens.row_lengths(), windows)
@@ -98,7 +98,7 @@ def encode_questions(
       questions: any number of questions; a question gets no row if its context has no token.
       tokenizer: see `BertTokenizer`.
       max_seq_length: S.
-      doc_stride: tokens between the starts of two windows.
+      doc_stride: number of tokens between the starts of two windows.
       max_query_length: maximum number of tokens of a question; longer questions are truncated.
 
     Returns:
@@ -128,7 +128,7 @@ def encode_questions(
             rows.add(index, ids, tokens, slice(start, start + room), span)
     if without_token:
         logging.warning(
-            "the answers of %d questions do not include a token of their context, so their loss does not count: %s",
+            "the answers of %d questions do not include a token of their context, so they do not affect the loss: %s",
             len(without_token), ", ".join(without_token[:10]),
         )  # fmt: skip
     if not rows.example_ids:
@@ -139,8 +139,8 @@ def encode_questions(
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
     """Returns the first and the last token of a question's first answer in its context.
 
-    As in the original, these are all tokens of the words that overlap the answer. If the tokens of the answer's text
-    occur among them, only these tokens count.
+    As in the original, these are all tokens of the words that overlap the answer. If these tokens contain the tokens of
+    the answer's text, only the latter are returned.
 
     Args:
       question: a question with its answers.
@@ -161,7 +161,7 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
         return None
     wanted, found = answer_ids.tolist(), tokens.ids[first : last + 1].tolist()
     for start in range(len(found)):
-        # The slice is shorter at the end of the list, and then cannot be equal.
+        # At the end of the list, the slice is shorter than `wanted`, and cannot be equal.
         if wanted and found[start : start + len(wanted)] == wanted:
             return first + start, first + start + len(wanted) - 1
     return first, last

@@ -61,7 +61,7 @@ class Layout:
 
 
 def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
-    """Reads a file. Tabs separate the columns, or spaces in lines without a tab.
+    """Reads the sentences of a file. Tabs separate the columns; in lines without a tab, spaces do.
 
     Args:
       path: path of the file.
@@ -69,8 +69,8 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
       with_tags: whether to read tags.
 
     Raises:
-      InputError: the file is missing, empty or not UTF-8; a line lacks a tag, or has another number of columns than the
-        first line; or the words are numbers. The message names file and line.
+      InputError: the file is missing, empty or not UTF-8; a line lacks a tag, or has more or fewer columns than the
+        first line; or the column of words contains numbers. The message names file and line.
     """
     reader = _Reader(path, layout, with_tags)
     for number, line in enumerate(decoded_lines(path), 1):
@@ -115,13 +115,13 @@ class _Reader:
             raise InputError(f"{self._path}: holds no sentence; write one word and its tag on each line")
         if self._are_numbered():
             raise InputError(
-                f"{self._path}: column {self._layout.word} has numbers of words, not words; give the column of the "
-                "words as --word_column"
+                f"{self._path}: column {self._layout.word} contains the numbers of words, not the words; give the "
+                "column of the words as --word_column"
             )
         return self._sentences
 
     def _are_numbered(self) -> bool:
-        """Whether the words of each sentence are the numbers from 1, such as in the first column of some files."""
+        """Whether the words of each sentence are the numbers from 1, as in the first column of some files."""
         numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
         return all(numbered) and max(len(s.words) for s in self._sentences) > 1
 
@@ -142,8 +142,8 @@ class _Reader:
                 )
         if len({column % self._width for column in wanted.values()}) < len(wanted):
             raise InputError(
-                f"{place}: has {self._width} columns, so the word and the tag are in the same one; add the tags, or "
-                "check --word_column and --tag_column"
+                f"{place}: has {self._width} columns, so the word and the tag are in the same column; add the tags, "
+                "or check --word_column and --tag_column"
             )
 
     def _check_tag(self, place: str, tag: str) -> None:

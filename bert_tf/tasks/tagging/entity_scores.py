@@ -1,4 +1,4 @@
-"""Precision, recall and F1 of entities, equal to CoNLL's official scorer (conlleval).
+"""Computes precision, recall and F1 of entities in the same way as CoNLL's official scorer (conlleval).
 
 Paper: section 5.3 (Table 7).
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from bert_tf.tasks.tagging import tag_schemes
 
-# The type of entities without a type, in tables.
+# Tables show this type for entities without a type.
 NO_TYPE = "_"
 
 
@@ -46,7 +46,7 @@ class Comparison:
     Attributes:
       words: number of words.
       right_words: number of words with the right tag.
-      types: sorted types of entities to their counts.
+      types: the counts of each type of entities, in the order of the sorted types.
     """
 
     words: int
@@ -84,7 +84,7 @@ def _figures(counts: Counts) -> str:
 
 
 def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Comparison:
-    """Compares the tags of sentences in any scheme; accepts impossible sequences too, see `tag_schemes.entities`.
+    """Compares the tags of sentences in any scheme; also accepts invalid sequences of tags, see `tag_schemes.entities`.
 
     Raises:
       ValueError: the numbers of sentences or words differ.

@@ -10,7 +10,7 @@ from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 
 
 def entities(path: str) -> list[Part]:
-    """Returns a table of counts and metrics of each type of entity, and a table of the sentences with most errors."""
+    """Returns a table of counts and metrics by type of entity, and a table of the sentences with the most errors."""
     if not tf.io.gfile.exists(path):
         return []
     sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
@@ -30,7 +30,7 @@ def entities(path: str) -> list[Part]:
 def _wrong_sentences(
     words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Table:
-    """Returns a table of the sentences with the most wrong entities; of equally wrong sentences, the shortest first."""
+    """Returns a table of the sentences with the most wrong entities; among equals, shorter sentences come first."""
     wrong = []
     for sentence, *tags in zip(words, true, predicted, strict=True):
         known, found = map(tag_schemes.entities, tags)

@@ -21,7 +21,7 @@ FEATURE_LAYERS = (
 class NerSettings(FineTuningSettings):
     """Settings of `run_ner`.
 
-    A flag for the data that is left out takes the value of the run in `output_dir`, else its default.
+    A data flag that is not given has its value from the run in `output_dir`, else its default.
     """
 
     flag_group = "Data"
@@ -44,8 +44,8 @@ class NerSettings(FineTuningSettings):
     word_column: int | None = setting("column of the word, from 0; -1 is the last column; default: 0", None)
     tag_column: int | None = setting("column of the tag, from 0; -1 is the last column; default: -1", None)
     tag_scheme: str | None = setting(
-        "scheme of the tags in the files; auto: recognized for each file; default: from the run in --output_dir, else "
-        "auto",
+        "scheme of the tags in the files; auto: recognize the scheme of each file; default: from the run in "
+        "--output_dir, else auto",
         None,
         choices=("auto", "iob1", "iob2", "bioes"),
     )  # fmt: skip
@@ -67,14 +67,14 @@ class NerSettings(FineTuningSettings):
         choices=("", "fine_tuning", *FEATURE_LAYERS), group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "--feature_layers: units in each direction of the two-layer BiLSTM; default: 768, as in the paper",
+        "--feature_layers: number of units in each direction of the two-layer BiLSTM; default: 768, as in the paper",
         None,
         group="Model",
         above=0,
     )
     activations_dir: str = setting(
-        "--feature_layers: folder for the encoder's activations; several runs may share it; default: the folder "
-        "activations in --output_dir", "", group="Model",
+        "--feature_layers: folder for the encoder's activations; several runs may share the folder; default: the "
+        "folder activations in --output_dir", "", group="Model",
     )  # fmt: skip
 
     def __post_init__(self):
@@ -90,7 +90,7 @@ class NerSettings(FineTuningSettings):
             require(
                 not self.bilstm_head,
                 f"--feature_layers={self.feature_layers} already has a BiLSTM, and --bilstm_head (given, or from the "
-                "run in --output_dir) would add another; drop one of them, or give another --output_dir",
+                "run in --output_dir) would add another; drop one of the two flags, or give another --output_dir",
             )
         if self.feature_layers == "fine_tuning":
             unread = self.lstm_size is not None or bool(self.activations_dir)

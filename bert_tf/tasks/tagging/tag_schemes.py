@@ -14,7 +14,7 @@ _PREFIXES = {IOB1: "IB", IOB2: "BI", BIOES: "BIES"}
 
 
 class Entity(NamedTuple):
-    """An entity: its type, and the indices in the sentence of its first word and of the word after its last."""
+    """An entity: its type, the index of its first word in a sentence, and the index of the word after its last word."""
 
     type: str
     start: int
@@ -76,7 +76,9 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
 
 
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
-    """Returns the scheme in which the fewest sentences of a file are invalid; if several are equal, IOB2.
+    """Returns the scheme of a file: BIOES if a tag has the prefix E or S, else the better of IOB1 and IOB2.
+
+    The better scheme makes fewer sentences invalid. If both are equal, IOB2 is chosen.
 
     Args:
       sentences: the tags of each sentence.
@@ -103,7 +105,7 @@ def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
 
 
 def _fault(before: str, type_before: str, prefix: str, type_: str, scheme: str) -> str:
-    """Returns the reason why a tag cannot follow another tag; "" if it can."""
+    """Returns the reason why a tag cannot follow the tag before it; "" if the two tags are valid together."""
     if prefix not in (OUTSIDE, *_PREFIXES[scheme]):
         return f"{scheme.upper()} does not have {prefix}"
     same = before != OUTSIDE and type_ == type_before

@@ -1,4 +1,4 @@
-"""Encodes tagged sentences: words to tokens, long sentences to several rows, neighboring sentences as context.
+"""Encodes tagged sentences as rows of tokens; splits long sentences, and adds neighboring sentences as context.
 
 Paper: section 5.3: the first token of each word is labeled, and the input has the maximal document context.
 
@@ -27,7 +27,7 @@ class Span(NamedTuple):
     Attributes:
       example: index of the sentence.
       first, last: range of the row's labeled words; `last` is exclusive.
-      begin, end: range of all words of the row, context included; `end` is exclusive.
+      begin, end: range of all words of the row, including the context; `end` is exclusive.
     """
 
     example: int
@@ -49,7 +49,7 @@ def make_rows(
     Args:
       sentences: the sentences of a file, in order.
       labels: label ids of the words of each sentence.
-      tokenizer: splits words into tokens.
+      tokenizer: the model's tokenizer.
       max_seq_length: S.
       document_context: whether neighboring sentences of the document fill the rows.
 
@@ -116,7 +116,7 @@ def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, docu
 
 
 def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Yields ranges of a sentence's words: all words if they fit into a row, else parts that fill half a row.
+    """Yields ranges of a sentence's words: all words if they fit into a row, else parts that fill half of a row.
 
     The other half of the row is context, so that the model reads the words on both sides of a cut.
     """
@@ -131,9 +131,9 @@ def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tu
 
 
 def _with_context(first: int, last: int, scope: tuple[int, int], offsets: np.ndarray, room: int) -> tuple[int, int]:
-    """Extends a range of words with context from the scope, whole words on both sides.
+    """Extends a range of words by whole words on both sides, within the range `scope`.
 
-    If one side has too few words for its half of the space, the other side gets the rest.
+    If one side has too few words for its half of the space, the other side gets the rest of the space.
     """
     low, high = scope
     spare = room - (offsets[last] - offsets[first])

@@ -12,20 +12,20 @@ from bert_tf.tasks.tagging import conll_files, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 
 AUTO = "auto"
-# Number of words; the longest sentence of CoNLL-2003 has 124.
+# A sentence with more words causes a warning; the longest sentence of CoNLL-2003 has 124 words.
 _LONGEST_SENTENCE = 200
 
 
 @dataclasses.dataclass(frozen=True)
 class TaggingSource(FileSource):
-    """A file for each split: each `Placed` has a `Sentence`.
+    """Tagged sentences, from a file for each split; each `Placed` contains a `Sentence`.
 
     Attributes:
       data_dir: see `FileSource`.
       paths: see `FileSource`.
       layout: columns of the files.
       scheme: scheme of the tags; "auto" to recognize the scheme of each file.
-      repairs: whether invalid sequences are read in the same way as the official scorer, instead of refused.
+      repairs: whether invalid sequences of tags are read as the official scorer reads them; if False, they are refused.
       test_has_tags: whether to read tags of test data with several columns.
     """
 
@@ -54,7 +54,7 @@ class TaggingSource(FileSource):
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the sentences of a split; sentences of test may lack tags.
+        """Reads the sentences of a split; sentences of the test data may lack tags.
 
         Raises:
           InputError: the file is invalid, see `conll_files.read_sentences`, or a tag violates the scheme; the message

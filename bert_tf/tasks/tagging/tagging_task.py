@@ -1,4 +1,4 @@
-"""Named entities: a label for the first token of each word, and the official scorer's metrics.
+"""The task of tagging named entities: the first token of each word is labeled, and the metrics are conlleval's.
 
 Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
 
@@ -44,12 +44,12 @@ class TaggingTask(SourceTask):
     """Tags the words of sentences as parts of entities.
 
     Attributes:
-      source: reads the files.
+      source: the source of the sentences.
       types: sorted types of entities.
       scheme: scheme of the training data and the predictions. If it is IOB1, the model still learns IOB2, which can
         represent the same entities.
       document_context: see `make_rows`.
-      features: a name in `tagging_heads.FEATURES`; "" to train the encoder.
+      features: a name in `modeling.heads.FEATURES`; "" to train the encoder.
       lstm_size: units in each direction of the BiLSTM on features.
       activations_dir: see `Task`.
       held_out: see `Task`.
@@ -88,7 +88,7 @@ class TaggingTask(SourceTask):
         """Refuses an encoder that lacks a layer of `features`.
 
         Raises:
-          InputError: a layer is missing; the message names the flag.
+          InputError: the encoder lacks a layer; the message names the flag.
         """
         try:
             if self.features:
@@ -97,7 +97,7 @@ class TaggingTask(SourceTask):
             raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
 
     def read_files(self, split: str) -> Sequence[Sentence]:
-        """See `TaggingSource.read_file`; all types of entities must be types of the task.
+        """See `TaggingSource.read_file`; each entity must have one of the task's types.
 
         Raises:
           InputError: the data is invalid; the message names file and line.
@@ -111,7 +111,7 @@ class TaggingTask(SourceTask):
         return sentences
 
     def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
-        """Returns the words of each sentence (with `document_context`, of its document), and its types of entities."""
+        """Returns the text of each sentence, or of its document with `document_context`, and its types of entities."""
         contents = [content_of(*sentence.words) for sentence in examples]
         if self.document_context:
             numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
@@ -134,7 +134,7 @@ class TaggingTask(SourceTask):
         )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """Also warns of types without an entity in train, and of `document_context` without documents."""
+        """Also warns about types without an entity in the training data, and about data without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
@@ -160,12 +160,12 @@ class TaggingTask(SourceTask):
 
         Args:
           columns: `tokens` and `token_labels`, see `make_rows`.
-          tokenizer: gives the ids of special tokens.
+          tokenizer: the model's tokenizer.
           max_seq_length: S.
 
         Returns:
           `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; `read_positions`, `label_ids` and `read_mask`, int32
-          [B, S]. The first n columns of the latter are for the n labeled tokens of a row, where `read_mask` is 1.
+          [B, S]. In these three, the first n columns are for the n labeled tokens of a row; there, `read_mask` is 1.
         """
         ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
         inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
@@ -180,7 +180,7 @@ class TaggingTask(SourceTask):
         return {**inputs, **{name: tf.ensure_shape(value, [None, max_seq_length]) for name, value in own.items()}}
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a head with C outputs; with `features`, its inputs are the activations of these layers."""
+        """Returns a head with C outputs; if `features` is not "", the inputs are the activations of these layers."""
         return make_head(len(self.labels), self.features, self.lstm_size, config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -196,7 +196,7 @@ class TaggingTask(SourceTask):
         }
 
     def _of_labeled(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Orders the logits of tokens [B, S, C] by `read_positions`; logits of the head on features have this order."""
+        """Orders the logits [B, S, C] by `read_positions`; the logits of a head on features already have this order."""
         return logits if self.features else tf.gather(logits, batch["read_positions"], batch_dims=1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -211,8 +211,8 @@ class TaggingTask(SourceTask):
           predictions: int32 [N, S], see `prediction`.
 
         Returns:
-          The tags of each sentence's words, in the scheme of the training data. The model may predict an impossible
-          sequence; the returned tags are the valid tags of the entities that the official scorer finds in it.
+          The tags of each sentence's words, in the scheme of the training data. The model may predict an invalid
+          sequence; the returned tags are the valid tags of the entities that the official scorer finds there.
 
         Raises:
           ValueError: the number of predictions differs from the number of words.
@@ -247,7 +247,7 @@ class TaggingTask(SourceTask):
         return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the tag if it is predicted for every word; see `Task`."""
+        """Returns the tag that is predicted for every word, if there is one; see `Task`."""
         tags = [{tag for sentence in sentences for tag in sentence}
                 for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
         return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
@@ -277,14 +277,14 @@ class TaggingTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`; with `features` returns 0, which means unknown, because the work depends on the words per row."""
+        """See `Task`; 0 (unknown) if there are `features`, since the work depends on the number of words per row."""
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
 
 
 def make_head(num_labels: int, features: str, lstm_size: int, config: BertConfig) -> keras.layers.Layer:
-    """Returns a head with `num_labels` outputs; with `features`, see `TaggingTask`, a head on their activations."""
+    """Returns a head with `num_labels` outputs; see `TaggingTask` for the other arguments."""
     if features:
         return FeatureTaggingHead(config, num_labels, features, lstm_size)
     return TaggingHead(config, num_labels)

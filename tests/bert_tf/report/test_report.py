@@ -42,12 +42,12 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     page = run_report.render("a <run>", [PHASE], results, [look(0, 0.01), look(500, 0.5), look(1000, 0.93)])
     check_stands_alone(page)
     assert page.count("<svg") == len(PAIRS) + 2, "speed is a line of text"
-    assert "the last start: 0.552 sequences a second (0.505 to 0.6), 0.552 tokens a second without padding" in page
+    assert "the last start: 0.552 sequences per second (0.505 to 0.6), 0.552 tokens per second without padding" in page
     assert "55.2% model FLOP utilization (50.5% to 60.0%). Model FLOP" in page
     assert "Pre-training: a &lt;run&gt;" in page and "Step 1,000 of 2,000" in page and "&lt;train&gt;.tfrecord" in page
     assert "60.0% at step 1,000" in page, "accuracies are best where they are highest"
     assert "0.5 at step 0" in page, "losses where they are lowest"
-    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP a row" in page
+    assert "150 GFLOP/s, a &lt;toy&gt;" in page and "2.50 GFLOP per row" in page
     assert "L=2 H=128 A=2 V=30,522, bidi" in page
     assert "the <mark>[MASK]<sup>1</sup></mark> &amp; all" in page and "&lt;b&gt;" in page and "<b>" not in page
     assert "<th>step 0</th><th>step 1,000</th>" in page and "step 500</th>" not in page

@@ -308,7 +308,7 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("csv", 'text,label\n"a" b,x\n', "line 2: wrong quotes"),
         ("csv", "text;label\na;x\n", "no column 'text'; .*separate columns by commas, not semicolons"),
         ("csv", "text,label,text\na,x,b\n", "line 1: 2 columns are named 'text'; give the column's number"),
-        ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; name the columns of own data"),
+        ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; name the columns of your data"),
         ("csv", "text,label\na,\n", "line 2: the label is empty"),
         ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
         ("csv", "text,label\n\n\n", "holds no example"),

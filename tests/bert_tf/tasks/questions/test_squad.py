@@ -312,7 +312,7 @@ def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
         f"{path}: the answers of 4 of 7 questions are not at their answer_start and are left out of training: wrong 0-0"
     )
     assert line in caplog.text and "wrong 3-0" in caplog.text
-    assert len(task.read("dev")) == 7 and "do not count in the loss, but in the metrics: wrong 0-0" in caplog.text
+    assert len(task.read("dev")) == 7 and "do not affect the loss, but count in the metrics: wrong 0-0" in caplog.text
     with pytest.raises(InputError, match="no answer is at its answer_start"):
         make_task(write(tmp_path / "wrong.json", *wrong)).read("train")
 
@@ -399,7 +399,7 @@ def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, ca
     first, second = (write(tmp_path / f"{name}.json", paragraph("the man", ["man"], name)) for name in "ab")
     task = SquadTask(QuestionSource(paths={"train": (first, second, first)}), Decoding())
     assert [question.id for question in task.read("train")] == ["a-0", "b-0", "a-0"]
-    assert "1 ids are in several of a.json, b.json, a.json, such as a-0" in caplog.text
+    assert "1 ids occur in several of the files a.json, b.json, a.json, for example a-0" in caplog.text
     assert task.files("train") == [first, second, first]
 
 

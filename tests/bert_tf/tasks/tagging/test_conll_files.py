@@ -51,11 +51,11 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("a\tO\nb\t\n", "train.txt, line 2: has 1 columns, the first line has 2"),
         ("a\tO\n\tO\n", "train.txt, line 2: has 1 columns"),
         ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line has 3"),
-        ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same one"),
+        ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same column"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is not a tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
         (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack the file"),
-        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 has numbers of words, .* --word_column"),
+        ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 contains the numbers of words, .* --word_column"),
     ],
 )
 def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
