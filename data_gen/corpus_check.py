@@ -36,7 +36,7 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
 
     Args:
       files: paths of text files, compressed or not.
-      input_format: as in `documents.read_documents`.
+      input_format: a value of --input_format.
       sentences: whether the ends of sentences and documents matter.
 
     Raises:

@@ -25,7 +25,7 @@ _COMPRESSED_RECORDS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Estimated bytes of all records of a set: in the files of the work units, and in the shards."""
+    """Estimated size in bytes of all records of a set: in the files of the work units, and in the shards."""
 
     units: float
     shards: float

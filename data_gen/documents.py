@@ -1,7 +1,7 @@
 """Reads a corpus as a stream of documents, each a list of sentences.
 
 A plain file is split into byte ranges that end at document boundaries. Many workers can then read one file, and
-no worker holds all of it in memory. A compressed file does not support random access: it forms a single range,
+no worker holds a whole file in memory. A compressed file does not support random access: it forms a single range,
 which is read as a stream and split into chunks on the fly.
 """
 
@@ -16,7 +16,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from data_gen import compressed
 
-# Approximate size of the text of one work unit. Its examples, at most about 200,000, fit in memory.
+# Approximate size of the text of one work unit. The unit's examples, at most about 200,000, fit in memory.
 CHUNK_BYTES = 2 << 20
 # Maximum size of a document, because each document is held in memory as a whole.
 MAX_DOCUMENT_BYTES = 64 << 20
@@ -40,7 +40,7 @@ Document = list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A byte range of a file. For a compressed file it is the whole file, and `end` is the compressed size."""
+    """A byte range of a file. The range of a compressed file is the whole file, and `end` is the compressed size."""
 
     path: str
     start: int
@@ -170,7 +170,7 @@ def _line_number(path: str, position: int) -> int:
 
 
 def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
-    """Returns the number of bytes from the current position to the next document end or the end of the file."""
+    """Returns the number of bytes from the current position to the end of the document, or of the file."""
     passed, before = 0, b""
     while block := file.read(1 << 16):
         window = before + block

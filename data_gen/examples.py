@@ -39,7 +39,7 @@ class SpecialTokens:
 
 @dataclasses.dataclass(frozen=True)
 class UnitTask:
-    """A work unit, the blocks of its window, and the folder for its records; `window[own_block]` is its own block."""
+    """A work unit, the blocks of its window (`window[own_block]` is its own block), and the folder for its records."""
 
     unit: Unit
     window: Sequence[Block]
@@ -62,7 +62,7 @@ class UnitTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts over the records of one or several work units; the field names are the keys of `result_path`.
+    """Counts over the records of one or several work units; the file `UnitTask.result_path` has the same names.
 
     Attributes:
       examples: number of rows.

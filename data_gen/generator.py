@@ -44,7 +44,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 
     Raises:
       InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; the corpus has
-        fewer than the two documents that a random next sentence needs; or the existing set has other settings.
+        fewer than two documents, which random next sentences need; or the existing set has other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)

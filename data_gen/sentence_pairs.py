@@ -124,7 +124,9 @@ def _target_lengths(count: int, longest: int, short_seq_prob: float, rng: np.ran
 def _random_segments(
     window: Window, own: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws segments of at least `wanted` tokens that start at a random sentence of a random other document.
+    """Draws segments that start at a random sentence of a random other document.
+
+    A segment is the shortest sequence of sentences with `wanted` tokens, or the rest of that document if it is shorter.
 
     Returns:
       Starts and ends of the segments in tokens, int64 [R] each.
@@ -140,9 +142,9 @@ def _random_segments(
 
 
 def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
-    """Truncates the longer segment until both fit, removing each token from its front or back with equal probability.
+    """Truncates the longer segment until both segments fit; each token is removed from its front or back at random.
 
-    This is the closed form of removing one token at a time, from B if both are equally long.
+    This is the closed form of removing one token at a time, from B if both segments are equally long.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))

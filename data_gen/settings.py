@@ -161,7 +161,7 @@ class VocabularySettings:
         "number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary", at_least=0
     )
     max_words: int = setting(
-        "maximum number of different words in memory, about 150 bytes each; the rarest words beyond it are dropped",
+        "maximum number of different words in memory, about 150 bytes each; if there are more, rare words are dropped",
         4_000_000,
         group="Vocabulary",
         at_least=1000,

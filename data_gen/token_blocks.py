@@ -141,7 +141,7 @@ def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertT
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-# Adjacent units share most of their windows. A window of 64 MiB consists of about 33 blocks of 1 MB each.
+# Adjacent units share most of their windows. A window of 64 MiB of text consists of about 33 blocks of 1 MB of ids.
 @functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job

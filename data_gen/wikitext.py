@@ -110,7 +110,7 @@ def _without_nesting(wikitext: str) -> str:
     """
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` at that point
-    count: Counter[str] = Counter()  # number of open marks of each kind, so that no search in `opened` is in vain
+    count: Counter[str] = Counter()  # number of open marks of each kind; `opened` is searched only if it is above 0
     unclosed: set[str] = set()  # raw elements without an end tag in the rest of the text
     position = 0
     while token := _TOKEN.search(wikitext, position):
@@ -140,7 +140,7 @@ def _without_nesting(wikitext: str) -> str:
 
 
 def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
-    """Returns the kind of a token and whether it closes; the kind is None for tokens that are only removed."""
+    """Returns a token's kind, and whether it is a closing mark; the kind is None for tokens that are only removed."""
     if mark := token["mark"]:
         return _CLOSES.get(mark, mark), mark in _CLOSES
     if token["table"] or token["table_end"]:

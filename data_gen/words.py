@@ -51,8 +51,8 @@ def count_words(
       files: paths of text files, compressed or not (see `compressed.open_binary`).
       do_lower_case: the tokenizer's setting.
       max_words: maximum number of different words in memory, about 150 bytes each.
-      input_format: as in `documents.read_documents`.
-      text_field: as in `documents.read_documents`.
+      input_format: a value of --input_format.
+      text_field: a value of --text_field.
 
     Returns:
       The counts. They are deterministic. If no word was dropped, they do not depend on the order of the lines.
@@ -136,7 +136,7 @@ class _BoundedCounter:
                 self._drop_rarest()
 
     def result(self) -> WordCounts:
-        self._counts.pop(chr(TOO_LONG).encode(), None)  # replaced words too long for the tokenizer
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # the count of words that TOO_LONG replaces
         # Move words one by one, so that they are not all in memory twice.
         words = list(self._counts)
         counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}

@@ -120,7 +120,7 @@ def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[st
             name, value = name[2:], "false"
         elif not equals and (name == "flagfile" or flag is not None):
             value = "true" if flag is not None and flag.boolean else _next_value(word, rest, flag_values)
-        name = flag.name if flag is not None else name  # "?" is a name of --help
+        name = flag.name if flag is not None else name  # "?" is short for "help"
         if name == "flagfile":
             given += [(*entry[:2], True) for entry in _given(_words_of_file(value, flag_values), flag_values)]
         else:

@@ -25,7 +25,7 @@ class FolderLock:
 
     @property
     def is_taken(self) -> bool:
-        """Whether this process has locked the folder, or has tried to on a file system without locks."""
+        """Whether this process has locked the folder, or has tried to lock it on a file system without locks."""
         return self._file is not None
 
     def take(self) -> None:

@@ -21,7 +21,7 @@ class ProgressBar:
       done: units that an earlier run has completed; the rate does not include them.
       compiles: whether the work before the first `advance` includes compilation; rate and time left then start at the
         end of compilation.
-      **options: options of tqdm.
+      **options: further arguments for tqdm.
 
     Attributes:
       done: units completed so far, including earlier runs.

@@ -21,7 +21,7 @@ _BLOCK_BYTES = 1 << 20
 
 
 def _gfile():
-    """Returns TensorFlow's file system, which object stores need; imported here because the import takes seconds."""
+    """Returns TensorFlow's file system, which object stores need; the import is here because it takes seconds."""
     import tensorflow as tf
 
     return tf.io.gfile
@@ -34,7 +34,7 @@ def atomic_path(path: str) -> Iterator[str]:
     Local files are flushed to disk before the rename, so that a power failure cannot leave an incomplete file
     under the final name. On an error, the temporary file is removed and `path` stays unchanged.
     """
-    # The random part makes the names of two processes different, even on different machines.
+    # The random part makes the file names of two processes different, even on different machines.
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         yield temporary

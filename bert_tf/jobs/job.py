@@ -37,10 +37,10 @@ class NoRoomError(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Base of dataclasses of counts; the counts of several parts can be added."""
+    """Base class of dataclasses that contain counts; the counts of several parts can be added."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Returns the sums of both parts' counts."""
+        """Returns the sum of each count."""
         mine, theirs = vars(self), vars(other)
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
@@ -213,7 +213,7 @@ class Job:
         self._remove_leftovers()
 
     def close(self) -> None:
-        """Removes the work folder of a finished run; the plan goes last, so that a killed removal can be resumed."""
+        """Removes the work folder of a finished run; a kill cannot leave files without the plan."""
         for name in storage.list_folder(self.folder):
             path = os.path.join(self.folder, name.rstrip("/"))
             if tf.io.gfile.isdir(path):

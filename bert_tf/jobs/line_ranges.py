@@ -1,6 +1,7 @@
 """Cuts text files into sources; a source is a range of lines and the work of one task.
 
-The cuts depend only on the files, so the sources are the same in every run and for any number of workers.
+The cuts depend only on the files and the number of shards, so the sources are the same in every run and for any number
+of workers.
 """
 
 import dataclasses
@@ -15,7 +16,7 @@ from bert_tf.core.errors import InputError
 _BLOCK_BYTES = 1 << 20
 # Maximum number of bytes of a line, because a whole line must fit into memory.
 _LONGEST_LINE = 16 << 20
-# A source has from `_LEAST_LINES` to `_MOST_LINES` lines, and there are about `_SOURCES` sources if possible.
+# If possible, a source has from `_LEAST_LINES` to `_MOST_LINES` lines, and there are about `_SOURCES` sources.
 _LEAST_LINES, _MOST_LINES, _SOURCES = 64, 4096, 1024
 
 

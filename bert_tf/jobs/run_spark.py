@@ -82,7 +82,7 @@ class SparkRunner:
         """Yields `function(task)` for every task, in order of completion.
 
         Raises:
-          ChildProcessError: Spark gave up the job.
+          ChildProcessError: Spark aborted the job.
           Exception: an error that `function` raised on an executor. An InputError is raised at once, other errors after
             Spark's retries.
         """
@@ -234,7 +234,7 @@ def _check(master: str) -> None:
         raise InputError("--runner=spark needs PySpark: pip install 'bert_tf[spark]'") from error
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
-    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # spark-submit sets it after it starts Java
+    if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set if spark-submit has started Java
         where = f"in JAVA_HOME={home}" if home else "on the PATH"
         raise InputError(f"--runner=spark needs Java 17, and there is no java {where}; install openjdk-17-jre-headless")
     if master.startswith("spark://"):

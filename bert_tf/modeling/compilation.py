@@ -63,7 +63,7 @@ def compiled_with_gradient(function: Callable) -> Callable:
     """Compiles a function of tensors, and its gradient as a second function of the same inputs.
 
     The backward pass computes the function again, so the forward pass stores only the inputs. All floating arguments
-    get gradients. `compiled` says which calls are compiled separately.
+    get gradients. See `compiled` for the calls that are compiled separately.
     """
     forward = compiled(function)
 

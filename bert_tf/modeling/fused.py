@@ -1,7 +1,7 @@
 """Fused operations for training: the computations between matrix products, with custom gradients.
 
 The encoder uses `FusedOperations` instead of `PlainOperations` in training. Only this file and `compilation.py` are
-about speed; the model is complete without them.
+about speed; the encoder is complete without them.
 
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 

@@ -96,7 +96,7 @@ def mask(
       input_ids: int32 [B, S]; the padding may have any values.
       lengths: int [B], number of tokens of each row, including [CLS] and [SEP].
       maskable: bool [B, S], False on [CLS], [SEP] and padding.
-      rule: see `MaskingRule`.
+      rule: the masking parameters.
       rng: source of randomness.
     """
     wanted = np.rint(lengths * rule.masked_lm_prob).astype(np.int32)
@@ -142,7 +142,7 @@ def _ascending(columns: np.ndarray, most: int, none: int) -> np.ndarray:
 def _choose_words(
     input_ids: np.ndarray, maskable: np.ndarray, limits: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Chooses whole words, or n-grams of words, until no more fit.
+    """Chooses whole words, or n-grams of words, until no more words fit.
 
     Returns:
       Positions int [B, P], ascending, filled up with _NONE; and for each position the number of its group of tokens
