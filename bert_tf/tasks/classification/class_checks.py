@@ -1,4 +1,4 @@
-"""Refuses doubtful classes, or warns of them: too few classes, unseen in train, probably the same."""
+"""Refuses a single class, and warns about doubtful classes, such as two spellings of a class."""
 
 import contextlib
 import unicodedata
@@ -17,7 +17,7 @@ _SEPARATORS = (",", ";", "|", "/", "+")
 
 
 def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
-    """Checks the classes of train and dev of a task with one label per example.
+    """Checks the classes in train and dev for a task with one label per example.
 
     Args:
       examples: the examples of each split that was read.
@@ -40,16 +40,16 @@ def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[st
 
 
 def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[str]) -> None:
-    """Warns of labels that no example of train has, and counts the examples of dev with such a label."""
+    """Warns about labels that no example of train has; the warning counts the examples of dev with these labels."""
     counts, dev = _counts(examples.get("train", ())), _counts(examples.get("dev", ()))
     unseen = [label for label in labels if not counts[label]]
     if unseen:
-        logging.warning("no example of train has the label %s; %d examples of dev have it", " or ".join(unseen),
+        logging.warning("no example of train has the label %s; %d examples of dev have this label", " or ".join(unseen),
                         sum(dev[label] for label in unseen))  # fmt: skip
 
 
 def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
-    """Warns of classes that are probably the same, and of classes that are probably several labels in one cell.
+    """Warns about classes that are probably the same, and about classes that are probably several labels in one cell.
 
     Args:
       labels: names of all classes.

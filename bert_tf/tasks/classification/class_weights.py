@@ -17,14 +17,14 @@ OTHER = "other"
 
 
 def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
-    """Returns the factor of each class for a task with one label per example.
+    """Returns the factor of each class in the loss, for a task with one label per example.
 
-    The factors are divided by their mean over the training examples, so only the ratios of the given weights count. The
-    loss stays a mean over the examples, and the learning rate keeps its meaning.
+    The factors are divided by their mean over the training examples, so only the ratios of the given weights matter.
+    The loss keeps its scale, so the same learning rate suits training with and without class weights.
 
     Args:
-      text: `balanced` (the inverse of the counts), `label=weight,label=weight`, or a JSON object. It gives a weight for
-        each label, or `other` gives the weight of all labels that are left out.
+      text: `balanced`, which means the inverse of the counts; `label=weight,label=weight`; or a JSON object that maps
+        labels to weights. Labels that are left out have the weight of `other`.
       labels: names of the C classes.
       counts: number of training examples of each class.
 
@@ -40,9 +40,10 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
 
 
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
-    """Returns the factor of each label on the examples with this label, for a task with sets of labels.
+    """Returns the factor of each label in the loss of the examples with this label, for a task with sets of labels.
 
-    `balanced` divides the number of examples without the label by the number with it, so both have the same weight.
+    `balanced` divides the number of examples without the label by the number of examples with the label, so both groups
+    of examples have the same total weight.
 
     Args, Raises: see `of_classes`; `num_examples` is the number of training examples.
     """
@@ -58,7 +59,7 @@ def _given(text: str, labels: Sequence[str]) -> np.ndarray:
     missing = [label for label in labels if label not in given]
     if missing and (OTHER not in given or OTHER in labels):
         rest = "" if OTHER in labels else f", or add {OTHER}=1 for all other classes"
-        raise InputError(f"--class_weights: {', '.join(missing)} without a weight; give a weight for every class{rest}")
+        raise InputError(f"--class_weights: no weight for {', '.join(missing)}; give a weight for every class{rest}")
     return np.array([given[label] if label in given else given[OTHER] for label in labels])
 
 

@@ -43,7 +43,7 @@ class Example:
     Attributes:
       text_a: the first or only text.
       text_b: the second text; None if absent.
-      label: the label as text; None in test files; a tuple if an example has any number of labels.
+      label: the label as text; None if unknown, as in test files; a tuple if an example has any number of labels.
       id: id of the example in its file; None if absent.
       group: name of a part of the split that has separate scores, or the language; "" for the main part.
     """
@@ -90,7 +90,7 @@ class ClassificationTask(Task):
 
     @property
     def is_regression(self) -> bool:
-        """Whether the label is a number, and not a class."""
+        """Whether the label is a number instead of a class."""
         return not self.labels
 
     @property
@@ -129,7 +129,7 @@ class ClassificationTask(Task):
         return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
     def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
-        """Returns the texts of examples, and their labels as classes, or None if the labels are scores."""
+        """Returns the texts of the examples, and the labels as classes; for scores, all classes are None."""
         classes = [None if self.is_regression else example.label for example in examples]
         return [content_of(example.text_a, example.text_b) for example in examples], classes
 
@@ -150,7 +150,7 @@ class ClassificationTask(Task):
 
         Returns:
           `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
-          scores, zeros in test files. With windows, also `example_ids` and `window_weights`, see `Reading.rows`.
+          scores, 0 for unknown labels. With windows, also `example_ids` and `window_weights`, see `Reading.rows`.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
@@ -196,7 +196,7 @@ class ClassificationTask(Task):
         return scores.compute(self.score_names, labels, answers)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the scores of always predicting the majority class, or the mean score."""
+        """Returns the majority class, or the mean score of a regression, as the constant answer."""
         labels = split.columns["label_ids"].numpy()
         if self.is_regression:
             mean = float(np.mean(labels, dtype=np.float64))
@@ -207,7 +207,7 @@ class ClassificationTask(Task):
         return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the class, or the score, if it is predicted for every example; see `Task`."""
+        """Returns the class or the score if the model predicts the same answer for every example; see `Task`."""
         labels = split.columns["label_ids"].numpy()
         if np.ptp(labels) == 0:
             return ""
@@ -228,8 +228,8 @@ class ClassificationTask(Task):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
 
-        `test_results.tsv` has the probabilities, or the score, in the original's format. `test_predictions.tsv` has a
-        header, and adds the example's id (or its number, from 0) and the predicted label.
+        `test_results.tsv` has the probabilities, or the score, in the format of google-research/bert.
+        `test_predictions.tsv` has a header, and adds the example's id (or its number, from 0) and the predicted label.
         """
         rows = predictions if self.is_regression else probabilities(predictions)
         results = [list(map(repr, row.tolist())) for row in rows]
@@ -244,7 +244,7 @@ class ClassificationTask(Task):
 
     @staticmethod
     def example_name(split: Split, number: int) -> str:
-        """Returns the id of an example, or its number, from 0, if it has no id."""
+        """Returns the id of an example; if the example has no id, returns its number, from 0."""
         return getattr(split.examples[number], "id", None) or str(number)
 
     def write_tables(

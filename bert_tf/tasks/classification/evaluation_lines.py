@@ -1,7 +1,8 @@
-"""The lines of `evaluation_file` for classes, scores and sets of labels; `report` reads them.
+"""Writes the lines of `evaluation_file` for classes, scores and sets of labels; `report` reads these lines.
 
-A line has `index`, `text_a`, `text_b` for pairs, `label`, `prediction` and `loss`; for classes and sets of labels also
-`probabilities`, in the order of the labels in `task.json`. For sets of labels, `label` and `prediction` are lists.
+A line has `index`, `text_a`, `text_b` for pairs, `label`, `prediction` and `loss`. Lines for classes and sets of labels
+also have `probabilities`, in the order of the labels in `task.json`. For sets of labels, `label` and `prediction` are
+lists.
 
 Letters: N examples, C classes.
 """
@@ -27,7 +28,7 @@ def write(
       folder: see `evaluation_file.write`.
       split: a split with one row for each of N examples.
       logits: logits, float [N, C], or predicted scores, float [N, 1].
-      answers: `classes`, `scores` or `label_sets`; the arguments are the split's `label_ids`, and logits as float64.
+      answers: `classes`, `scores` or `label_sets`; gets the split's `label_ids` and the logits in float64.
       prefix: see `evaluation_file.write`.
     """
     if not np.all(np.isfinite(logits)):
@@ -46,7 +47,7 @@ def write(
 
 
 def classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str]) -> Iterator[dict]:
-    """Yields the entries of classes, from the ids of the right classes [N], logits [N, C] and the C names."""
+    """Yields the entries of classes, from the ids of the true classes [N], logits [N, C] and the C names."""
     log_probabilities = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     for target, row in zip(targets.astype(int), log_probabilities, strict=True):
         answer = {"label": labels[target], "prediction": labels[int(np.argmax(row))], "loss": float(-row[target])}
@@ -56,7 +57,7 @@ def classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str]) -> I
 def label_sets(
     targets: np.ndarray, logits: np.ndarray, labels: Sequence[str], thresholds: np.ndarray
 ) -> Iterator[dict]:
-    """Yields the entries of sets of labels, from targets 1 or 0 [N, C], logits [N, C] and thresholds [C]."""
+    """Yields the entries of sets of labels, from targets [N, C] (1 or 0), logits [N, C] and thresholds [C]."""
     probabilities = np.exp(-np.logaddexp(0, -logits))
     losses = np.mean(np.logaddexp(0, logits) - targets * logits, axis=1)
     for target, loss, row in zip(targets > 0, losses, probabilities, strict=True):
@@ -65,6 +66,6 @@ def label_sets(
 
 
 def scores(targets: np.ndarray, logits: np.ndarray) -> Iterator[dict]:
-    """Yields the entries of scores, from the right scores [N] and the predicted scores [N, 1]."""
+    """Yields the entries of scores, from the true scores [N] and the predicted scores [N, 1]."""
     for target, score in zip(targets.tolist(), logits[:, 0].tolist(), strict=True):
         yield {"label": target, "prediction": score, "loss": (score - target) ** 2}

@@ -32,11 +32,11 @@ from bert_tf.tasks.classification.table_source import TextSource
 def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
     """Returns the task of `--task_name`; ignores case and hyphens in the name.
 
-    With `--joint_tasks`, returns a task that is trained together with the tasks that this flag lists.
+    With `--joint_tasks`, returns a task that trains together with the tasks in this flag.
 
     Args:
       command: the command, whose flags name the task and its data.
-      source: source of a user's own data, if no flag names the data.
+      source: source of a user's own data if the data is in memory; None if the flags name the data.
 
     Raises:
       InputError: a name is unknown, or a user's own data contradicts the flags; see `own_data.own_task`.
@@ -59,7 +59,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
 
 
 def _with_task_name(command: Command) -> Command:
-    """Returns the command with the task name of the run in `--output_dir`, if the command needs a name and lacks it.
+    """Adds the task name of the run in `--output_dir` to a command that needs a task name but has none.
 
     Raises:
       InputError: there is no run in the folder.

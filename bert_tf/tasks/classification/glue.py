@@ -2,7 +2,7 @@
 
 Paper: section 4.1 and appendix B.1.
 
-Each task is an entry of a table, with its files and columns, its labels and its metrics.
+Each task is an entry of `TASKS`, with its files and columns, its labels and its metrics.
 """
 
 import dataclasses
@@ -18,7 +18,7 @@ _BINARY = ("0", "1")
 def _splits(
     columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
 ) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns the splits train.tsv, dev.tsv and test.tsv; `index` is the column of ids in dev.tsv and test.tsv."""
+    """Returns the splits in train.tsv, dev.tsv and test.tsv; `index` is the column of ids in dev.tsv and test.tsv."""
     test = test or dataclasses.replace(columns, label=None)
     return {
         "train": (SplitFile(("train.tsv",), columns),),
@@ -45,7 +45,7 @@ def _mnli() -> GlueTask:
 
 
 def _ax() -> GlueTask:
-    """Returns MNLI's task with the diagnostic data as dev and test data, from --data_dir or a folder beside it."""
+    """Returns MNLI's task with the diagnostic data, in --data_dir or a folder beside it, as dev and test data."""
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
     full = ColumnNames("Premise", "Hypothesis", "Label")

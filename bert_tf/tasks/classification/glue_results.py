@@ -19,7 +19,7 @@ from bert_tf.finetuning import description
 from bert_tf.tasks.classification import glue, submission
 from bert_tf.training import metrics_file
 
-# Columns of Table 1, and the task and the metric of each.
+# Maps each column of Table 1 to its task and its metric.
 COLUMNS: Mapping[str, tuple[str, str]] = {
     "MNLI-m": ("MNLI", "accuracy"),
     "MNLI-mm": ("MNLI", "accuracy_mismatched"),
@@ -63,9 +63,9 @@ def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
     for folder in run_dirs:
         task = description.read(folder).task_name
         if task not in glue.TASK_NAMES:
-            raise InputError(f"{folder}: a run of {task}, which is not a task of GLUE; leave the folder out")
+            raise InputError(f"{folder}: holds a run of {task}, which is not a task of GLUE; leave the folder out")
         if task in folders:
-            raise InputError(f"{folder}: a run of {task}, like {folders[task]}; give only one of them")
+            raise InputError(f"{folder}: holds a run of {task}, as does {folders[task]}; give only one folder")
         folders[task] = folder
     found = {}
     for column, (task, metric) in COLUMNS.items():
@@ -108,16 +108,16 @@ def _write_majority(data_dir: str, folder: str) -> None:
     examples = task.read("test")
     no_logits = np.zeros([len(examples), len(task.labels)], np.float32)
     task.submit(folder, examples, no_logits)
-    logging.info("WNLI.tsv: the majority class of %s/train.tsv", data_dir)
+    logging.info("WNLI.tsv has the majority class of %s/train.tsv for all examples", data_dir)
 
 
 def _only(name: str, folders: Sequence[str]) -> str:
     paths = [os.path.join(folder, f"{name}.tsv") for folder in folders]
     there = [path for path in paths if tf.io.gfile.exists(path)]
     if not there:
-        hint = "; or give --glue_dir, for its majority class" if name == "WNLI" else ""
+        hint = "; or give --glue_dir to submit the majority class" if name == "WNLI" else ""
         task = name.removesuffix("-m").removesuffix("-mm")
-        raise InputError(f"{name}.tsv: none of --run_dirs has it; run --do_predict for {task} and add its folder{hint}")
+        raise InputError(f"{name}.tsv: not in --run_dirs; run --do_predict for {task}, and add the run's folder{hint}")
     if len(there) > 1:
         raise InputError(f"{there[1]}: {there[0]} exists too; give only one of the folders")
     return there[0]

@@ -58,7 +58,7 @@ class GlueTask(ClassificationTask):
       labels: labels in the order of their ids; () for a regression.
       score_names: names in `SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      skips_incomplete: whether incomplete lines of train and dev are skipped, and not refused.
+      skips_incomplete: whether incomplete lines of train and dev are skipped instead of refused.
       submits_majority: whether the majority class is submitted instead of the model's predictions.
       data_dir: folder with the files.
       reading: see `ClassificationTask`.
@@ -118,7 +118,7 @@ class GlueTask(ClassificationTask):
         return [dataclasses.replace(e, group=file.group) for e in examples] if file.group else examples
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores for each group from logits [N, C]; names of scores end with the group's name."""
+        """Computes the scores of each group from logits [N, C]; the names of the scores end with the group's name."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         groups = np.array([example.group for example in split.examples])
         found = {}
@@ -139,7 +139,7 @@ class GlueTask(ClassificationTask):
         return paths + self.benchmark_files(folder, split, predictions)
 
     def overwrites(self, name: str) -> bool:
-        """See `Task`; false for submission files of other data, because AX and MNLI predict in the same folder."""
+        """See `Task`; false for submission files of other tasks, because AX and MNLI predict in the same folder."""
         own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 
@@ -163,6 +163,6 @@ class GlueTask(ClassificationTask):
         return paths
 
     def majority(self) -> str:
-        """Returns the most frequent label of the training data; if several are equal, the first in `labels`."""
+        """Returns the most frequent label of the training data; of equally frequent labels, the first in `labels`."""
         found = [example.label for example in self.read("train")]
         return max(self.labels, key=found.count)

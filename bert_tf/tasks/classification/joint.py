@@ -24,8 +24,8 @@ from bert_tf.training.metrics import Metric
 class JointHead(ClassificationHead):
     """The main task's head and the heads of the other tasks.
 
-    In a checkpoint, the main head has the same place as without other tasks. So evaluation, export and conversion read
-    it as usual, and ignore the other heads.
+    In a checkpoint, the main head's weights have the same names as in training without other tasks. So evaluation,
+    export and conversion read the main head as usual, and ignore the other heads.
     """
 
     def __init__(self, config: BertConfig, num_outputs: Sequence[int], pooling: str = "cls", **kwargs):
@@ -41,9 +41,10 @@ class JointHead(ClassificationHead):
 
 @dataclasses.dataclass(frozen=True)
 class JointTask(Task):
-    """A task that is trained together with others. Everything except training is the same as for the main task.
+    """A main task that is trained together with other tasks; evaluation and prediction use only the main task.
 
-    Training reads the rows of all tasks in one random order, so each batch has rows of all tasks in proportion.
+    Training reads the rows of all tasks in one random order, so batches have rows of each task in proportion to the
+    task's size.
 
     Attributes:
       main: the task that is evaluated, predicted and exported.
@@ -98,7 +99,7 @@ class JointTask(Task):
             task.check(config, settings)
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns the facts of the main task, and the names and facts of the others."""
+        """Returns the facts of the main task, and the names and facts of the other tasks."""
         return self.main.data_facts() | {"joint_tasks": [{"name": t.name, **t.data_facts()} for t in self.others]}
 
     def files_of(self, split: str) -> list[str]:
@@ -125,8 +126,8 @@ class JointTask(Task):
         """Tokenizes examples in the order of `read`.
 
         Returns:
-          `segment_a`, `segment_b`, int32 [N, (tokens)], the latter empty for single texts; `label_ids`, float32 [N];
-          `task_ids`, int32 [N].
+          `segment_a` and `segment_b`, int32 [N, (tokens)], where `segment_b` is empty for single texts; `label_ids`,
+          float32 [N]; `example_ids`, int64 [N]; `task_ids`, int32 [N].
         """
         parts, task_ids = [], np.array([getattr(example, "task_id", 0) for example in examples], np.int32)
         for number, task in enumerate(self._tasks):
@@ -135,7 +136,7 @@ class JointTask(Task):
                 columns = dict(task.encode(own, tokenizer, max_seq_length))
                 rows = columns["segment_a"].nrows()
                 columns.setdefault("segment_b", _empty_rows(rows))
-                # With windows, `example_ids` counts the examples of this task only.
+                # The task's own `example_ids` count only the examples of this task.
                 within = columns.get("example_ids", tf.range(rows))
                 columns["example_ids"] = tf.cast(within, tf.int64) + sum(np.asarray(task_ids) < number)
                 columns["task_ids"] = tf.fill([rows], number)
@@ -171,7 +172,7 @@ class JointTask(Task):
         return tf.split(logits, [len(task.labels) or 1 for task in self._tasks], axis=-1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """See `Task`; evaluation and prediction have only rows of the main task."""
+        """See `Task`; evaluation and prediction read only rows of the main task."""
         return self.main.prediction(self._split(logits)[0], batch)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
@@ -233,7 +234,7 @@ def check_joint(main: ClassificationTask, others: Sequence[ClassificationTask]) 
     """Refuses tasks that cannot be trained together.
 
     Raises:
-      InputError: the main task has another kind of head, or a task is listed twice.
+      InputError: the main task has neither classes nor scores, or a task is listed twice.
     """
     if main.kind not in (CLASSIFICATION, REGRESSION):
         raise InputError(f"--joint_tasks: {main.name} is not a task with classes or scores; train it alone")

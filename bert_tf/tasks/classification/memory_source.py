@@ -29,7 +29,7 @@ class MemorySource(TextSource):
     """Lists of texts and labels.
 
     Attributes:
-      splits: "train", "dev" or both to their examples.
+      splits: maps "train", "dev" or both to their examples.
       kind: kind of the task, which follows from the type of the labels.
       labels: names of the classes; () for a regression.
     """
@@ -69,7 +69,7 @@ class MemorySource(TextSource):
 
 
 def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None) -> MemorySource:
-    """Returns the source of lists of texts and labels.
+    """Returns a source that reads lists of texts and labels.
 
     Args:
       texts: strings, or pairs of strings.
@@ -77,7 +77,7 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
       dev: texts and labels for evaluation; None if there are no separate dev texts.
 
     Raises:
-      InputError: a text or a label is wrong; the message names it.
+      InputError: a text or a label is invalid; the message names it.
     """
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
@@ -99,18 +99,18 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
 
     Args:
       texts: see `memory_source`.
-      labels: labels of the texts. For a regression, they may be integers too.
+      labels: labels of the texts; for a regression, integers are also allowed.
       kind: kind of the model's task.
       names: names of the model's classes; () for a regression.
 
     Raises:
-      InputError: a text or a label is wrong, or the labels are for another kind of task.
+      InputError: a text or a label is invalid, or the labels are for another kind of task.
     """
     labels = _list_of(labels, "labels")
     if kind == REGRESSION:
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
     if (found := _kind_of(labels)) != kind:
-        raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels of its kind")
+        raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels for {kind}")
     return MemorySource({"dev": _placed(examples_of(texts, labels), "texts")}, kind, tuple(names))
 
 
@@ -123,7 +123,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
       what: name of the texts in messages.
 
     Raises:
-      InputError: a text or a label is wrong; the message names it.
+      InputError: a text or a label is invalid; the message names it.
     """
     texts = _list_of(texts, what)
     if not texts:
@@ -152,7 +152,7 @@ def _list_of(values: Any, what: str) -> list:
         raise InputError(f"{what}: is one string; give a list")
     if getattr(values, "ndim", 1) > 1:  # iterating over a data frame would give the names of its columns
         raise InputError(
-            f"{what}: is a table; give a list, for pairs a list of pairs, such as table[['a', 'b']].values.tolist()"
+            f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
         )
     try:
         if isinstance(values, (Mapping, set, frozenset)):

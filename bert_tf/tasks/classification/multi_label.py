@@ -37,7 +37,7 @@ class MultiLabelTask(OwnTask):
     """Predicts any number of labels for each example, with an independent decision for each label.
 
     Attributes:
-      run_folder: folder with the thresholds for an evaluation; without a file there, all thresholds are 0.5.
+      run_folder: folder with the thresholds for an evaluation; if it has no thresholds, all thresholds are 0.5.
       tune_thresholds: whether an evaluation chooses a new threshold for each label.
     """
 
@@ -71,12 +71,12 @@ class MultiLabelTask(OwnTask):
             class_checks.warn_of_unseen(examples, self.labels)
 
     def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns 1 for the labels of each example, else 0, float32 [N, C]."""
+        """Returns 1 for each label that an example has, else 0, float32 [N, C]."""
         labels = [self.label_value(example.label or ()) for example in examples]
         return np.array(labels, np.float32).reshape(-1, len(self.labels))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the mean over the labels of the sigmoid cross-entropy, and the metric, from logits [B, C]."""
+        """Computes the sigmoid cross-entropy, averaged over the labels, and the metric, from logits [B, C]."""
         labels = batch["label_ids"]  # [B, C]
         factors = tf.constant(self.class_weights or (1.0,))
         losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
@@ -99,7 +99,7 @@ class MultiLabelTask(OwnTask):
         return super().is_labeled(examples) and any(example.label for example in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the scores of always predicting the k most frequent labels, with the k that has the best micro F1."""
+        """Returns the k most frequent labels as the constant answer; k is the number with the best micro F1."""
         labels = split.columns["label_ids"].numpy() > 0
         counts = labels.sum(axis=0)
         order = np.argsort(-counts, kind="stable")
@@ -111,7 +111,7 @@ class MultiLabelTask(OwnTask):
         return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the set of labels if it is predicted for every example; see `Task`."""
+        """Returns the set of labels if the model predicts the same set for every example; see `Task`."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         answers = probabilities > self._chosen(labels, probabilities)
         if np.any(answers != answers[0]) or np.all(labels == labels[0]):
@@ -136,7 +136,7 @@ class MultiLabelTask(OwnTask):
         storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
 
     def check_checkpoint(self, folder: str, step: int) -> None:
-        """Refuses thresholds that were tuned on another checkpoint, unless they are tuned now.
+        """Refuses thresholds that were tuned on another checkpoint, unless this command tunes new thresholds.
 
         Raises:
           InputError: the thresholds belong to another step; the message names it.
@@ -168,7 +168,7 @@ def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
 
 
 def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    # str of a float32 has only as many digits as float32 needs
+    # The string of a float32 has only as many digits as float32 needs.
     return {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
 
 
@@ -190,7 +190,7 @@ def evaluated_thresholds(folder: str) -> list[float]:
 
 
 def _is_evaluated(folder: str) -> bool:
-    """Returns whether the last evaluation in a folder had other thresholds than the default."""
+    """Returns whether the last evaluation in a folder used any threshold other than the default."""
     return any(value != _DEFAULT_THRESHOLD for value in evaluated_thresholds(folder))
 
 
@@ -202,7 +202,7 @@ THRESHOLDS = TunedFile(
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-    """Adds the `thresholds` of a run's folder, for the checkpoint of a step, to a description's parameters."""
+    """Adds the thresholds for the checkpoint at a step, from a run's folder, to the parameters of a description."""
     thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 
@@ -220,8 +220,8 @@ def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
       predictions: bool [N, C].
 
     Returns:
-      `micro_f1`, over all decisions; `macro_f1`, the mean over the labels; `subset_accuracy`, the share of the examples
-      whose labels are all right. F1 is 0 if neither the data nor the predictions have a label.
+      `micro_f1`, over all decisions; `macro_f1`, the mean F1 of the labels; `subset_accuracy`, the share of the
+      examples whose labels are all correct. F1 is 0 for a label that neither the data nor the predictions have.
     """
     from sklearn.metrics import f1_score
 
@@ -242,8 +242,8 @@ def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
 def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
     """Chooses the threshold with the best F1 for each label.
 
-    The candidates are the means of neighboring probabilities. If several are equally good, the one nearest to 0.5 is
-    chosen. The threshold of a label that no example has stays 0.5.
+    The candidates are the means of neighboring probabilities. If several candidates are equally good, the candidate
+    nearest to 0.5 is chosen. The threshold of a label that no example has stays 0.5.
 
     Args:
       labels: bool [N, C].

@@ -24,7 +24,7 @@ from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
 # More different numbers than this are probably scores, not classes.
 _MOST_NUMBERS = 20
-# Maximum distance between neighboring float32 values at the scores, in units of the scores' standard deviation.
+# Maximum distance between neighboring float32 values near the largest score, in units of the standard deviation.
 _COARSEST = 1e-3
 _DEFAULTS = {
     "text_a_column": "text",
@@ -61,7 +61,7 @@ def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
         elif not source:
             raise InputError(
                 f"--output_dir={settings.output_dir}: holds a run of {known.task_name}; give "
-                f"--task_name={known.task_name} for its files, or predict other texts in Python with "
+                f"--task_name={known.task_name} for this task's files, or predict other texts in Python with "
                 "bert_tf.classifier.TextClassifier.load"
             )
     if not source:
@@ -118,7 +118,7 @@ def _table_source(command: Command) -> TableSource:
 
 
 def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> None:
-    """Refuses flags for tables that have no effect on any file that is read.
+    """Refuses table flags that have no effect on any of the files to read.
 
     Raises:
       InputError: a flag has no effect; the message names the flag and a file.
@@ -145,7 +145,8 @@ def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
     try:
         named.id_name()  # reads the test file
     except tables.MissingColumn as error:
-        logging.warning("predictions have numbers instead of the ids of %s (%s)", folder, error)
+        logging.warning("predictions have numbers instead of ids; the test data lacks the id column of %s (%s)",
+                        folder, error)  # fmt: skip
         return source
     return named
 
@@ -194,7 +195,7 @@ def _labels_in(source: TextSource) -> tuple[str, ...]:
     """Returns the labels of train, sorted.
 
     Raises:
-      InputError: the column probably has numbers or texts instead of classes.
+      InputError: the label column probably has numbers or texts instead of classes, or has no labels.
     """
     found = [example.label for example in source.examples("train")]
     labels = tuple(sorted(_counts(found)))
@@ -219,7 +220,7 @@ def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
 
 
 def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, task: OwnTask) -> tuple[float, ...]:
-    """Returns the class weights of the training data; without training, the class weights of the run."""
+    """Returns the class weights for the training data; if the command does not train, the run's class weights."""
     if not settings.do_train:
         return tuple(known.parameters.get("class_weights", ())) if known else ()
     if not settings.class_weights:
@@ -233,10 +234,10 @@ def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, 
 
 
 def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of the scores of train.
+    """Returns the mean and the standard deviation of the scores of train, from the run's record if there is one.
 
     Raises:
-      InputError: a score is not a finite number, or all scores are equal, or equal when rounded to float32.
+      InputError: a score is not a finite number, all scores are equal, or their differences are too small for float32.
     """
     if known:
         return score_scale(known.parameters)

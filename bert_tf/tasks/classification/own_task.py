@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.tasks.classification.table_source import TextSource
 from bert_tf.tasks.source_task import SourceTask
 
-# Larger scores could overflow float32, as scores or in the gradients of their squares.
+# Larger scores, or the gradients of their squares, could overflow float32.
 LARGEST_SCORE = 1e30
 
 
@@ -35,8 +35,8 @@ class OwnTask(SourceTask, ClassificationTask):
       score_range: lowest and highest score of a regression.
       class_weights: factor of each class in the loss; () if all factors are 1.
       mean: mean of the scores of train.
-      deviation: standard deviation of the scores of train. The model learns (score - mean) / deviation, whose size
-        suits the initial weights and the learning rate for any range; predictions are in the user's range.
+      deviation: standard deviation of the scores of train. The model learns (score - mean) / deviation, so the initial
+        weights and the learning rate suit scores in any range. Predictions are in the user's range.
       reading: see `ClassificationTask`.
       held_out: see `Task`.
       writes_texts: whether `test_predictions.tsv` has the texts.
@@ -89,7 +89,7 @@ class OwnTask(SourceTask, ClassificationTask):
         return [example for _, example in placed]
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`; if all scores are equal, such as -1, they count as unknown."""
+        """See `Task`; scores count as unknown if all scores are equal, for example -1."""
         if not super().is_labeled(examples):
             return False
         return not self.is_regression or len({example.label for example in examples}) > 1
@@ -101,7 +101,7 @@ class OwnTask(SourceTask, ClassificationTask):
             class_checks.check_classes(examples, self.labels, bool(self.class_weights))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the weighted cross-entropy and the accuracy, or the squared error divided by train's variance."""
+        """Computes the weighted cross-entropy and the accuracy, or the squared error of standardized scores."""
         if self.is_regression:
             standardized = (batch["label_ids"] - self.mean) / self.deviation
             return {"loss": tf.square(logits[:, 0] - standardized)}
@@ -118,7 +118,7 @@ class OwnTask(SourceTask, ClassificationTask):
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Writes the tables; the header of the second has the name of the id column, and it may have the texts."""
+        """Writes the tables; the second table has the id column's name in its header, and texts if `writes_texts`."""
         rows = [[_cell(self.source.id_name()), *named[0][1:]], *named[1:]]
         if self.writes_texts:
             heads = ("text_a", "text_b") if self.has_pairs else ("text",)

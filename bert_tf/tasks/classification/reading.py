@@ -22,7 +22,7 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The reading options, resolved; the fields have the names of `ClassifierSettings`.
+    """The reading options, resolved; the fields have the same names as in `ClassifierSettings`.
 
     Attributes:
       pooling: "cls", "mean" or "max"; see `ClassificationHead`.
@@ -72,8 +72,8 @@ class Reading:
           max_seq_length: S.
 
         Returns:
-          The unchanged columns if the task does not use windows. With windows, the columns of N rows, and also
-          `example_ids`, int64 [N], ascending, and `window_weights`, float32 [N], 1 / (number of the example's windows).
+          The unchanged columns if the task does not use windows. With windows, the columns of N rows; `example_ids`,
+          int64 [N], ascending; and `window_weights`, float32 [N], 1 / (number of windows of the row's example).
         """
         if not self.has_windows:
             return dict(columns)
@@ -92,7 +92,7 @@ class Reading:
 
         Args:
           columns: the columns that `rows` returns.
-          tokenizer: gives the ids of [CLS] and [SEP].
+          tokenizer: provides the ids of [CLS] and [SEP].
           max_seq_length: S.
 
         Returns:
@@ -120,7 +120,7 @@ class Reading:
           texts: `segment_a` and, for pairs, `segment_b`, string [B].
           tokenizer: the model's tokenizer.
           max_seq_length: S.
-          model: function from the inputs of rows to logits, float32 [N, C].
+          model: function that maps the inputs of N rows to logits, float32 [N, C].
 
         Returns:
           Logits, float32 [B, C].

@@ -1,6 +1,6 @@
 """Classification data from tf-models-official's `create_finetuning_data`: TFRecords and their description in JSON.
 
-The rows are already encoded, so the vocabulary must be the one that encoded them.
+The rows are already encoded, so a run must use the vocabulary that encoded the rows.
 
 Letters: B batch, S sequence length, N rows.
 """
@@ -64,7 +64,7 @@ class RecordsTask(ClassificationTask):
     Attributes:
       name: name of the data's processor, such as "MRPC".
       meta_file: path of the JSON file with the meta data.
-      paths: split to its comma-separated paths and globs.
+      paths: maps each split to comma-separated paths and globs.
       labels: the ids of the classes as text; () for a regression.
       score_names: names in `SCORES`; the main score comes first.
       has_float_labels: whether the records have labels as float32.
@@ -73,7 +73,7 @@ class RecordsTask(ClassificationTask):
       reading: see `ClassificationTask`; long texts are already truncated.
       held_out: see `Task`.
       row_length: see `Task`.
-      known: the splits that were read.
+      known: the splits that `read_files` has already read.
     """
 
     name: str
@@ -102,7 +102,7 @@ class RecordsTask(ClassificationTask):
                 f"--long_text={self.reading.long_text}: create_finetuning_data has already truncated the texts of "
                 f"{self.meta_file}; drop the flag"
             )
-        # TensorFlow's lookup of an id outside the table is an error on a CPU, but returns zeros on a GPU.
+        # TensorFlow's lookup of an id outside the table raises an error on a CPU, but returns zeros on a GPU.
         asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
         for split in (split for split, wanted in asked.items() if wanted):
             segments = self.read(split).columns["segment_ids"]
@@ -135,7 +135,7 @@ class RecordsTask(ClassificationTask):
         return False
 
     def read_files(self, split: str) -> Rows:
-        """Returns the rows of a split; reads the files only at the first call.
+        """Returns the rows of a split; only the first call reads the files.
 
         Raises:
           InputError: a file is damaged or contradicts the meta data, or a label is out of range.
@@ -177,7 +177,7 @@ class RecordsTask(ClassificationTask):
             raise InputError(f"{self.paths[split]}: the label {labels[number]:g} of example {number + 1} {what}")
 
     def contents_and_classes(self, examples: Rows) -> tuple[list[str], list[Hashable]]:
-        """Returns the token ids of rows as text, and their labels as classes, or None if the labels are scores."""
+        """Returns the token ids of rows as text, and the labels as classes; for scores, all classes are None."""
         contents = [" ".join(map(str, row)) for row in examples.columns["input_ids"].tolist()]
         return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
 
@@ -195,8 +195,8 @@ class RecordsTask(ClassificationTask):
         size = len(tokenizer.vocabulary)
         if not (ids[:, 0] == tokenizer.cls_id).all() or ids.min() < 0 or ids.max() >= size:
             raise InputError(
-                f"--vocab_file={tokenizer.vocab_file}: the rows of the data do not begin with its [CLS], or have ids "
-                f"beyond its {size} tokens; give the vocabulary that create_finetuning_data has used"
+                f"--vocab_file={tokenizer.vocab_file}: the data's rows do not begin with this vocabulary's [CLS], or "
+                f"have ids beyond its {size} tokens; give the vocabulary that create_finetuning_data used"
             )
         if max_seq_length != self.row_length:
             raise InputError(
@@ -211,7 +211,7 @@ class RecordsTask(ClassificationTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """See `Task`; the texts are made from the tokens."""
+        """See `Task`; the texts are reconstructed from the tokens."""
         examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
         super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
 

@@ -23,7 +23,7 @@ def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the four counts and the metrics of each label, the calibration of all decisions, and the worst errors."""
+    """Returns confusion counts and metrics of each label, the calibration of all decisions, and the worst errors."""
     truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
     chances = np.array([entry["probabilities"] for entry in entries])
     counts = [(a & b).sum(axis=0) for a, b in
@@ -45,7 +45,7 @@ def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns correlations and mean errors with diagrams, and the largest errors."""
+    """Returns the correlations and mean errors, with the scores to draw, and the largest errors."""
     del labels
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     errors = answers - truth

@@ -24,7 +24,7 @@ def _macro_f1(labels, predictions):
 
 
 def _r_squared(labels, predictions):
-    # Undefined if the labels are constant; 0, as for the correlations.
+    # R squared is undefined if the labels are constant; return 0, as for the correlations.
     total = np.sum(np.square(labels - np.mean(labels)), dtype=np.float64)
     return 1 - np.sum(np.square(labels - predictions), dtype=np.float64) / total if total else 0.0
 
@@ -33,7 +33,7 @@ def _correlation(function_name: str) -> Callable:
     def correlation(labels, predictions):
         from scipy import stats
 
-        # Undefined if one side is constant; 0, as in scikit-learn's Matthews correlation.
+        # A correlation is undefined if one side is constant; return 0, as scikit-learn's Matthews correlation does.
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0
         return getattr(stats, function_name)(labels.astype(np.float64), predictions.astype(np.float64)).statistic

@@ -12,11 +12,11 @@ from bert_tf.settings.finetuning import FineTuningSettings
 OWN_DATA = "own"
 # The name of a task whose texts are in memory. Users cannot give it as a flag.
 IN_MEMORY = "texts"
-# Kinds of data that only some flags are for, see `command_line.refuse_unread`.
+# Values of `read_by`: the kinds of data for which a flag has an effect; see `command_line.refuse_unread`.
 OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
 XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
 _SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
-# tf-models-official's modes, and the flags that they mean.
+# Maps tf-models-official's modes to the equivalent flags.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
     "train": ("do_train",),
@@ -28,7 +28,7 @@ _MODES = {
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings(FineTuningSettings):
-    """Settings of `run_classifier`; names and defaults of google-research/bert.
+    """Settings of `run_classifier`, with the names and defaults of google-research/bert.
 
     A flag for a user's own data that is left out takes the value of the run in `output_dir`, else its default.
     """
@@ -41,8 +41,8 @@ class ClassifierSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
     data_dir: str = setting(
-        "folder with the files train, dev and test, as .tsv; own data may also be .csv, .jsonl or .json, and its dev "
-        "may be named val or validation", "", first=True,
+        "folder with train.tsv, dev.tsv and test.tsv; files of own data may also be .csv, .jsonl or .json, and the dev "
+        "file may be named val or validation", "", first=True,
     )  # fmt: skip
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), XNLI, or own "
@@ -87,7 +87,7 @@ class ClassifierSettings(FineTuningSettings):
         "own data: file with one label per line, for labels that contain commas", "", read_by=(OWN, TFDS, MEMORY)
     )
     id_column: str | None = setting(
-        "own data: column of the test data with a name for each example, for test_predictions.tsv; empty: the index; "
+        "own data: column of the test data with the examples' ids, for test_predictions.tsv; empty: use the index; "
         "default: from the run in --output_dir",
         None,
         read_by=(OWN,),
@@ -122,11 +122,11 @@ class ClassifierSettings(FineTuningSettings):
     )  # fmt: skip
 
     input_meta_data_path: str = setting(
-        "JSON file that tf-models-official's create_finetuning_data has written beside its TFRecords; "
+        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; "
         "--train_data_path, --eval_data_path and --test_data_path name the TFRecords", "",
     )  # fmt: skip
     mode: str = setting(
-        "tf-models-official's replacement of --do_train, --do_eval and --do_predict; predict reads --eval_data_path if "
+        "tf-models-official's alternative to --do_train, --do_eval and --do_predict; predict reads --eval_data_path if "
         "there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
     xnli_language: str = setting(
@@ -145,9 +145,9 @@ class ClassifierSettings(FineTuningSettings):
         choices=("cls", "mean", "max"), group="Model",
     )  # fmt: skip
     long_text: str | None = setting(
-        "handling of texts longer than --max_seq_length: truncate: keep the first tokens; head_tail: keep first tokens "
-        "in a quarter of the row, and last tokens in the rest; window: split into several rows, and average their "
-        "predictions; default: from the run in --output_dir, else truncate", None,
+        "handling of texts longer than --max_seq_length: truncate: keep the first tokens; head_tail: fill a quarter of "
+        "the row with the first tokens, and the rest with the last tokens; window: split into several rows, and "
+        "average their predictions; default: from the run in --output_dir, else truncate", None,
         choices=("truncate", "head_tail", "window"), group="Model",
     )  # fmt: skip
     window_stride: int | None = setting(
@@ -184,12 +184,12 @@ class ClassifierSettings(FineTuningSettings):
         names, folders = self.joint_task_names, self.joint_folders
         require(
             len(names) == len(folders),
-            f"--joint_tasks names {len(names)} tasks, but --joint_data_dirs {len(folders)} folders; give one folder "
-            "for each task",
+            f"--joint_tasks names {len(names)} tasks, but --joint_data_dirs names {len(folders)} folders; give one "
+            "folder for each task",
         )
 
     def _resolve_mode(self) -> None:
-        """Replaces `mode` by the flags that it means, so that copies of the settings keep these flags."""
+        """Replaces `mode` with the equivalent flags, so that copies of the settings keep these flags."""
         export = f"export_saved_model --checkpoint_dir={self.output_dir} --export_dir=FOLDER/1"
         require(self.mode != "export_only", f"--mode=export_only is a separate script: {export}")
         if self.mode == "flags":

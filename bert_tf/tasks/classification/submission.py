@@ -38,7 +38,7 @@ def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]
 
 
 def read(path: str) -> str:
-    """Reads a file of `write`; warns if the number of predictions differs from the size of GLUE's test set.
+    """Reads a file that `write` wrote; warns if the number of predictions differs from the size of GLUE's test set.
 
     Raises:
       InputError: the file is not a submission file.

@@ -32,13 +32,13 @@ class TextSource(ExampleSource):
     has_label_sets: bool = False
 
     def id_name(self) -> str:
-        """Returns the column title for the examples' ids in tables."""
+        """Returns the title of the column with the examples' ids in tables of predictions."""
         return "index"
 
 
 @dataclasses.dataclass(frozen=True)
 class TableSource(FileSource, TextSource):
-    """A file for each split, which is tab-separated, comma-separated or JSON Lines.
+    """Reads one file for each split: tab-separated, comma-separated or JSON Lines.
 
     Attributes:
       data_dir: see `FileSource`.
@@ -123,7 +123,7 @@ class TableSource(FileSource, TextSource):
         return Example(cells["text_a"], cells.get("text_b"), label, name)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
-        """Returns the labels in a cell, which is empty, a JSON list, or has separators between labels."""
+        """Returns the labels in a cell that is empty, is a JSON list, or has separators between its labels."""
         parts = cell
         if isinstance(cell, str):
             parts = _list_in(cell)
@@ -172,10 +172,10 @@ def label_text(place: str, cell: Any) -> str:
         return "true" if cell else "false"
     if isinstance(cell, int):
         return str(cell)
-    if isinstance(cell, float) and not math.isfinite(cell):  # 1e999
+    if isinstance(cell, float) and not math.isfinite(cell):  # for example 1e999
         raise InputError(f"{place}: the label is a number beyond float64; fix or remove the line")
     if isinstance(cell, float):
-        # 1.0 and 1 are the same label, because libraries convert integers to floats beside missing values.
+        # 1.0 and 1 are the same label, because libraries convert a column of integers to floats if values are missing.
         return str(int(cell)) if cell == int(cell) and abs(cell) < 1e15 else repr(cell)
     if not isinstance(cell, str):
         remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "fix or remove the line"

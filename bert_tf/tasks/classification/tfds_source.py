@@ -30,7 +30,7 @@ class TfdsSource(TextSource):
     Attributes:
       name: name of the data set, such as `glue/mrpc`.
       builder: the `tfds.core.DatasetBuilder`.
-      splits: train, dev and test to the data set's splits, or to slices of these.
+      splits: maps train, dev and test to the data set's splits, or to slices of these splits.
       text_a: feature of the first or only text.
       text_b: feature of the second text; "" if absent.
       label: feature of the label.
@@ -137,8 +137,8 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
     Args:
       name: name of the data set, such as `glue/mrpc`.
       splits: comma-separated splits for train, dev and test; "" for the usual names.
-      columns: features for `text_a_column`, `text_b_column` and `label_column`; None to find them in the description.
-      is_regression: whether an integer label is a number to predict, and not a class.
+      columns: maps `text_a_column`, `text_b_column` and `label_column` to features; None to use the description.
+      is_regression: whether an integer label is a number to predict instead of a class.
 
     Raises:
       InputError: there is no such data set, or it is unclear which features are the texts and the label.
@@ -151,8 +151,8 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
             builder = tfds.builder(name)
     except (ValueError, AssertionError, KeyError) as error:
         raise InputError(
-            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the data sets and their configurations are at "
-            "www.tensorflow.org/datasets/catalog"
+            f"--tfds_name={name}: TensorFlow Datasets cannot find it; the data sets and their configurations are "
+            "listed at www.tensorflow.org/datasets/catalog"
         ) from error
     # If only a data set's files are available, the library returns the features in a random order.
     is_ordered = not isinstance(builder, read_only_builder.ReadOnlyBuilder)
@@ -163,7 +163,8 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
     kind, labels = _kind_of(name, label, features[label], is_regression)
     parts, has_dev = _splits(builder, splits)
     found = TfdsSource(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
-    logging.info("%s: %s from %s of %s", name, label, " and ".join(filter(None, (text_a, text_b))), found.splits)
+    logging.info("%s: predicts %s from %s; splits: %s", name, label, " and ".join(filter(None, (text_a, text_b))),
+                 found.splits)  # fmt: skip
     return found
 
 
@@ -213,7 +214,7 @@ def _are_numbered(first: str, second: str) -> bool:
 
 
 def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
-    """Returns the kind of the task and the names of the classes; () if only the data has the names."""
+    """Returns the kind of the task, and the names of the classes; () if the description does not list them."""
     import tensorflow_datasets as tfds
 
     inner = getattr(feature, "feature", None)

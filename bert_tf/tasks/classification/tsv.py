@@ -38,7 +38,7 @@ def read_examples(
       path: path of the file.
       columns: columns of the texts and the label.
       id_column: name of the column of `Example.id`, which the file may lack; None if there are no ids.
-      skip_incomplete: whether lines that lack cells or a label are skipped with a warning, and not refused.
+      skip_incomplete: whether lines that lack cells or a label are skipped with a warning instead of refused.
 
     Returns:
       The examples and their places; each `Placed` has an `Example`.

@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-# The translated files have another spelling of one label.
+# The translated files spell one label differently.
 _SPELLINGS = {"contradictory": "contradiction"}
 
 
@@ -55,7 +55,7 @@ class XnliTask(GlueTask):
         for language in self.languages:
             if not any(example.group == language for example in examples):
                 found = ", ".join(sorted({example.group for example in examples} - {""})) or "no column 'language'"
-                raise InputError(f"--xnli_language={language}: {self.files_of(split)[0]} has only {found}")
+                raise InputError(f"--xnli_language={language}: not in {self.files_of(split)[0]}, which has {found}")
         return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:

@@ -116,7 +116,7 @@ def test_ax_is_a_test_of_mnlis_model():
         ("RTE", "train.tsv", f"{NLI}\tlabel\n0\ta\tb\tno\n", ", line 2: unknown label 'no'; the task's labels are ent"),
         ("QNLI", "dev.tsv", "", ": holds no example"),
         ("XNLI", "multinli/multinli.train.zh.tsv", "premise\thypo\tlabel\na\tb\n", ": all 1 lines lack cells"),
-        ("XNLI", "xnli.dev.tsv", XNLI + xnli_line("de", "neutral", "x", "y"), " has only de"),
+        ("XNLI", "xnli.dev.tsv", XNLI + xnli_line("de", "neutral", "x", "y"), ", which has de"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, message):

@@ -65,9 +65,9 @@ def test_the_script_shows_the_dev_scores_and_packs_all_files(runs, capsys, caplo
 
 
 def test_missing_and_double_files_are_refused_and_nothing_is_written(runs):
-    with pytest.raises(InputError, match=r"RTE.tsv: none of --run_dirs has it; run --do_predict for RTE and add its"):
+    with pytest.raises(InputError, match=r"RTE.tsv: not in --run_dirs; run --do_predict for RTE, and add the run"):
         main(settings(runs, omit="RTE"))
-    with pytest.raises(InputError, match=r"WNLI.tsv: none of --run_dirs has it; .*; or give --glue_dir"):
+    with pytest.raises(InputError, match=r"WNLI.tsv: not in --run_dirs; .*; or give --glue_dir"):
         main(settings(runs, "--glue_dir="))
     submission.write(str(runs / "CoLA"), "RTE", ["0"], ["1"])
     with pytest.raises(InputError, match=r"RTE.tsv: .*RTE.tsv exists too; give only one of the folders"):
@@ -84,7 +84,7 @@ def test_dev_scores_of_some_runs_and_of_wrong_ones(runs, capsys):
     main(settings(runs, "--output_file=", omit="QQP"))
     assert "Average" not in capsys.readouterr().out
     make_run(runs / "again", "RTE", accuracy=0.7)
-    with pytest.raises(InputError, match="a run of RTE, like .*; give only one of them"):
+    with pytest.raises(InputError, match="holds a run of RTE, as does .*; give only one folder"):
         main(settings(runs, "--output_file="))
     metrics_file.write_results(str(runs / "mnli"), {"eval_accuracy": 0.3, "eval_matthews_correlation": 0.1})
     with pytest.raises(InputError, match="its last evaluation has no accuracy_mismatched; evaluate --task_name=MNLI"):

@@ -147,7 +147,7 @@ def test_a_joint_run_is_evaluated_predicted_and_restored_as_its_main_task(folder
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--joint_tasks=RTE"], "--joint_tasks names 1 tasks, but --joint_data_dirs 0 folders; give one folder"),
+        (["--joint_tasks=RTE"], "--joint_tasks names 1 tasks, but --joint_data_dirs names 0 folders; give one folder"),
         (["--joint_tasks=tsv", "--joint_data_dirs=d"], "--joint_tasks=tsv: unknown; known are CoLA, .*XNLI$"),
         (["--joint_tasks=SST-2", "--joint_data_dirs=d"], "--joint_tasks: SST-2 is listed twice; list each task once"),
         (["--joint_tasks=MNLI,AX", "--joint_data_dirs=d,e"], "MNLI is listed twice"),

@@ -467,7 +467,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
     assert task.source.id_name() == "index" and [example.id for example in task.read("test")] == [None]
-    assert "predictions have numbers instead of the ids of" in caplog.text
+    assert "predictions have numbers instead of ids; the test data lacks the id column of" in caplog.text
     assert "there is no column 'id'" in caplog.text
 
 
@@ -489,7 +489,7 @@ def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):
     mnli = find_task(settings("MNLI", tmp_path))
     description.write(str(tmp_path), description.describe(mnli, True, 8))
     (tmp_path / "ckpt-3.index").touch()
-    with pytest.raises(InputError, match="holds a run of MNLI; give --task_name=MNLI for its files, or predict other"):
+    with pytest.raises(InputError, match="holds a run of MNLI; give --task_name=MNLI for this task's files, or"):
         find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
 
 
@@ -521,7 +521,7 @@ def test_doubtful_examples_are_counted(tmp_path, caplog):
     assert "1 of 2 dev examples are also in train" in caplog.text
     assert "train: 1 texts occur several times with different labels" in caplog.text
     assert "train: 1 of 4 examples have an empty text" in caplog.text
-    assert "no example of train has the label z; 1 examples of dev have it" in caplog.text
+    assert "no example of train has the label z; 1 examples of dev have this label" in caplog.text
     assert "look at macro_f1" not in caplog.text
     checked(tmp_path, [("a", "x")] * 19 + [("b", "y")])
     assert "train: 95.0% of the examples have the label 'x'; look at macro_f1 rather than accuracy" in caplog.text
@@ -545,7 +545,7 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     ("text", "message"),
     [("z=1", "unknown label 'z'; the labels are x, y"), ("x=-1", "weight '-1' of 'x' is not"), ("x=nan", "not a fin"),
      ("x", "write balanced, or label=weight"), ("{", "or a JSON object"), ("x=a", "weight 'a' of 'x'"),
-     ("y=3", "x without a weight; give a weight for every class, or add other=1 for all other classes")],
+     ("y=3", "no weight for x; give a weight for every class, or add other=1 for all other classes")],
 )  # fmt: skip
 def test_bad_class_weights_are_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
@@ -555,7 +555,7 @@ def test_bad_class_weights_are_refused(tmp_path, text, message):
 def test_a_class_named_other_has_its_own_weight(tmp_path):
     rows = "text\tlabel\na\tother\nb\ty\n"
     assert own(tmp_path, rows, class_weights="y=3,other=1").class_weights == pytest.approx((0.5, 1.5))
-    with pytest.raises(InputError, match="y without a weight; give a weight for every class$"):
+    with pytest.raises(InputError, match="no weight for y; give a weight for every class$"):
         own(tmp_path, rows, class_weights="other=1")
 
 

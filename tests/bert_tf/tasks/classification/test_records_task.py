@@ -109,7 +109,7 @@ def test_meta_data_that_does_not_fit_is_refused(records, tmp_path, meta, message
 def test_another_vocabulary_and_labels_out_of_range_are_refused(records, tmp_path):
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[SEP]\n[MASK]\n[CLS]\na\n")
     task = find_task(settings(records, "--do_train"))
-    with pytest.raises(InputError, match=r"do not begin with its \[CLS\], or have ids beyond its 6 tokens"):
+    with pytest.raises(InputError, match=r"do not begin with this vocabulary's \[CLS\], or have ids beyond its 6"):
         task.encode(task.read("train"), BertTokenizer(str(tmp_path / "vocab.txt")), 16)
     with pytest.raises(InputError, match="the label 2 of example 2 is not one of 0 to 1"):
         task._check_labels("train", np.array([0.0, 2.0]))
