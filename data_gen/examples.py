@@ -133,7 +133,7 @@ def example_columns(
     """Makes the examples of one pass over documents.
 
     Args:
-      window: contains the documents to process, and documents for random next sentences.
+      window: the documents to process, and other documents for random next sentences.
       documents: range of the window's documents to process.
       settings: the settings of lengths, objective and masking.
       special_tokens: see `SpecialTokens`.

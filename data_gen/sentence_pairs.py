@@ -126,7 +126,7 @@ def _random_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws segments that start at a random sentence of a random other document.
 
-    A segment is the shortest sequence of sentences with `wanted` tokens, or the rest of that document if it is shorter.
+    A segment is the shortest sequence of sentences with `wanted` tokens, or the whole rest of a shorter document.
 
     Returns:
       Starts and ends of the segments in tokens, int64 [R] each.

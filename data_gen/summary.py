@@ -1,4 +1,4 @@
-"""Statistics of a finished set for its manifest and the log, and warnings about text that the flags leave out."""
+"""Computes statistics of a finished set for its manifest and the log, and warns of flags that do not fit the text."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence

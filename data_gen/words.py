@@ -21,7 +21,7 @@ from data_gen.documents import plan_sources, read_documents
 
 # Bytes of text that are split into words in one call.
 _BLOCK = 1 << 18
-# The words of noisy web text are long, so their total size is bounded too: this many bytes per word of the limit.
+# Noisy web text has long words, so the total size of the words in memory is limited too: `max_words` times this number.
 _BYTES_PER_WORD = 24
 
 

@@ -19,8 +19,8 @@ class ProgressBar:
       total: total units of work; None if unknown.
       unit: name of the units that are counted.
       done: units that an earlier run has completed; the rate does not include them.
-      compiles: whether the work before the first `advance` includes compilation; rate and time left then start at the
-        end of compilation.
+      compiles: whether the work before the first `advance` includes compilation; if so, rate and time left are computed
+        from the end of compilation on.
       **options: further arguments for tqdm.
 
     Attributes:

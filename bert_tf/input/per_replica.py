@@ -14,7 +14,7 @@ def per_replica_batches(
     Args:
       batches: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].
       batch_size: the global batch size; None if the last batch may be smaller.
-      input_context: identifies this worker; None for a single replica.
+      input_context: the context that identifies this worker; None for a single replica.
 
     Returns:
       Dataset of the same columns. Shapes are static if `batch_size` is given.

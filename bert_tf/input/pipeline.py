@@ -46,8 +46,8 @@ class ReadingOptions:
       features: features of the records; see `schema.pretraining_features`.
       vocab_size: upper bound (exclusive) of all ids.
       seed: seed of the order and of dynamic masking.
-      dynamic_masking: how to mask unmasked rows: differently in each epoch of training, identically in every
-        evaluation; None without dynamic masking.
+      dynamic_masking: how to mask unmasked rows; None without dynamic masking. The masks differ in each epoch of
+        training, and are the same in every evaluation.
       directionality: directionality of the model; a unidirectional model predicts every token of unmasked rows.
     """
 
@@ -82,7 +82,7 @@ def pretraining_batches(
       batch_size: global batch size in rows; each element of the dataset is one replica's share.
       training: whether to shuffle, repeat, and return full batches only.
       start: the position to start from: the `data_position` of the previous batch.
-      input_context: identifies this worker's share if there are several workers.
+      input_context: the context that identifies this worker; None for a single replica.
       packing: shape of packed rows; None for one example per row.
       record_ids: whether to add the record ids of each row, which does not change other columns.
 

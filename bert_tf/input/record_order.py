@@ -43,8 +43,8 @@ def windows(
 
     Args:
       files: paths of the F TFRecord files.
-      shuffled: True repeats the files endlessly, in a different order in each epoch; False reads them once in the given
-        order.
+      shuffled: whether to repeat the files endlessly, in a different order in each epoch; if false, the files are read
+        once, in the given order.
       seed: seed of the order.
       start: position of the first window; its `rows` are ignored.
       record_ids: whether to add the file and the index of each record; the order does not change.

@@ -140,7 +140,7 @@ class Job:
           The shards.
 
         Raises:
-          InputError: the existing set has other settings, or `make` or `check` raises it.
+          InputError: the existing set has other settings, or `make` or `check` raises an InputError.
         """
         if all(finished := self.finished_shards()):
             self.clear()
@@ -154,7 +154,7 @@ class Job:
                 shards = make(self.finished_shards())
             except NoRoomError:
                 raise
-            except InputError:  # the work folder is useless, since the input or the flags must change
+            except InputError:  # the work folder is useless, because the input or the flags must change
                 self.close()
                 raise
             self.close()

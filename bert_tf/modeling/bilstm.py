@@ -115,7 +115,7 @@ class BiLstmHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      reads_mask: True: the head also takes `input_mask`.
+      reads_mask: True, because the head also takes `input_mask`.
       head: the task's head.
 
     Raises:

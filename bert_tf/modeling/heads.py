@@ -146,7 +146,7 @@ class SpanHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      is_per_token: True: the head maps each token independently.
+      is_per_token: True, because the head maps each token independently.
       checkpoint_name: name of the head in checkpoints.
     """
 
@@ -171,7 +171,7 @@ class TaggingHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      is_per_token: True: the head maps each token independently.
+      is_per_token: True, because the head maps each token independently.
       checkpoint_name: name of the head in checkpoints, which identifies a token classifier to other formats.
     """
 

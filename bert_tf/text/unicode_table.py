@@ -54,7 +54,7 @@ class Table(NamedTuple):
 def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
     """Normalizes one character as the original's basic tokenizer does; returns pairs of kind and character.
 
-    A dropped character has no pair, unless marks cannot be reordered across it: then its kind is BOUNDARY.
+    A dropped character has no pair, unless marks cannot be reordered across the character; then its kind is BOUNDARY.
     """
     if character in "\t\n\r" or unicodedata.category(character) == "Zs":
         return [(SPACE, " ")]
