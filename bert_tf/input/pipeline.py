@@ -87,14 +87,15 @@ def pretraining_batches(
       record_ids: whether to add the record ids of each row, which does not change other columns.
 
     Returns:
-      A dataset of dicts of int32 and float32 columns:
-        - the features of the records, [B, length], but `next_sentence_labels` [B];
-        - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model
-          predicts every token;
-        - for packed rows, the columns of `packed_rows.pack_rows`;
-        - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers;
-        - if requested, `record_ids` [B, 2], or [B, N, 2] for packed rows: the index of the file, and the index of the
-          record in this file.
+      A dataset of dicts. Each dict has these columns, int32 and float32, and for packed rows the columns of
+      `packed_rows.pack_rows`:
+
+      - the features of the records, [B, length], but `next_sentence_labels` [B].
+      - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model predicts
+        every token.
+      - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers.
+      - `record_ids` [B, 2], or [B, N, 2] for packed rows, if requested: the index of the file, and the index of the
+        record in this file.
     """
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
