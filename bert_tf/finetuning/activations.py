@@ -6,7 +6,7 @@ A split has its own folder, where the activations are divided into several float
 written atomically, so a resumed run computes only the missing parts. The folder's name contains a hash of everything
 that the activations depend on: the encoder's weights, the rows, the layers and the precision.
 
-Letters: B batch, S sequence length, N rows, P maximum number of tokens that the head reads in a row, K layers, H hidden
+Letters: B batch, S sequence length, N rows, P maximum number of tokens per row that the head reads, K layers, H hidden
 size.
 """
 

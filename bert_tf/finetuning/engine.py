@@ -152,7 +152,7 @@ def _check_batches(run: PreparedRun) -> None:
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
-        # This check uses the shortest row, so it is a lower bound; the plan of all batches does not exist yet.
+        # The plan of all batches does not exist yet, so this check uses the shortest row, which gives a lower bound.
         memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
         run.num_train_steps()
 

@@ -20,7 +20,7 @@ from bert_tf.settings import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """The flags of a command, and the record of the run in the command's folder. A kind of task reads both from here.
+    """The flags of a command, and the record of the run in its folder; each kind of task makes its task from these.
 
     If a flag of an evaluation or a prediction differs from the training, this rule holds:
 

@@ -118,7 +118,7 @@ class Results:
         return rows
 
     def by_pretrained_steps(self) -> list[tuple[int, float]]:
-        """Returns (steps, mean of the best combination over its restarts) for each initial checkpoint, by steps."""
+        """Returns (steps, best combination's mean over its restarts) for each initial checkpoint, sorted by steps."""
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
         for row in self.combinations():

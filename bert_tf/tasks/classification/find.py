@@ -32,7 +32,7 @@ from bert_tf.tasks.classification.table_source import TextSource
 def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
     """Returns the task of `--task_name`; ignores case and hyphens in the name.
 
-    With `--joint_tasks`, returns a task that trains together with the tasks in this flag.
+    With `--joint_tasks`, returns a task that combines the main task with the tasks in this flag.
 
     Args:
       command: the command, whose flags name the task and its data.

@@ -1,4 +1,4 @@
-"""Tasks on a user's own data: classes, and scores in any range.
+"""Tasks on a user's own data, with classes or with scores in any range.
 
 Letters: B batch, N rows, C classes.
 """

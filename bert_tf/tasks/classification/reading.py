@@ -36,7 +36,7 @@ class Reading:
 
     @classmethod
     def of_command(cls, command: Command) -> "Reading":
-        """Returns the options; a flag that is left out takes the value of the run's folder, or else its default.
+        """Returns the options; a flag that is left out has its value from the run in the folder, or else its default.
 
         Raises:
           InputError: a flag differs from the training of the folder's run, or a stride is given without windows.

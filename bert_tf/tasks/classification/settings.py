@@ -114,7 +114,7 @@ class ClassifierSettings(FineTuningSettings):
     test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     tfds_name: str = setting(
         "data set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; "
-        "the column flags may name its features; default: from the data set's description", "",
+        "the column flags name its features; flags that are left out follow the data set's description", "",
     )  # fmt: skip
     tfds_splits: str = setting(
         "--tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: train, "
@@ -126,8 +126,8 @@ class ClassifierSettings(FineTuningSettings):
         "--train_data_path, --eval_data_path and --test_data_path name the TFRecords", "",
     )  # fmt: skip
     mode: str = setting(
-        "tf-models-official's alternative to --do_train, --do_eval and --do_predict; predict reads --eval_data_path if "
-        "there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
+        "tf-models-official's alternative to --do_train, --do_eval and --do_predict; --mode=predict reads "
+        "--eval_data_path if there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
     xnli_language: str = setting(
         "--task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
