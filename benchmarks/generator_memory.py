@@ -1,9 +1,9 @@
-"""Measures the memory of the generator for corpora of different sizes; it should not depend on the size.
+"""Measures the memory of the generator for corpora of different sizes. The memory should not depend on the size.
 
 python benchmarks/generator_memory.py [--data=FOLDER] [--megabytes=15,150] [--num_workers=2]
 
-A corpus of each size repeats the documents of FOLDER/corpus/english.txt (or of CPython's documentation), each time in
-another random order. The corpus is written to the folder for temporary files, TMPDIR, which needs about five times the
+A corpus of each size repeats the documents of FOLDER/corpus/english.txt (or of CPython's documentation), each time in a
+new random order. The corpus is written to the folder for temporary files, TMPDIR, which needs about five times the
 space of the largest corpus. Use --megabytes=15,150,1500 for the full range.
 """
 
@@ -33,8 +33,8 @@ def write_corpus(path: pathlib.Path, documents: list[str], size: int) -> None:
 def main() -> None:
     """Prints one line per size."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--megabytes", default="15,150", help="comma-separated sizes of the text")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
+    parser.add_argument("--megabytes", default="15,150", help="comma-separated sizes of the corpus")
     parser.add_argument("--num_workers", type=int, default=2)
     arguments = parser.parse_args()
     print(machine.describe())

@@ -1,10 +1,10 @@
-"""Compares the input pipeline with tf-models-official's on the same records: examples per second at S=128, no training.
+"""Compares our input pipeline with tf-models-official's on the same records, in examples per second at S=128.
 
 python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
-FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of
-256 rows. They run alternately, and the best round counts. A second table shows how long a run that resumes late in an
-epoch waits for its first batch.
+FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of 256 rows.
+They run alternately, without training, and the best round of each counts. A second table shows how long a run that
+resumes late in an epoch waits for its first batch.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tfrecords import manifest, reader
 
 BATCH = 256
 FILES = 8
-# Rows of the table: name -> kind of records, and flags.
+# Maps the name of each row of the table to its kind of records and its flags.
 OURS = {
     "static masks": ("static", []),
     "dynamic masks": ("dynamic", []),
@@ -44,7 +44,7 @@ OURS = {
 
 
 def write_records(folder: pathlib.Path, data: str | None) -> str:
-    """Writes records for both kinds of masking, several files each; returns the path of the vocabulary."""
+    """Writes several files of records for both kinds of masking; returns the path of the vocabulary."""
     corpus, vocabulary = data_files(data, folder)
     for masking in ("static", "dynamic"):
         settings = GeneratorSettings(
@@ -59,7 +59,7 @@ def write_records(folder: pathlib.Path, data: str | None) -> str:
 def our_options(
     folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]
 ) -> tuple[list[str], ReadingOptions, dict]:
-    """Returns the arguments that a run would pass to `pretraining_batches`."""
+    """Returns the arguments that a training run would pass to `pretraining_batches`."""
     files = reader.expand_files(f"{folder}/{masking}-*")
     with open(vocabulary, encoding="utf-8") as file:
         config = BertConfig.named("tiny", vocab_size=sum(1 for _ in file))
@@ -144,8 +144,8 @@ def report(data: str | None = None, rounds: int = 3, seconds: float = 3.0) -> No
 def main() -> None:
     """Reads the arguments and reports."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder")
-    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the best counts")
+    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
+    parser.add_argument("--rounds", type=int, default=3, help="number of rounds; the best round counts")
     parser.add_argument("--seconds", type=float, default=3.0, help="length of a round in seconds")
     report(**vars(parser.parse_args()))
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 _CPUINFO = pathlib.Path("/proc/cpuinfo")
-# Flags of /proc/cpuinfo, and the names of their bfloat16 instructions.
+# Maps flags in /proc/cpuinfo to the names of the bfloat16 instructions that they announce.
 _BFLOAT16 = {"amx_bf16": "AMX bf16", "avx512_bf16": "AVX-512 bf16"}
 
 
@@ -33,7 +33,7 @@ def _cores() -> int:
 
 
 def _name_elsewhere() -> str:
-    """Returns the processor's name on macOS and ARM, where /proc/cpuinfo does not contain it."""
+    """Returns the processor's name on macOS and ARM, where /proc/cpuinfo does not contain this name."""
     if sys.platform == "darwin":
         command = ["sysctl", "-n", "machdep.cpu.brand_string"]
         found = subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()

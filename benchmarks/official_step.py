@@ -1,6 +1,7 @@
 """Compiles tf-models-official's pre-training step for TPUs, for comparison with our step.
 
-python -m benchmarks.official_step prints the rows of `make tpu-check` for it: base at S=128 and 512, large at S=512.
+`python -m benchmarks.official_step` prints the same rows as `make tpu-check` does for our step: base at S=128 and 512,
+large at S=512.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Questions about single sentences, from which a checkpoint without training on questions learns with few examples.
+"""Makes questions about single sentences, from which a checkpoint learns question answering with few examples.
 
-The training and dev data of XQuAD have 786 and 227 questions, too few for learning to find an answer in a paragraph.
+XQuAD's training and dev data have 786 and 227 questions. These are too few for a model to learn to find an answer in a
+paragraph.
 """
 
 import json
@@ -8,7 +9,7 @@ import pathlib
 
 
 def of_sentences(source: pathlib.Path, target: pathlib.Path) -> pathlib.Path:
-    """Writes SQuAD's layout, where each question's context is the sentence with its answer; returns the file's path."""
+    """Writes a SQuAD file in which each question's context is the sentence with its answer; returns the file's path."""
     paragraphs = []
     for article in json.loads(source.read_text(encoding="utf-8"))["data"]:
         for paragraph in article["paragraphs"]:

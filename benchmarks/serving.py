@@ -35,7 +35,7 @@ max_enqueued_batches { value: 64 } num_batch_threads { value: 2 }"""
 
 
 def read_sentences(data: str | None) -> list[str]:
-    """Returns sentences of mixed length from SST-2, or from the demo's English text without real data."""
+    """Returns sentences of mixed length from SST-2 or, without real data, from the demo's English text."""
     if data:
         with open(pathlib.Path(data) / "glue/SST-2/dev.tsv", encoding="utf-8", newline="") as file:
             found = [row["sentence"] for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE)]
@@ -100,7 +100,7 @@ def started(words: list[str], port: int) -> Iterator[None]:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
                 break
             if process.poll() is not None:
-                sys.exit(f"{' '.join(words)}: ended with {process.returncode}")
+                sys.exit(f"{' '.join(words)}: ended with exit code {process.returncode}")
             time.sleep(0.1)
         yield
     finally:
@@ -135,7 +135,7 @@ async def ask(port: int, sentences: list[str], concurrency: int, seconds: float)
 
 
 async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
-    """Returns a server's answers."""
+    """Returns the probabilities with which a server answers texts."""
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"
@@ -145,7 +145,7 @@ async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
 
 
 def commands(folder: pathlib.Path, port: int, dtype: str) -> dict[str, list[str]]:
-    """Returns the commands of the servers by name."""
+    """Maps the name of each server to the command that starts it."""
     batching = folder / "batching.config"
     batching.write_text(BATCHING)
     serve = [

@@ -2,8 +2,8 @@
 
 python benchmarks/small_devices.py --checkpoint_dir=mrpc
 
-The run must have been evaluated (`--do_eval`), because its `dev_predictions.jsonl` has the texts and labels. A latency
-is the median over single rows of tokens on one thread. The models take turns.
+The run must have been evaluated (`--do_eval`), because its `dev_predictions.jsonl` has the texts and labels. The
+latency is the median over requests with one row of tokens, on one thread. The models run alternately.
 """
 
 import argparse
@@ -37,7 +37,7 @@ _TIMED_ROWS = 100
 
 
 def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
-    """Exports a run in three formats; returns, by name, a function from tokens to probabilities, and its bytes."""
+    """Exports a run in three formats; maps each to a function from tokens to probabilities, and to a size in bytes."""
     saved = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=f"{folder}/saved_model"))
     model = tf.saved_model.load(saved)
     files = [path for path in pathlib.Path(saved).rglob("*") if path.name.startswith(("saved_model", "variables."))]
@@ -55,7 +55,7 @@ def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
 
 
 def rows_of(run: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
-    """Returns a run's dev data: the inputs of each row without padding, int32 [1, S], and the labels, int [N]."""
+    """Returns a run's N dev examples: each row's inputs without padding, int32 [1, S], and the label ids, int [N]."""
     described, lines = description.read(run), evaluation_file.read(run)
     tokenizer = BertTokenizer(os.path.join(run, VOCABULARY_NAME), described.do_lower_case)
     segments = [tokenizer.encode([line[name] for line in lines]) for name in ("text_a", "text_b") if name in lines[0]]

@@ -1,4 +1,4 @@
-"""Compares a whole pre-training step with tf-models-official's and Hugging Face's.
+"""Compares our whole pre-training step with the steps of tf-models-official and Hugging Face.
 
     python benchmarks/step.py --shapes=base,base_512,medium_384
 
@@ -66,7 +66,7 @@ def model_config(shape: tuple[int, ...]):
 
 
 def tensorflow_batch(shape: tuple[int, ...]) -> dict:
-    """Returns the batch as tensors with our names."""
+    """Returns the batch of `numpy_batch` as tensors, with the weights of our input pipeline."""
     import tensorflow as tf
 
     batch = {name: tf.constant(values, tf.int32) for name, values in numpy_batch(shape).items()}
@@ -92,7 +92,7 @@ def packed_batch(shape: tuple[int, ...]) -> dict:
 
 
 def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]:
-    """Returns a step of our model with our optimizer."""
+    """Returns a function that runs a step of our model with our optimizer."""
     import tensorflow as tf
 
     from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
@@ -116,7 +116,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
 
 
 def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
-    """Returns the same step of tf-models-official's model with its optimizer."""
+    """Returns a function that runs the same step of tf-models-official's model with its optimizer."""
     import tensorflow as tf
     import tf_keras as keras
     from official.modeling.optimization.legacy_adamw import AdamWeightDecay
@@ -160,7 +160,7 @@ def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
 
 
 def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], None]:
-    """Returns the same step of Hugging Face's PyTorch model with fused AdamW, under bfloat16 autocast."""
+    """Returns a function that runs the same step of Hugging Face's model with fused AdamW, under bfloat16 autocast."""
     import torch
     import transformers
 
@@ -199,7 +199,7 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
 
 
 def product() -> Callable[[], None]:
-    """Returns a large matrix product, which measures the peak rate of the machine under its current load."""
+    """Returns a function that computes a large matrix product, to measure the peak rate under the current load."""
     import tensorflow as tf
 
     x = tf.Variable(tf.cast(tf.random.stateless_normal([PRODUCT_SIZE, PRODUCT_SIZE], [0, 1]), tf.bfloat16))
@@ -230,7 +230,7 @@ def work(peer: str, shape: tuple[int, ...]) -> None:
 
 
 def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
-    """Returns the best time of a step of each peer in seconds, from alternating rounds."""
+    """Returns each peer's best time of a step in seconds, from alternating rounds."""
     command = [sys.executable, __file__, f"--shapes={name}", "--work"]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}

@@ -34,7 +34,7 @@ from data_gen.vocabulary import learn_vocabulary
 
 ROUNDS = 5
 BATCH = 1000
-# Slow tokenizers read every tenth batch of a round, and their rate counts only those batches.
+# Slow tokenizers read only every tenth batch of a round. Their rate counts only these batches.
 SLOW = 10
 
 
@@ -49,7 +49,7 @@ def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], tf.Tensor], int]]]:
-    """Returns for each tokenizer the stride of the batches that it reads, and a function that counts tokens."""
+    """Maps each tokenizer to the stride of the batches that it reads, and to a function that counts tokens."""
     tokenizer, original = BertTokenizer(vocabulary), original_tokenization.FullTokenizer(vocabulary)
     original.wordpiece_tokenizer.max_input_chars_per_word = 200
     signature = [tf.TensorSpec([None], tf.string)]
@@ -67,7 +67,7 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
     try:
         from tokenizers import BertWordPieceTokenizer
     except ImportError:
-        print("Hugging Face's tokenizers is not installed: pip install -e .[bench]")
+        print("Hugging Face's tokenizers package is not installed; run pip install -e .[bench]")
         return found
     peer = BertWordPieceTokenizer(vocabulary, lowercase=True)
 
@@ -75,7 +75,7 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
         texts = [line.decode("utf-8", "ignore") for line in lines]
         return sum(len(row.ids) for row in peer.encode_batch(texts, add_special_tokens=False))
 
-    # Keep the original as the last row, because ratios are relative to it.
+    # Keep the original in the last row, because ratios are relative to the last row.
     last = found.popitem()
     return {**found, "Hugging Face tokenizers": (SLOW, run_peer), last[0]: last[1]}
 
@@ -99,8 +99,10 @@ def main() -> None:
     """Prints the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", help="file with one text per line; default: the demo's English")
-    parser.add_argument("--vocabulary", help="vocab.txt; default: learned from the demo's English")
-    parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="data folder with both files")
+    parser.add_argument("--vocabulary", help="vocabulary; default: a vocabulary learned from the demo's English")
+    parser.add_argument(
+        "--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data, with both files"
+    )
     parser.add_argument("--lines", type=int, help="number of lines to read; default: all")
     arguments = parser.parse_args()
     tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -16,24 +16,24 @@ from benchmarks.gpu.cases import CASES
 
 
 def main() -> None:
-    """Runs one half."""
+    """Runs one half of the benchmark."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     halves = parser.add_subparsers(dest="half", required=True)
     lower = halves.add_parser("lower", help="write bundles; needs TensorFlow")
-    run = halves.add_parser("run", help="check and time bundles; needs jax, torch and transformers, no TensorFlow")
+    run = halves.add_parser("run", help="check and time bundles; needs jax, torch and transformers, but not TensorFlow")
     for half in (lower, run):
         half.add_argument("folder", type=pathlib.Path, help="folder of the bundles")
         half.add_argument("--cases", default=",".join(CASES), help="comma-separated, from " + ", ".join(CASES))
     run.add_argument("--peers", default="bert_tf,compiled,eager", help="comma-separated, from bert_tf, compiled, eager")
     run.add_argument("--batch_size", type=int, default=0, help="rows per step; 0: the case's default")
     run.add_argument("--steps", type=int, default=20, help="steps per round")
-    run.add_argument("--rounds", type=int, default=4, help="number of rounds; the best counts")
+    run.add_argument("--rounds", type=int, default=4, help="number of rounds; the best round counts")
     run.add_argument("--largest_batch", action="store_true", help="also find the largest batch of each peer")
     run.add_argument("--output", type=pathlib.Path, help="also append the results to this file as JSON Lines")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.cases.split(",") if name not in CASES]
     if unknown:
-        sys.exit(f"error: --cases: no case {unknown[0]}; choose from {', '.join(CASES)}")
+        sys.exit(f"error: --cases: there is no case {unknown[0]}; choose from {', '.join(CASES)}")
     if arguments.half == "lower":
         from bert_tf.compile_check import xla_flags
 

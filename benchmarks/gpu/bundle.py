@@ -1,4 +1,4 @@
-"""A training step on disk: its program for any batch size, and its arguments.
+"""Stores a training step on disk as a bundle: its program for any batch size, and its arguments.
 
 A bundle is one compressed JSON file. The texts of a program for two batch sizes differ only in numbers that are
 multiples of the batch size, so the file contains the text with these multiples marked.
@@ -60,7 +60,7 @@ def template(programs: dict[int, str]) -> str:
     """Marks the multiples of the batch size in a program.
 
     Args:
-      programs: batch size to text; the first two give the template, and all others must agree with it.
+      programs: maps batch sizes to texts; the first two texts give the template, and all others must agree with it.
 
     Raises:
       ValueError: the programs differ in anything but multiples of the batch size.
@@ -73,7 +73,7 @@ def template(programs: dict[int, str]) -> str:
         if mine == yours:
             continue
         if not index % 2 or int(mine) % first or int(mine) // first * second != int(yours):
-            raise ValueError(f"{mine!r} and {yours!r} in programs for {first} and {second} rows: not their multiples")
+            raise ValueError(f"{mine!r} and {yours!r} for {first} and {second} rows are not multiples of the rows")
         parts[index] = f"§{int(mine) // first}"
     made = "".join(parts)
     for batch_size, text in rest:
@@ -94,7 +94,7 @@ def read(folder: pathlib.Path, name: str) -> Bundle:
     """Reads a bundle; ends the process with one line if the file is missing."""
     path = folder / f"{name}{_ENDING}"
     if not path.exists():
-        sys.exit(f"error: {path}: no such file; make it with python -m benchmarks.gpu lower, which needs TensorFlow")
+        sys.exit(f"error: {path}: no such file; write it with `python -m benchmarks.gpu lower`, which needs TensorFlow")
     with lzma.open(path, "rt") as file:
         fields = json.load(file)
     arguments = tuple(Argument(**one) for one in fields.pop("arguments"))

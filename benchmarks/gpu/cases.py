@@ -22,7 +22,7 @@ class Case:
       batch_size: B, unless the user gives another batch size.
       packed: whether a row contains two examples of half the length.
       dtype: compute dtype.
-      checked_steps: number of steps that TensorFlow runs and keeps for comparison.
+      checked_steps: number of steps that TensorFlow runs and records for comparison.
     """
 
     layers: int
@@ -59,12 +59,12 @@ def batch(case: Case, batch_size: int, seed: int) -> dict[str, np.ndarray]:
     """Returns full rows of random tokens with random masked positions, in the form that `run_pretraining` reads.
 
     Args:
-      case: the case with V, S and P.
+      case: the case, which gives V, S and P.
       batch_size: B.
       seed: seed of the random numbers.
 
     Returns:
-      int32 columns, and `masked_lm_weights` float32 [B, P].
+      int32 columns, except float32 `masked_lm_weights` [B, P] and, for packed rows, `next_sentence_weights` [B, 2].
     """
     rng = np.random.default_rng(seed)
     rows, length = batch_size, case.length

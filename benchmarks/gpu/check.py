@@ -1,4 +1,4 @@
-"""Compares steps in JAX with steps that TensorFlow ran and kept."""
+"""Compares steps in JAX with steps that TensorFlow ran and recorded."""
 
 import pathlib
 
@@ -10,16 +10,17 @@ from benchmarks.gpu.program import Steps
 
 
 def differences(folder: pathlib.Path, name: str) -> dict[str, float]:
-    """Runs the kept steps; returns the largest differences from TensorFlow's results.
+    """Runs the recorded steps in JAX; returns the largest differences from TensorFlow's results.
 
     Args:
       folder: folder of the bundles.
-      name: name of a bundle with kept steps.
+      name: name of a bundle with recorded steps.
 
     Returns:
-      "metrics": the largest relative difference of a loss or gradient norm after any step, without accuracies, which
-      change in jumps. "weights": the largest difference of a weight after the last step. "moved": the largest change of
-      a weight.
+      "metrics": the largest relative difference of a loss or gradient norm after any step. Accuracies are left out,
+        because they change in jumps.
+      "weights": the largest difference of a weight after the last step.
+      "moved": the largest change of a weight between the first and the last step.
     """
     found = bundle.read(folder, name)
     steps = Steps(found, found.case.batch_size, exact=True)

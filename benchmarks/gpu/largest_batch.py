@@ -1,4 +1,4 @@
-"""Searches for the largest batch that fits, with few compilations, because each takes minutes."""
+"""Searches for the largest batch that fits, with few compilations, because each compilation takes minutes."""
 
 import dataclasses
 from collections.abc import Callable
@@ -21,7 +21,7 @@ def search(compiled: Callable[[int], Compiled], start: int) -> Found:
     """Finds the largest batch by linear interpolation of the memory use, or by halving while no batch fits.
 
     Args:
-      compiled: compiles a batch of this many rows; raises DoesNotFit.
+      compiled: function that compiles the step for a number of rows; raises DoesNotFit if the step does not fit.
       start: number of rows of the first batch.
     """
     fits, refused, used = 0, 0, {}
@@ -42,7 +42,7 @@ def search(compiled: Callable[[int], Compiled], start: int) -> Found:
 
 
 def _between(fits: int, refused: int, used: dict[int, int], limit: int) -> int:
-    """Returns a batch size between a size that fits and a refused size, by linear interpolation to the limit."""
+    """Returns a batch size between a size that fits and a refused size, by linear interpolation of the memory use."""
     if not fits:
         return max(1, refused // 2)
     share = (limit - used[fits]) / (used[refused] - used[fits])

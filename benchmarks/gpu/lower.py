@@ -1,4 +1,4 @@
-"""Lowers training steps to bundles; this half needs TensorFlow.
+"""Lowers training steps to StableHLO, and writes them as bundles: the half of the benchmark that needs TensorFlow.
 
 The program is `Trainer.train_step` on one replica: forward and backward pass, clipping, AdamW, metrics and step
 counters. Its arguments are the batch and all variables; its results are the new values of the variables.
@@ -19,14 +19,14 @@ from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 from bert_tf.training.trainer import Trainer
 
-# The first two batch sizes give the template, and the third verifies it. With smaller batches, TensorFlow would leave
-# more unused operations in a packed step, which XLA removes.
+# The first two batch sizes give the template, and the third verifies it. The programs for smaller batches do not agree:
+# in a packed step, TensorFlow leaves more unused operations, which XLA would remove.
 _BATCH_SIZES = (64, 96, 112)
 _ALIAS = re.compile(r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>")
 
 
 def lower(folder: pathlib.Path, names: list[str]) -> None:
-    """Writes a bundle for each name, and prints its size."""
+    """Writes a bundle for each named case, and prints its size."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         case = cases.CASES[name]
@@ -40,7 +40,7 @@ def _bundle(case: Case, kept: pathlib.Path) -> Bundle:
         max_position_embeddings=max(case.length, 64), type_vocab_size=2,
     )  # fmt: skip
     with steps.dtype_policy(case.dtype):
-        # Without warm-up, the kept steps change the weights.
+        # Use the shortest warm-up, so that the recorded steps change the weights.
         trainer = steps.make_trainer(config, DeviceSettings(dtype=case.dtype), warmup_steps=1)
 
         def step(batch):
@@ -59,7 +59,7 @@ def _bundle(case: Case, kept: pathlib.Path) -> Bundle:
 def _program(jitted, case: Case, batch_size: int) -> str:
     program = steps.lowered_function(jitted, _batch(case, batch_size, 0))
     programs.check(program)
-    # Remove positions in source files, which contain folders of this machine.
+    # Remove source locations, because they contain paths of this machine.
     return re.sub(r'^(#loc\d* = loc\()"[^"]*":\d+:\d+\)', r"\1unknown)", program, flags=re.MULTILINE)
 
 
@@ -68,7 +68,7 @@ def _batch(case: Case, batch_size: int, seed: int) -> dict[str, tf.Tensor]:
 
 
 def _arguments(trainer: Trainer, function, lowered: dict[int, str]) -> tuple[Argument, ...]:
-    """Returns the program's arguments: the batch in the order of its names, then the variables of the function."""
+    """Returns the program's arguments: the columns of the batch, sorted by name, then the function's variables."""
     program = lowered[_BATCH_SIZES[0]]
     results = {int(argument): int(result) for argument, result in _ALIAS.findall(program)}
     variables = {id(variable.handle): variable for variable in function.graph.variables}
@@ -82,7 +82,10 @@ def _arguments(trainer: Trainer, function, lowered: dict[int, str]) -> tuple[Arg
 
 
 def _roles(trainer: Trainer) -> dict[int, tuple[str, str]]:
-    """Maps the identity of a variable's handle to role and name; variables differ, since mixed precision wraps them."""
+    """Maps the id of each variable's handle to the variable's role and name.
+
+    The variables themselves cannot be keys, because mixed precision wraps them in other objects.
+    """
     optimizer, found = trainer.optimizer, {}
     for number, weight in enumerate(trainer.objective.model.trainable_variables):
         index, name = optimizer._index_dict[optimizer._var_key(weight)], f"{number} {weight.name}"
@@ -95,7 +98,7 @@ def _roles(trainer: Trainer) -> dict[int, tuple[str, str]]:
 
 
 def _keep_steps(trainer: Trainer, jitted, case: Case, path: pathlib.Path) -> None:
-    """Runs steps with TensorFlow; keeps the weights before and after the steps, and the metrics after each step."""
+    """Runs steps with TensorFlow; records the variables before, the weights after, and each step's metrics."""
     roles = _roles(trainer)
     variables = {}
     for variable in jitted.get_concrete_function(_batch(case, case.batch_size, 0)).graph.variables:

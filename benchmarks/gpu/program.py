@@ -27,7 +27,7 @@ class Steps:
     """The steps of a bundle for one batch size.
 
     Args:
-      bundle: the step.
+      bundle: the bundle with the step.
       batch_size: B.
       exact: whether to compute float32 products in float32; by default, a GPU rounds the factors to fewer bits.
 
@@ -45,14 +45,14 @@ class Steps:
         types = re.findall(r"%arg\d+: tensor<([^>]*)>", signature)
         self._arguments = [_shape(kind) for kind in types]
         places = {one.result: index for index, one in enumerate(bundle.arguments) if one.result is not None}
-        self._changed = [places[result] for result in range(len(places))]  # argument of each result
+        self._changed = [places[result] for result in range(len(places))]  # the argument that each result replaces
         self.state = [index for index, one in enumerate(bundle.arguments) if one.role != "batch"]
         self.platform = jax.devices()[0].platform
         self._step = self._exported(text)
 
     def _exported(self, text: str) -> Callable:
         """Wraps the program into a function that JAX can trace."""
-        # jax.export takes the aliasing of arguments and results from `jax.jit`, so remove it here.
+        # jax.export takes the aliasing of arguments and results from `jax.jit`, so remove the program's own aliasing.
         text = re.sub(r"^(module @\S+) attributes \{.*\} \{", r"\1 {", text, flags=re.MULTILINE)
         with mlir.make_ir_context():
             module = ir.Module.parse(text)
@@ -99,7 +99,7 @@ class Steps:
         return jax.jit(self.run, donate_argnums=1).lower(count, shapes, dict(columns)).compile()
 
     def initial_state(self) -> State:
-        """Draws weights on the device from a normal distribution, except biases and layer norms. All else is 0."""
+        """Draws matrices on the device from a normal distribution. Layer-norm scales are 1; everything else is 0."""
 
         def draw(key):
             return [self._initial(index, jax.random.fold_in(key, index)) for index in self.state]
@@ -116,7 +116,7 @@ class Steps:
         return jnp.zeros(shape.shape, shape.dtype)
 
     def named(self, state: State) -> dict[str, jax.Array]:
-        """Returns the state by role and name, in the form that `lower` keeps."""
+        """Returns the state by role and name, in the form that `lower` records."""
         arguments = [self._bundle.arguments[index] for index in self.state]
         return {f"{one.role} {one.name}": value for one, value in zip(arguments, state, strict=True)}
 

@@ -1,4 +1,4 @@
-"""Checks and times bundles; this half does not need TensorFlow.
+"""Checks and times bundles: the half of the benchmark that does not need TensorFlow.
 
 Each peer has its own process, which waits while another process is timed. Rounds alternate, so that noise of the
 machine affects all peers.
@@ -23,7 +23,8 @@ PEERS = {
     COMPILED: "Hugging Face BertForPreTraining, torch.compile",
     EAGER: "the same without torch.compile",
 }
-# Largest allowed differences of a loss or gradient norm from TensorFlow's on a CPU, for rounding and the order of sums.
+# Largest allowed relative difference of a loss or gradient norm from TensorFlow's value on a CPU. Differences come from
+# rounding and from the order of sums.
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
@@ -31,7 +32,8 @@ class Worker:
     """The process of a peer; see `worker`.
 
     Attributes:
-      setup: the first answer of the process; None if its step does not fit, and `needed` is then the bytes it needs.
+      setup: the first answer of the process; None if the step does not fit.
+      needed: if the step does not fit, the number of bytes that it needs; 0 if unknown.
     """
 
     def __init__(self, folder: pathlib.Path, case: str, peer: str, batch_size: int):
@@ -47,7 +49,7 @@ class Worker:
             self.setup = None
 
     def round(self, steps: int) -> dict:
-        """Runs and times steps."""
+        """Runs and times a number of steps; returns the answer of the process."""
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         return self._answer()
@@ -56,7 +58,7 @@ class Worker:
         line = self._process.stdout.readline()
         if not line:
             self.stop()
-            sys.exit(f"error: the process ended with code {self._process.returncode}: {' '.join(self._command)}")
+            sys.exit(f"error: the process ended with exit code {self._process.returncode}: {' '.join(self._command)}")
         return json.loads(line)
 
     def stop(self) -> None:
@@ -66,17 +68,19 @@ class Worker:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Checks all bundles with kept steps, then times the bundles that the arguments name."""
+    """Checks the requested bundles that have recorded steps, then times the requested bundles."""
     wanted = [name for name in arguments.cases.split(",") if name in bundle.names(arguments.folder)]
     if not wanted:
-        sys.exit(f"error: {arguments.folder}: no bundle of --cases; make bundles with python -m benchmarks.gpu lower")
+        sys.exit(
+            f"error: {arguments.folder}: no bundle of --cases; write bundles with `python -m benchmarks.gpu lower`"
+        )
     for name in wanted:
         found = bundle.read(arguments.folder, name)
         if found.case.checked_steps:
             _check(arguments.folder, name, found)
     for name in wanted:
         found = bundle.read(arguments.folder, name)
-        # Checked steps are too small for a meaningful time, so they are timed only if no other step is requested.
+        # Steps that are checked are too small for a meaningful time, so time them only if no other step is requested.
         if not found.case.checked_steps or len(wanted) == 1:
             _time(arguments, name, found)
 
@@ -85,7 +89,7 @@ def _check(folder: pathlib.Path, name: str, found: Bundle) -> None:
     worker = Worker(folder, name, "check", found.case.batch_size)
     worker.stop()
     differences = {key: f"{value:.1e}" for key, value in worker.setup.items()}
-    print(f"{name}, {found.case.checked_steps} steps, largest differences to TensorFlow's on a CPU: {differences}")
+    print(f"{name}, {found.case.checked_steps} steps, largest differences from TensorFlow on a CPU: {differences}")
     if not worker.setup["metrics"] <= _TOLERANCE[found.case.dtype]:
         sys.exit(f"error: {name}: a loss differs by more than {_TOLERANCE[found.case.dtype]:.0e}, so no step is timed")
 
@@ -142,19 +146,19 @@ def _time(arguments: argparse.Namespace, name: str, found: Bundle) -> None:
     if arguments.largest_batch:
         for peer in rounds:
             largest = _largest(arguments.folder, name, peer, batch_size)
-            print(f"  {PEERS[peer]:<48} largest batch {largest.fits}; {largest.refused} do not fit", flush=True)
+            print(f"  {PEERS[peer]:<48} largest batch {largest.fits}; {largest.refused} rows do not fit", flush=True)
             _keep(arguments.output, {"case": name, "peer": peer, "fits": largest.fits, "refused": largest.refused})
 
 
 def _largest(folder: pathlib.Path, name: str, peer: str, start: int) -> largest_batch.Found:
-    """Searches for the largest batch with which a peer runs a step."""
+    """Searches for the largest batch with which a peer can run a step."""
     fitted = {}
 
     def measured(batch_size: int) -> Compiled:
         worker = Worker(folder, name, peer, batch_size)
         worker.stop()
         if worker.setup is None:
-            # PyTorch does not report the required memory, so scale the last step's memory in proportion.
+            # PyTorch does not report the required memory, so scale the memory of a smaller batch by the number of rows.
             rows = max((rows for rows in fitted if rows < batch_size), default=0)
             needed, limit = worker.needed, max((limit for _, limit in fitted.values()), default=1)
             needed = needed or (int(fitted[rows][0] * batch_size / rows) if rows else 2 * limit)

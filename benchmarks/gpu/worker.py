@@ -1,7 +1,8 @@
 """The process of one peer: sets up one step, then runs and times rounds of this step on request.
 
-Each line of the input is a request, and each line of the output is the answer, in JSON. Each peer has its own process,
-so that the memory of one peer does not affect the measurements of another.
+After the setup, the process writes a line of JSON. Then each line of input is a number of steps, which the process
+answers with a line of JSON. Each peer has its own process, so that the memory of one peer does not affect the
+measurements of another.
 """
 
 import argparse
@@ -13,12 +14,12 @@ import time
 from benchmarks.gpu import bundle
 
 OURS, EAGER, COMPILED = "bert_tf", "eager", "compiled"
-# A product of square matrices measures the device: the size of the matrices, and the number of products.
+# Products of square matrices measure the speed of the device: the size of the matrices, and the number of products.
 _PRODUCT_SIZE, _PRODUCTS = {"cuda": 8192, "cpu": 1024}, {"cuda": 50, "cpu": 2}
 
 
 class OutOfMemory(Exception):
-    """The step does not fit.
+    """The step does not fit into the device's memory.
 
     Attributes:
       needed: bytes that the step needs; 0 if unknown.
@@ -30,7 +31,7 @@ class OutOfMemory(Exception):
 
 
 class Ours:
-    """Our step under JAX; attributes and methods as in `PyTorch`."""
+    """Our step in JAX, with the same attributes and methods as `PyTorch`."""
 
     def __init__(self, found: bundle.Bundle, batch_size: int, peer: str):
         import jax
@@ -68,11 +69,11 @@ class Ours:
         return self._steps.metrics(self._state)["masked_lm_loss"]
 
     def peak_memory(self) -> int:
-        """Returns the device's peak memory in bytes, from JAX or else from the compiler."""
+        """Returns the device's peak memory in bytes as JAX reports it, or else the compiler's figure."""
         return (self.device.memory_stats() or {}).get("peak_bytes_in_use", self.compiler_total)
 
     def product_rate(self) -> float:
-        """Returns the rate of a large bfloat16 matrix product, FLOP/s."""
+        """Returns the rate of a large bfloat16 matrix product in FLOP/s."""
         jnp, size, count = self.jax.numpy, _PRODUCT_SIZE[self.kind], _PRODUCTS[self.kind]
         factors = self.jax.random.normal(self.jax.random.key(0), (2, size, size), jnp.bfloat16)
 
@@ -164,7 +165,7 @@ class PyTorch:
         return self.torch.cuda.max_memory_reserved() if self.kind == "cuda" else 0
 
     def product_rate(self) -> float:
-        """Returns the rate of a large bfloat16 matrix product, FLOP/s."""
+        """Returns the rate of a large bfloat16 matrix product in FLOP/s."""
         size, count = _PRODUCT_SIZE[self.kind], _PRODUCTS[self.kind]
         factors = self.torch.randn(2, size, size, dtype=self.torch.bfloat16, device=self.kind)
         wait = self.torch.cuda.synchronize if self.kind == "cuda" else lambda: None
@@ -188,14 +189,14 @@ def _total(memory) -> int:
 
 
 def main() -> None:
-    """Sets up the step, then answers requests."""
+    """Sets up the step, then answers requests; for the peer "check", only compares steps."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("case")
     parser.add_argument("peer", choices=(OURS, EAGER, COMPILED, "check"))
     parser.add_argument("batch_size", type=int)
     arguments = parser.parse_args()
-    answers, sys.stdout = sys.stdout, sys.stderr  # frameworks may print
+    answers, sys.stdout = sys.stdout, sys.stderr  # frameworks may print to stdout
 
     def answer(**facts):
         print(json.dumps(facts), file=answers, flush=True)

@@ -11,7 +11,7 @@ import pathlib
 
 
 def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]], list[float]]:
-    """Returns the texts and the label of each line of a GLUE file; the label is 0 if the file has none."""
+    """Returns the texts and the label of each line of a GLUE file; the labels are 0 if the file has no labels."""
     columns, number = args.columns.split(",") if args.columns else None, float if args.metric == "pearson" else int
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE))

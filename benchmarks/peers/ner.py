@@ -1,7 +1,7 @@
 """Fine-tunes a tagger with Hugging Face's Trainer: the peer of ../finetuning.py for run_ner.
 
-The recipe follows Hugging Face's run_ner example: the first token of each word is labeled, dynamic padding, AdamW with
-linear decay. Warm-up and batches of similar length are as in finetuning.py.
+The recipe follows Hugging Face's run_ner example: labels on the first token of each word, dynamic padding, AdamW with
+linear decay. Warm-up and batches of similar length follow finetuning.py.
 """
 
 import argparse

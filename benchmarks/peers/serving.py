@@ -1,7 +1,8 @@
 """Serves a Hugging Face classifier behind a thin aiohttp server: a peer of ../serving.py.
 
-`--prepare` first writes the checkpoint with a random head, and its ONNX file, into a folder. `--kind=pipeline` serves
-this folder with Hugging Face's pipeline, `--kind=onnxruntime` with ONNX Runtime and Hugging Face's fast tokenizer.
+A first call with `--prepare` writes the checkpoint with a random head, and its ONNX file, into a folder. Then
+`--kind=pipeline` serves this folder with Hugging Face's pipeline, and `--kind=onnxruntime` serves the folder with ONNX
+Runtime and Hugging Face's fast tokenizer.
 """
 
 import argparse
@@ -41,7 +42,7 @@ def prepare(checkpoint: str, folder: pathlib.Path) -> None:
 
 
 def pipeline_answers(folder: pathlib.Path, dtype: str) -> Callable[[list[str]], list[list[float]]]:
-    """Returns a function from texts to probabilities that uses Hugging Face's pipeline."""
+    """Returns a function that computes probabilities of texts with Hugging Face's pipeline."""
     from transformers import pipeline
 
     options = {"tokenizer": str(folder), "top_k": None, "device": "cpu", "dtype": dtype}
@@ -55,7 +56,7 @@ def pipeline_answers(folder: pathlib.Path, dtype: str) -> Callable[[list[str]], 
 
 
 def onnx_answers(folder: pathlib.Path) -> Callable[[list[str]], list[list[float]]]:
-    """Returns a function from texts to probabilities that uses ONNX Runtime."""
+    """Returns a function that computes probabilities of texts with ONNX Runtime."""
     import numpy as np
     import onnxruntime
     from transformers import AutoTokenizer
@@ -74,7 +75,7 @@ def onnx_answers(folder: pathlib.Path) -> Callable[[list[str]], list[list[float]
 
 
 async def serve(answer: Callable[[list[str]], list[list[float]]], port: int, threads: int) -> None:
-    """Answers {"instances": [texts]} with {"predictions": [probabilities]}."""
+    """Runs a server that answers {"instances": [texts]} with {"predictions": [probabilities]}."""
     from aiohttp import web
 
     pool = concurrent.futures.ThreadPoolExecutor(threads)
@@ -94,7 +95,7 @@ async def serve(answer: Callable[[list[str]], list[list[float]]], port: int, thr
 
 
 def main() -> None:
-    """Prepares or serves."""
+    """Prepares the folder, or serves it."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True, type=pathlib.Path)
     parser.add_argument("--prepare", metavar="CHECKPOINT")

@@ -1,8 +1,8 @@
-"""Fine-tunes a question answerer with Hugging Face's Trainer: the peer of ../finetuning.py for SQuAD.
+"""Fine-tunes a question-answering model with Hugging Face's Trainer: the peer of ../finetuning.py for SQuAD.
 
 The recipe follows Hugging Face's run_qa example: windows from the fast tokenizer's overflowing tokens, rows padded to
-the full length (or, by flag, to the longest row of a batch), AdamW with linear warm-up and decay, and the best pair of
-the 20 highest starts and ends.
+the full length (or, by flag, to the longest row of a batch), AdamW with linear warm-up and decay, and as the answer the
+best pair of the 20 highest starts and the 20 highest ends.
 """
 
 import argparse
@@ -19,11 +19,11 @@ def questions_of(path: pathlib.Path) -> list[dict]:
 
 
 def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
-    """Returns a row for each window, with the characters of its context's tokens."""
+    """Returns a row for each window, with the range of characters of each token."""
     rows = []
     for number, question in enumerate(questions):
         asked = tokenizer(question["question"], truncation=True, max_length=64, add_special_tokens=False)["input_ids"]
-        # The windows are the same as ours. Our stride is the distance between two starts; here it is the overlap.
+        # The windows are equal to ours. Our stride is the distance between two starts; the tokenizer's is the overlap.
         room = args.max_seq_length - len(asked) - 3
         encoded = tokenizer(
             tokenizer.decode(asked) if len(asked) == 64 else question["question"], question["context"],
@@ -41,7 +41,7 @@ def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
 
 
 def positions(answer: dict, offsets: list, of_context: list[bool]) -> dict[str, int]:
-    """Returns the first and the last token of an answer; [CLS] if the window does not contain the answer."""
+    """Returns the positions of an answer's first and last token; [CLS] if the window does not contain the answer."""
     first, last = answer["answer_start"], answer["answer_start"] + len(answer["text"])
     starts = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin <= first < end]
     ends = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin < last <= end]

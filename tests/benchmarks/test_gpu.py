@@ -28,8 +28,8 @@ def test_one_text_holds_the_program_for_every_batch_size(tmp_path):
     ("programs", "message"),
     [
         ({24: program(24), 40: program(40) + " %1 = 7"}, "have different operations"),
-        ({24: program(24), 40: program(40).replace("main", "other")}, "not their multiples"),
-        ({24: program(24), 40: program(40, 16385)}, "not their multiples"),
+        ({24: program(24), 40: program(40).replace("main", "other")}, "are not multiples of the rows"),
+        ({24: program(24), 40: program(40, 16385)}, "are not multiples of the rows"),
         ({24: program(24), 40: program(40), 56: program(56, 3)}, "the program for 56 rows contradicts"),
     ],
 )
@@ -40,7 +40,7 @@ def test_programs_that_differ_in_more_than_the_batch_size_are_refused(programs, 
 
 def test_a_missing_bundle_is_one_line_with_the_remedy(tmp_path):
     with pytest.raises(
-        SystemExit, match=r"base_128.json.xz: no such file; make it with python -m benchmarks.gpu lower"
+        SystemExit, match=r"base_128.json.xz: no such file; write it with `python -m benchmarks.gpu lower`"
     ):
         bundle.read(tmp_path, "base_128")
 

@@ -50,7 +50,7 @@ def test_a_run_checks_then_times_both_implementations(bundles, tmp_path):
     flags = "--cases=tiny", "--peers=bert_tf,eager", "--batch_size=4", "--steps=2", "--rounds=1"
     done = call("benchmarks.gpu", "run", bundles, *flags, f"--output={tmp_path}/out.jsonl")
     assert done.returncode == 0, done.stderr
-    assert "largest differences to TensorFlow's" in done.stdout and "L=2 H=32 A=2 B=4 S=32 P=5" in done.stdout
+    assert "largest differences from TensorFlow on a CPU" in done.stdout and "L=2 H=32 A=2 B=4 S=32 P=5" in done.stdout
     ours, peer = (json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines())
     assert [ours["peer"], peer["peer"]] == ["bert_tf", "eager"]
     for facts in (ours, peer):
