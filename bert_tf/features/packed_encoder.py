@@ -13,7 +13,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features.rows import Rows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
-# Attention computes W^2 scores per packed row, so a row is packed at the smallest of these lengths that it fits into.
+# Attention computes W^2 scores per packed row, so a row goes into packed rows of the smallest length that can hold it.
 _WIDTHS = (64, 128, 256, 512)
 # On a CPU, the activations of this number of tokens fit into the cache; larger batches are slower.
 _TOKENS_ON_CPU = 1024

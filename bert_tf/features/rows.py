@@ -28,7 +28,8 @@ class Rows:
       input_ids, segment_ids: int32 [T].
       words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. Words are split
         at white space and punctuation, as the tokenizer does.
-      starts, ends: int32 [T], the characters of the token in the line or field, end exclusive; -1 on [CLS] and [SEP].
+      starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive; -1 on
+        [CLS] and [SEP].
       is_truncated: bool [N], whether the text was truncated.
     """
 

@@ -164,7 +164,9 @@ def evaluate_checkpoints(
     model: Mapping,
     vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, and each new checkpoint that another process writes in `eval_timeout`.
+    """Evaluates a folder's latest checkpoint, then each new checkpoint that another process saves.
+
+    The function waits at most `eval_timeout` seconds for each checkpoint.
 
     Args:
       settings: the run's settings.

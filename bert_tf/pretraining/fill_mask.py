@@ -22,7 +22,7 @@ _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
 # Limits of a log line.
 _COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
-# A left-to-right model predicts every token, but only some are shown.
+# A left-to-right model predicts every token, but only this number of tokens are shown.
 _BLANKS_OF_ONE_DIRECTION = 8
 # Offset from a blank to the position where the model predicts the blank.
 _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
@@ -154,7 +154,7 @@ class FillMask:
         """Predicts all blanks.
 
         Returns:
-          For each row `tokens` (the strings that the model reads) and `blanks`. A blank has `at` (its position in the
+          For each row: `tokens` (the strings that the model reads) and `blanks`. A blank has `at` (its position in the
           tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs in descending order of
           probability.
         """

@@ -17,8 +17,8 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random. A model that always gives the same answer has this accuracy, or 1
-# minus this accuracy.
+# Share of the pairs whose second sentence is random. The accuracy of a model that always gives the same answer is this
+# share, or 1 minus this share.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.
 _MASKED_LM = (

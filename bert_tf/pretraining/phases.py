@@ -13,7 +13,7 @@ from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 
-# A phase may change how devices compute a step, but not the devices and not the update rule.
+# A phase may change how devices compute a step, but neither the devices nor the update rule.
 _MAY_CHANGE = {"gradient_accumulation_steps", "skip_non_finite_steps", "recompute_activations"}
 _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MAY_CHANGE | {
     "output_dir", "init_checkpoint", "do_train", "do_eval", "use_next_sentence_label",

@@ -191,7 +191,7 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
 
 def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:
     if entries.get("vocab_size", 0) > config.vocab_size:
-        remedy = GROWTH_COMMAND if settings.init_checkpoint else "raise it"
+        remedy = GROWTH_COMMAND if settings.init_checkpoint else "raise vocab_size"
         raise InputError(
             f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
             f"{path}, which has {entries['vocab_size']} tokens; {remedy}"

@@ -34,7 +34,7 @@ from tfrecords import manifest
 
 # Increment this number whenever a change makes the same settings produce different bytes.
 _RECIPE = 1
-# Number of queries whose answers are in memory at the same time.
+# Number of queries (masked positions) whose answers are in memory at the same time.
 _QUERIES_AT_ONCE = 4096
 
 

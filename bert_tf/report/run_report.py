@@ -269,9 +269,10 @@ def curves_of(
 
 
 def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], found: Evaluations) -> str:
-    """Returns a table of the metrics: of checkpoints, at their best on held-out data, and of the best constant answers.
+    """Returns a table of metrics, with columns for checkpoints and for the best constant answers.
 
-    The dev data of fine-tuning has a column for the best checkpoint and a column for the last checkpoint.
+    The dev data of fine-tuning has a column for the best checkpoint and a column for the last checkpoint. Held-out data
+    has a column for the best value of each metric.
     """
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}

@@ -1,4 +1,4 @@
-"""Files with tuned thresholds. A file that a user has edited is kept when a new one is written.
+"""Files with tuned thresholds. When new thresholds replace a file that a user has edited, a copy of the file is kept.
 
 A checksum in the file shows whether the file was edited.
 """

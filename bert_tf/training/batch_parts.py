@@ -63,7 +63,7 @@ def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int,
     The function is traced once. Its calls do not depend on each other, so TensorFlow runs them at the same time.
 
     Args:
-      function: function of a part, and of the entry for this part in each list of `arguments`.
+      function: function that takes a part of the batch, and this part's entry in each list of `arguments`.
       batch: columns [B, ...].
       count: number of parts.
       *arguments: lists with one entry per part.

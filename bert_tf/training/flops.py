@@ -1,4 +1,4 @@
-"""The FLOPs of a training step by formula, and the peak FLOP/s of a device.
+"""Computes the FLOPs of a training step by formula, and finds the peak FLOP/s of a device.
 
 Model FLOP utilization is the number of FLOPs per second in training, divided by the peak.
 
@@ -20,8 +20,8 @@ from bert_tf.config import BertConfig
 # For each product in the forward pass, the backward pass computes two: the gradients of the input and of the weights.
 _TRAINING_OVER_FORWARD = 3
 
-# Published dense peaks of one GPU in 10^12 FLOP/s: first float16 and bfloat16, then float32, for which TensorFlow uses
-# TF32 if the GPU supports it. The first entry whose name occurs in the device's name applies.
+# Published dense peaks of one GPU in 10^12 FLOP/s: first for float16 and bfloat16, then for float32. For float32,
+# TensorFlow uses TF32 if the GPU supports it. The first entry whose name occurs in the device's name applies.
 _GPUS = (
     ("H200", 989.5, 494.7),
     ("H100 PCIe", 756.0, 378.0),
@@ -47,7 +47,7 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of these matrix products. An entry has their size, and whether several products run at
+# A CPU's peak is the best rate of these matrix products: the size of the matrices, and whether several products run at
 # the same time. Small products stay in the cache. Several products use all cores even if TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
@@ -63,7 +63,7 @@ class Peak:
     Attributes:
       flops: FLOPs per second.
       source: origin of the number, for the log.
-      measure: function that measures `flops` again; None if the number is a published one.
+      measure: function that measures `flops` again; None if `flops` was published.
     """
 
     flops: float
@@ -86,8 +86,8 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
       config: the encoder's configuration.
       length: S.
       predictions: P, positions at which tokens are predicted.
-      outputs: number of outputs of the head on the pooled output; 0 if there is no such head, because the pooler is
-        not trained then.
+      outputs: number of outputs of the head on the pooled output; 0 if there is no such head. The pooler is then not
+        trained.
       examples: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
         row.
     """
@@ -113,7 +113,7 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
     """Computes the FLOPs that `training_flops` counts for a row although pre-training does not need them.
 
     Pre-training computes the last layer only at the positions that the heads read: the masked positions and the
-    pooler's. At other positions it computes only keys and values.
+    positions of the pooler. At other positions, it computes only keys and values.
 
     Args:
       config: the encoder's configuration.
@@ -183,7 +183,7 @@ def _measured_on_cpu(dtype: str) -> float:
 
 
 def _measure_on_cpu(dtype: str) -> float:
-    """Returns the FLOP/s of the fastest of some matrix products; takes about a second."""
+    """Returns the FLOP/s of the fastest product in `_MEASURED`; takes about a second."""
     best = 0.0
     for size, several in _MEASURED:
         count = min(_usable_cores(), _MOST_AT_ONCE) if several else 1

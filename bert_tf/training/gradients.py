@@ -1,4 +1,4 @@
-"""Gradients of the per-replica batch, computed at once or in micro-batches.
+"""Computes the gradients of the per-replica batch, at once or in micro-batches.
 
 Paper: appendix A.2: a step uses 256 rows, even if fewer fit into a device's memory.
 """

@@ -32,8 +32,8 @@ _FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
 # This file lists the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-# Training has diverged if the loss exceeds the first loss times this factor plus this difference: noise of batches is
-# smaller.
+# Training has diverged if the loss exceeds the first loss times this factor, plus this difference. The noise of batches
+# is smaller.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
@@ -82,8 +82,8 @@ def train(
       evaluate: function that is called at the start, and after every checkpoint but the last.
       records_of: function that returns the names of the records in a step's batch, for the message about a failed
         step. Its arguments are the step and the position in the data before the step.
-      next_evaluation: function that returns the next step after a step that needs a checkpoint for an evaluation, in
-        addition to the checkpoints of the settings; None if there is no such step.
+      next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint,
+        in addition to the checkpoints of the settings; None if there is no such step.
       has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
 
     Raises:

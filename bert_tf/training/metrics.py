@@ -1,7 +1,7 @@
 """Declarations of metrics: their names, their derivation and their appearance.
 
-An objective declares the metrics of its task, and `TRAINING` declares the metrics of every training. The trainer, the
-progress line, TensorBoard and the report use these declarations; none of them tests for a metric by name.
+An objective declares the metrics of its task, and `TRAINING` declares the metrics of every training run. The trainer,
+the progress line, TensorBoard and the report use these declarations; none of them tests for a metric by name.
 """
 
 import dataclasses
@@ -95,7 +95,7 @@ TRAINING = (
 
 
 def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
-    """Maps names to the metrics of an objective, followed by the metrics of every training."""
+    """Returns the metrics of an objective and then the metrics of every training run, by name."""
     return {metric.name: metric for metric in (*declared, *TRAINING)}
 
 

@@ -1,4 +1,4 @@
-"""Files of metrics in a run's folder, for curves and for other programs.
+"""Reads and writes the files of metrics in a run's folder, for curves and for other programs.
 
 Each loop of training and each evaluation adds a line to `metrics.jsonl`. A process that only evaluates adds its lines
 to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies the evaluated
@@ -51,7 +51,7 @@ def series_of(output_dir: str, data: str, own: str = "") -> str:
 
     Args:
       output_dir: the run's folder.
-      data: identifies the data: name, number of examples or bytes, and hash, separated by ", ".
+      data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
       own: the split of the data that is evaluated first; if it is "", this split is derived from the data's name too.
     """
     known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)

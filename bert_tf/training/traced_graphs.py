@@ -11,7 +11,7 @@ from tensorflow.python.framework import ops
 def released() -> Iterator[None]:
     """Releases the graphs that were traced in a block, and the weights that they read, at the end of the block.
 
-    TensorFlow keeps the gradient of each traced call of a `tf.custom_gradient` in a registry for ever. The gradient
+    TensorFlow keeps the gradient of each traced call of a `tf.custom_gradient` in a registry forever. The gradient
     holds the graph, and the graph holds the handles of all weights and moments. TensorFlow uses an entry only while it
     traces a gradient, so the entries are not needed after the block.
     """

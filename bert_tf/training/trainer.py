@@ -63,8 +63,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       optimizer: the optimizer; None for evaluation only.
       train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`: the
         position in the data after the batch, which checkpoints save.
-      eval_dataset: distributed dataset of the batches of an evaluation; finite.
-      throughput: counts sequences and tokens; None for a counter without FLOPs.
+      eval_dataset: finite distributed dataset of the batches of an evaluation.
+      throughput: counter of sequences and tokens; None creates a counter without FLOPs.
       gradient_accumulation_steps: number of equal micro-batches per replica. Memory contains the activations of only
         one micro-batch at a time. This number does not change the result of a step, apart from its dropout masks.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
@@ -107,7 +107,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._parts = parts
         self._skips = skip_non_finite_steps
-        self._skipped = _integer([0, 0], "skipped_steps")  # in total, consecutive
+        self._skipped = _integer([0, 0], "skipped_steps")  # in total, and consecutive until now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
         self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before this step
@@ -230,7 +230,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             compiled=self._compiles,
         )
         loss = self.objective.loss(numerators, denominators)
-        # A weight that does not affect the loss, such as the pooler's if no head reads the pooler, has no gradient.
+        # A weight that does not affect the loss has no gradient, such as a weight of a pooler that no head reads.
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
@@ -295,7 +295,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
 
 def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Makes the global norm of the gradients not finite if the loss is not, so that one check covers both."""
+    """Makes the global norm of the gradients not finite if the loss is not finite, so that one check covers both."""
     dense = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.Tensor)]
     smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())
     spoilt = gradients[smallest] + tf.where(finite, 0.0, float("nan"))

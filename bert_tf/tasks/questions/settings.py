@@ -12,7 +12,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 class SquadSettings(FineTuningSettings):
     """Settings of `run_squad`, with the names and defaults of google-research/bert.
 
-    A model flag that is not given has its value from the run in `output_dir`, else its default.
+    A model flag that is not given takes its value from the run in `output_dir`, else its default.
     """
 
     flag_group = "Evaluation"
@@ -36,8 +36,8 @@ class SquadSettings(FineTuningSettings):
         first=True,
     )
     max_seq_length: int | None = setting(
-        "tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: from the run in "
-        "--output_dir, else 384", None, group="Model", first=True, at_least=5,
+        "number of tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: from the run "
+        "in --output_dir, else 384", None, group="Model", first=True, at_least=5,
     )  # fmt: skip
     do_eval: bool = setting(
         "evaluate on --predict_file with the official metric, and write the prediction files",
@@ -49,14 +49,16 @@ class SquadSettings(FineTuningSettings):
         "write the prediction files of --predict_file, which may lack answers", False, group="Run", first=True
     )
     doc_stride: int | None = setting(
-        "tokens between the starts of two windows of a long context; default: from the run in --output_dir, else 128",
+        "number of tokens between the starts of two windows of a long context; default: from the run in "
+        "--output_dir, else 128",
         None,
         group="Model",
         first=True,
         above=0,
     )
     max_query_length: int | None = setting(
-        "maximum tokens of a question; longer questions are truncated; default: from the run in --output_dir, else 64",
+        "maximum number of tokens of a question; longer questions are truncated; default: from the run in "
+        "--output_dir, else 64",
         None,
         group="Model",
         above=0,

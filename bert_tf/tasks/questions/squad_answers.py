@@ -55,7 +55,7 @@ class Candidate:
     Attributes:
       text: text of the answer; "" for no answer.
       start_logit, end_logit: logits of the first and the last token; their sum is the score.
-      offsets: range of the answer's characters in the context, with `exact_offsets`; else None.
+      offsets: range of the answer's characters in the context; None unless the decoding has `exact_offsets`.
     """
 
     text: str

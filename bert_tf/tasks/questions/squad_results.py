@@ -22,9 +22,10 @@ from bert_tf.training import metrics_file
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-# An evaluation with a tuned threshold writes this score. Without the threshold's file, the score shows that it is lost.
+# An evaluation with a tuned threshold writes this score. If the file of the threshold is missing, the score shows that
+# the file was lost.
 TUNED_THRESHOLD = "tuned_null_threshold"
-# Number of characters of the context that an evaluation writes, and number of these characters before the answer.
+# Number of characters of the context that an evaluation writes, and how many of these characters precede the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 

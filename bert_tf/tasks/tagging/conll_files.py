@@ -1,4 +1,7 @@
-"""CoNLL files: each line has a word and its tag; a blank line ends a sentence; -DOCSTART- starts a document."""
+"""Reads and writes CoNLL files.
+
+Each line has a word and its tag; a blank line ends a sentence; -DOCSTART- starts a document.
+"""
 
 import dataclasses
 import re

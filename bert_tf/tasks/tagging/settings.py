@@ -21,7 +21,7 @@ FEATURE_LAYERS = (
 class NerSettings(FineTuningSettings):
     """Settings of `run_ner`.
 
-    A data flag that is not given has its value from the run in `output_dir`, else its default.
+    A data flag that is not given takes its value from the run in `output_dir`, else its default.
     """
 
     flag_group = "Data"
