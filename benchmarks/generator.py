@@ -4,7 +4,7 @@ python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
 
 FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without --data and BERT_TF_DATA, the text is the English
 documentation in CPython, with a vocabulary learned from this text. Both generators get the same flags and run
-alternately, once per round. The best round of each counts.
+alternately, once per round. Only the best round of each counts.
 """
 
 import argparse

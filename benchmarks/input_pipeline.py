@@ -3,7 +3,7 @@
 python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
 FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of 256 rows.
-They run alternately, without training, and the best round of each counts. A second table shows how long a run that
+They run alternately, without training, and only the best round of each counts. A second table shows how long a run that
 resumes late in an epoch waits for its first batch.
 """
 

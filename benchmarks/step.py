@@ -66,7 +66,7 @@ def model_config(shape: tuple[int, ...]):
 
 
 def tensorflow_batch(shape: tuple[int, ...]) -> dict:
-    """Returns the batch of `numpy_batch` as tensors, with the weights of our input pipeline."""
+    """Returns the batch of `numpy_batch` as tensors, with `masked_lm_weights`."""
     import tensorflow as tf
 
     batch = {name: tf.constant(values, tf.int32) for name, values in numpy_batch(shape).items()}

@@ -31,7 +31,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
       rows: inputs for comparing the answers of both models, int32 [B, S] or [B, N, S].
 
     Raises:
-      InputError: the converter cannot express the model, or the file's answers are not the model's answers.
+      InputError: the converter cannot express the model, or the file gives other answers than the model.
     """
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:

@@ -93,7 +93,7 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Returns the first candidate with the exported step and, if the candidate states thresholds, the same thresholds.
 
-    If no candidate is right, returns the reason; {} if there are no scores.
+    If no candidate matches, returns the reason; {} if there are no scores.
     """
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):

@@ -53,7 +53,7 @@ class ExportSettings:
         above=0,
     )
     null_score_diff_threshold: float | None = setting(
-        "questions that may have no answer: return no answer if its score exceeds the best answer's by more than this; "
+        "questions that may have no answer: return none if the null score exceeds the best answer's by more than this; "
         "default: from --tune_null_threshold of run_squad, or 0", None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(

@@ -19,7 +19,7 @@ def load(settings: ExportSettings) -> Trained:
     """Loads the model that the settings name.
 
     Raises:
-      InputError: see `_of_run` and `_of_checkpoint`.
+      InputError: the model cannot be loaded; see `_of_run` and `_of_checkpoint`.
     """
     return (_of_checkpoint if settings.task_name.lower() in CHECKPOINT_KINDS else _of_run)(settings)
 

@@ -33,7 +33,7 @@ def check(export_dir: str) -> None:
         storage.check_new_folder(path, "export_dir")
         return
     if tf.io.gfile.exists(path) and not tf.io.gfile.isdir(path):
-        raise InputError(f"--export_dir={path}: is a file; give a model's folder, or a new version in it")
+        raise InputError(f"--export_dir={path}: is a file; give a model's folder, or the folder of a new version")
     names = _names(path)
     if names and not any(_VERSION.fullmatch(name) or storage.TEMPORARY in name for name in names):
         raise InputError(
@@ -44,7 +44,7 @@ def check(export_dir: str) -> None:
 
 
 def beside(export_dir: str) -> str:
-    """Returns the path beside which the temporary folder is written, whose name is then never a version number."""
+    """Returns the path for `storage.temporary_folder`; the temporary folder is then next to the model's versions."""
     path = export_dir.rstrip("/")
     return path if is_version(path) else os.path.join(path, "next")
 

@@ -86,7 +86,7 @@ def find_manifest(path: str) -> dict | None:
     folder for a manifest that lists the shard.
 
     Raises:
-      InputError: the manifest with the shard's name cannot be read.
+      InputError: the manifest that is named after the shard cannot be read.
     """
     if entries := read_manifest(manifest_path(path)):
         return entries
@@ -128,7 +128,7 @@ def examples_of(path: str) -> int | None:
     """Returns the number of examples in a shard; None if no manifest states it.
 
     Raises:
-      InputError: the manifest with the shard's name cannot be read.
+      InputError: the manifest that is named after the shard cannot be read.
     """
     entries = find_manifest(path)
     examples = (_shard_entry(path, entries) or {}).get("examples") if entries else None

@@ -23,7 +23,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
     """Serializes N records.
 
     Args:
-      columns: values [N, L] by feature name: non-negative integers, or floats.
+      columns: maps feature names to values [N, L], which are non-negative integers or floats.
       features: the features of each record, with their lengths L.
 
     Returns:

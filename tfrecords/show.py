@@ -160,7 +160,7 @@ def run() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
-    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the vocabulary in the data's manifest", **own)
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: as the data's manifest says", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))

@@ -22,7 +22,7 @@ class OutOfMemory(Exception):
     """The step does not fit into the device's memory.
 
     Attributes:
-      needed: bytes that the step needs; 0 if unknown.
+      needed: number of bytes that the step needs; 0 if unknown.
     """
 
     def __init__(self, needed: int = 0):

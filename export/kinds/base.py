@@ -32,7 +32,7 @@ _SENTENCES = (
 
 
 class ServedModel(tf.Module, abc.ABC):
-    """A model with its tokenizer, which maps strings to answers. Each subclass has one kind of answers.
+    """A model with its tokenizer, which maps strings to answers. Each subclass gives one kind of answer.
 
     All outputs are dense and have stable names; their first axis is the batch. An empty batch has empty answers.
 
@@ -74,7 +74,7 @@ class ServedModel(tf.Module, abc.ABC):
         """Computes the answers to rows of tokens. If an answer needs the text, returns scores of the tokens instead.
 
         Args:
-          inputs: `input_ids`, `input_mask` and `segment_ids`, int32, each as in `token_spec`; S is dynamic.
+          inputs: `input_ids`, `input_mask` and `segment_ids`, each with `token_spec`; S is dynamic.
         """
 
     def more_signatures(self) -> MoreSignatures:
@@ -107,7 +107,7 @@ class ServedModel(tf.Module, abc.ABC):
         """Returns real inputs for warm-up requests, one dict per row.
 
         Args:
-          folder: folder of the checkpoint. Its `dev_predictions.jsonl` contains the texts; without it, texts are fixed.
+          folder: the checkpoint's folder. Its `dev_predictions.jsonl` has the texts; without it, texts are fixed.
         """
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
@@ -141,7 +141,7 @@ def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str])
 
 
 class ServedTask(ServedModel):
-    """A served model from fine-tuning; `task.json` in the run's folder names its kind."""
+    """A served model of a fine-tuned task; `task.json` in the run's folder names its kind."""
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:

@@ -25,7 +25,7 @@ from export.settings import ExportSettings
 FILL_MASK = "fill_mask"
 # Limit of masks per text; it bounds memory, because each mask has a score for every token of the vocabulary.
 _MOST_MASKS = 20
-# Tokens per part. With a vocabulary of 30,000 tokens, the scores of a part take up to 110 MB (20 masks in 22 tokens).
+# Tokens per part. With 20 masks in rows of 22 tokens and a vocabulary of 30,000, the scores of a part take 110 MB.
 _TOKENS_OF_A_PART = 1024
 _SAMPLES = (
     "The capital of France is [MASK].",
@@ -110,7 +110,7 @@ class ServedFillMask(ServedCheckpoint):
         """Packs texts into rows; `between`, string [B, (masks + 1)], has the parts around the masks of each text."""
         ids = self.tokenizer.encode(between.values)
         mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
-        ids = tf.concat([ids, mask], 1)  # a mask after each part, also after the last one
+        ids = tf.concat([ids, mask], 1)  # a mask after each part; `[:, :-1]` removes the last one
         splits = tf.gather(ids.row_splits, between.row_splits)
         ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)[:, :-1]
         return self.rows(ids)

@@ -55,7 +55,7 @@ def decode(
       contexts: the contexts of the questions.
       windows: the windows of the contexts.
       decoding: see `Decoding`; offsets are always exact.
-      threshold: if the null odds of a question exceed this, the question has no answer.
+      threshold: limit of the null odds; above this limit, a question has no answer.
 
     Returns:
       See `ServedQuestions.answer`.

@@ -93,7 +93,7 @@ class ServedTagging(ServedTask):
 
     @property
     def _reads_words(self) -> bool:
-        """Whether the head reads the words of a row instead of its tokens."""
+        """Whether the head reads only the first token of each word, instead of all tokens."""
         return "features" in self._description.parameters
 
     def _answers(self, found: Words) -> dict[str, tf.Tensor]:

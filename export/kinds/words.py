@@ -12,7 +12,7 @@ from export.kinds.characters import Characters
 
 # Characters between words: white space, control and format characters.
 _BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}]+"
-# A character of a word, except Chinese characters, each of which is a word.
+# A character of a word. Chinese characters are excluded, because each is a word of its own.
 _LETTER = r"(?:[^\P{L}\p{Han}]|[\p{M}\p{N}\x{AD}\x{200C}\x{200D}])"
 # The first alternative that matches is used.
 _WORD = "|".join(
