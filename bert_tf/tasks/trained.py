@@ -77,11 +77,11 @@ def _check_files(folder: str, described: TaskDescription, config: BertConfig, to
     if described.max_seq_length != length:
         raise InputError(
             f"{os.path.join(folder, description.NAME)}: is not the run's own (max_seq_length was {length} in "
-            f"training, is {described.max_seq_length}); copy the run's folder again"
+            f"training, but is {described.max_seq_length}); copy the run's folder again"
         )
     for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
         if trained[fact] != value:
             raise InputError(
                 f"{os.path.join(folder, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
-                f"{trained[fact]!r} in training, is {value!r}); copy the run's folder again"
+                f"{trained[fact]!r} in training, but is {value!r}); copy the run's folder again"
             )

@@ -273,7 +273,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
         (
             "task.json",
             lambda text: text.replace('_case": true', '_case": false'),
-            "do_lower_case was True in training, is False",
+            "do_lower_case was True in training, but is False",
         ),
         ("task.json", lambda text: text.replace('"labels": []', '"labels": ["a", "b"]'), "labels was .*, is .'a', 'b'"),
         (
@@ -284,7 +284,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
         (
             "bert_config.json",
             lambda text: text.replace('_heads": 2', '_heads": 4'),
-            "num_attention_heads was 2 in training, is 4",
+            "num_attention_heads was 2 in training, but is 4",
         ),
     ],
 )

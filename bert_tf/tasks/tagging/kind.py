@@ -31,8 +31,8 @@ class Tagging(Kind):
         """See `Kind`."""
         if described.parameters.get("document_context"):
             logging.warning(
-                "--format=%s: its code reads each sentence alone, but %s was trained with --document_context, so the "
-                "tags will differ; --format=bert_tf keeps the context", format, source,
+                "--format=%s: code for this format reads each sentence alone, but %s was trained with "
+                "--document_context, so the tags will differ; --format=bert_tf keeps the context", format, source,
             )  # fmt: skip
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:

@@ -69,7 +69,7 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
-        ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has one without a name, video-id"),
+        ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has a column without a name, video-id"),
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not the number of a choice"),
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW + ",1.5"], "line 2: the label '1.5' is not a whole number"),
