@@ -91,7 +91,7 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the first candidate with the exported step and, if the candidate states thresholds, the same thresholds.
+    """Returns the first candidate of the exported step whose thresholds, if stated, are the thresholds of this export.
 
     If no candidate matches, returns the reason; {} if there are no scores.
     """

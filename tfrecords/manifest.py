@@ -47,7 +47,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
     Args:
       settings: the resolved settings that made the shards.
       shards: all files of the set.
-      **facts: further entries, such as the size and SHA-256 of the vocabulary.
+      **facts: additional entries, such as the size and SHA-256 of the vocabulary.
     """
     entries = {**facts, "settings": settings, "shards": [dataclasses.asdict(shard) for shard in shards]}
     return json.dumps(entries, indent=2) + "\n"

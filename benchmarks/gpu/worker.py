@@ -14,7 +14,7 @@ import time
 from benchmarks.gpu import bundle
 
 OURS, EAGER, COMPILED = "bert_tf", "eager", "compiled"
-# Products of square matrices measure the speed of the device: the size of the matrices, and the number of products.
+# Products of square matrices measure the speed of the device. These are the matrices' size and the number of products.
 _PRODUCT_SIZE, _PRODUCTS = {"cuda": 8192, "cpu": 1024}, {"cuda": 50, "cpu": 2}
 
 

@@ -108,7 +108,7 @@ def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: D
     same = tf.unique(tf.strings.join([tf.strings.as_string(spans.questions), texts], " ")).idx
     is_first = tf.gather(tf.math.unsorted_segment_min(number, same, tf.size(texts)), same) == number
     before = tf.cumsum(tf.cast(is_first, tf.int32), exclusive=True)
-    before -= tf.gather(before, tf.searchsorted(spans.questions, spans.questions))  # restart at each question
+    before -= tf.gather(before, tf.searchsorted(spans.questions, spans.questions))  # ranks begin at 0 for each question
     if decoding.has_unanswerable:  # "no answer" precedes spans with a lower score
         before += tf.cast(tf.reduce_sum(spans.logits, 1) < tf.gather(null, spans.questions), tf.int32)
     kept = tf.where(is_first & (before < decoding.n_best_size))[:, 0]
