@@ -1,4 +1,4 @@
-"""The contents of a checkpoint of any format: tensors under the variable paths of our models, read lazily.
+"""The contents of a checkpoint of any format: tensors by the variable paths of our models, read when needed.
 
 Letters: H hidden size.
 """
@@ -19,9 +19,9 @@ from bert_tf.core.progress_bar import ProgressBar
 GROWTH_COMMAND = (
     "convert_checkpoint --vocab_file=OLD --extended_vocab_file=NEW extends the model to a larger vocabulary"
 )
-# Some heads of tf-models-official have their own pooler, which has these paths in our models.
+# Prefixes of our paths for the poolers that some heads of tf-models-official have.
 HEAD_POOLERS = ("next_sentence/pooler/", "head/pooler/")
-# Reading small models takes too little time for a progress bar.
+# Small models are read without a progress bar, because reading takes too little time.
 _SECONDS_BEFORE_BAR = 2.0
 _MUST_AGREE = ("num_attention_heads", "hidden_act", "directionality")
 
@@ -32,8 +32,8 @@ class StoredTensor:
 
     Attributes:
       name: the tensor's name in the file.
-      shape: its shape in our models.
-      read: a function that reads the values in our layout and the file's dtype.
+      shape: the tensor's shape in our models.
+      read: function that reads the values in our layout and in the file's dtype.
     """
 
     name: str
@@ -45,7 +45,7 @@ class StoredTensor:
         return StoredTensor(self.name, self.shape[::-1], lambda: np.ascontiguousarray(self.read().T))
 
     def reordered(self, order: Sequence[int]) -> "StoredTensor":
-        """Returns the tensor with its last axis in another order: entry i is the entry `order[i]` of this one."""
+        """Returns the tensor with its last axis in another order: entry i is entry `order[i]` of this tensor."""
         return dataclasses.replace(self, read=lambda: self.read()[..., list(order)])
 
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
@@ -55,20 +55,21 @@ class StoredTensor:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """An open checkpoint whose tensors are not read yet.
+    """An open checkpoint, whose tensors are read later.
 
     Attributes:
-      source: name of the checkpoint's file in messages.
+      source: prefix or file of the checkpoint, also its name in messages.
       format: "bert_tf", "tf1", "tf_models" or "hugging_face".
       tensors: the weights, by their variable paths in our models.
-      expected_name: maps a variable path to the format's tensor name, for errors about missing tensors.
+      expected_name: function from a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
-      config_file: the configuration file; if there is none, the path where it is expected.
+      config_file: path of the configuration file, which may be missing.
       vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
-      own_heads: tensors of task heads that no other format has, by variable path; `left_over` lists them too.
+      own_heads: tensors, by variable path, of task heads that only bert_tf's format can store; `left_over` lists them
+        too.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
-      num_attention_heads: number of attention heads, if the tensor shapes show it; else None.
+      num_attention_heads: number of attention heads; None if the shapes of the tensors do not show it.
     """
 
     source: str
@@ -87,32 +88,32 @@ class Contents:
         """Returns the configuration.
 
         Raises:
-          InputError: there is no configuration; names the expected file.
+          InputError: there is no configuration; the message names the expected file.
         """
         if self.config is None:
             raise InputError(f"{self.config_file}: no such file; put the configuration of {self.source} there")
         return self.config
 
     def describe(self, path: str) -> str:
-        """Returns a tensor's name for messages: our path, and the name in the file if that differs."""
+        """Returns a tensor's name for messages: our path, and the name in the file if this name differs."""
         stored = self.tensors.get(path)
         name = stored.name if stored else self.expected_name(path)
         return path if name in ("", path) else f"{path} ({name})"
 
     def without_task_heads(self) -> "Contents":
-        """Returns the contents without the heads that fine-tuning trained."""
+        """Returns the contents without the task heads, which fine-tuning trained."""
         kept = {path: s for path, s in self.tensors.items() if names.head_of(path) not in names.TASK_HEADS}
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
     def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
-        """Whether the checkpoint's head has a BiLSTM that the model with these variables lacks."""
+        """Returns whether the checkpoint's head has a BiLSTM, but the model with these variables has none."""
         return not any(path.startswith(names.BILSTM) for path in shapes) and any(
             path.startswith(names.BILSTM) for path in self.own_heads
         )
 
     def with_own_heads(self, shapes: Iterable[str]) -> "Contents":
-        """Returns the contents with the tensors of heads that no other format has.
+        """Returns the contents with `own_heads` among the tensors.
 
         A head with a BiLSTM is left out if the model with these variables has no BiLSTM.
         """
@@ -141,7 +142,7 @@ class Contents:
           shapes: shapes of the model's variables by path, including the encoder's.
 
         Returns:
-          Paths of the variables that the checkpoint lacks; they keep their initial values.
+          Paths of the variables that the checkpoint lacks. These variables keep their initial values.
 
         Raises:
           InputError: names the tensor or the configuration key that does not fit.
@@ -180,10 +181,10 @@ class Contents:
             return "give the checkpoint's bert_config.json"
         if self.config != config:
             return f"give {self.config_file}, the checkpoint's own configuration"
-        return f"replace {self.config_file} by the checkpoint's own configuration"
+        return f"replace {self.config_file} with the checkpoint's own configuration"
 
     def _check_same_architecture(self, config: BertConfig, shapes: Iterable[str]) -> None:
-        """Refuses differences that shapes do not show: additional layers, number of heads, activation, direction."""
+        """Refuses differences that shapes do not show: extra layers, the number of heads, activation, and direction."""
         extra = sorted(path for path in self.tensors if path.startswith("encoder/") and path not in shapes)
         if extra:
             raise InputError(
@@ -200,18 +201,18 @@ class Contents:
                 )
 
     def check_pretrained(self, config: BertConfig) -> list[str]:
-        """Checks that the encoder and the heads that the checkpoint has fit a configuration.
+        """Checks that the checkpoint's encoder and heads fit a configuration.
 
         Returns, Raises: see `check`.
         """
-        # Heads that no other format has are left out, since only their task defines their shapes.
+        # `own_heads` are not checked, since only their task defines their shapes.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
         heads = {path: shape for path, shape in heads if names.head_of(path) in present}
         return self.check(config, names.encoder_shapes(config) | heads)
 
     def _task_head_shapes(self, config: BertConfig) -> dict[str, tuple[int, ...]]:
-        """Returns the shapes of the task heads; the number of outputs is read from the tensors."""
+        """Returns the shapes that the task heads must have; the tensors determine the number of outputs."""
         shapes = {}
         for head in names.TASK_HEADS:
             kernel, bias = f"{head}/dense/kernel", f"{head}/dense/bias"
@@ -221,7 +222,7 @@ class Contents:
         return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
-        """Reads tensors as float32, and shows the progress; a log line reports rounding of float64.
+        """Reads tensors as float32 and shows the progress. A log line reports if float64 values are rounded.
 
         Raises:
           InputError: the file is damaged, or a value is infinite or NaN.
@@ -240,7 +241,7 @@ class Contents:
         return values
 
     def sha256(self, paths: Iterable[str]) -> str:
-        """Hashes the configuration and some weights; the format of the checkpoint does not change the result."""
+        """Hashes the configuration and some weights; the hash does not depend on the format of the checkpoint."""
         digest = hashlib.sha256(repr(self.require_config()).encode())
         for path, value in self.read(sorted(paths)).items():
             digest.update(path.encode() + value.tobytes())
@@ -251,7 +252,9 @@ class Contents:
         loaded = set(loaded)
         logging.info("loaded %d tensors from %s (%s)", len(loaded), self.source, self.format)
         if fresh:
-            logging.info("not in the checkpoint, keep their initial values: %s", ", ".join(sorted(fresh)))
+            logging.info(
+                "these variables are not in the checkpoint, and keep their initial values: %s", ", ".join(sorted(fresh))
+            )
         left_over = sorted([self.describe(path) for path in self.tensors if path not in loaded]) + sorted(
             self.left_over
         )
@@ -262,10 +265,10 @@ class Contents:
 
 
 def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
-    """Refuses encoder tensors that BERT does not have.
+    """Refuses a checkpoint whose encoder has tensors that are not part of BERT.
 
     Raises:
-      InputError: there is such a tensor; names the first.
+      InputError: `strangers` is not empty; the message names one of these tensors.
     """
     first = min(strangers, default=None)
     if first is not None:
@@ -297,7 +300,7 @@ def _read_as_stored(stored: StoredTensor, source: str) -> np.ndarray:
 
 
 def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
-    with np.errstate(over="ignore"):  # an overflow becomes infinite and is refused below
+    with np.errstate(over="ignore"):  # a value that overflows becomes infinite, and is refused below
         value = value.astype(np.float32, copy=False)
     if not np.isfinite(value).all():
         raise InputError(
@@ -309,7 +312,7 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
 def trained_pooler(contents: Contents) -> Contents:
     """Returns the contents with the pooler that was trained with the checkpoint's head.
 
-    Some heads of tf-models-official have their own pooler; the encoder's pooler is then untrained.
+    Some heads of tf-models-official have their own pooler. In this case the encoder's pooler is untrained.
     """
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}
     if not head_pooler:

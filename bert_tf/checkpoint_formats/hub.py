@@ -18,7 +18,7 @@ _FILES = [
 
 @functools.cache
 def download(name: str) -> str:
-    """Downloads a model and returns the folder with its files; files in the cache are not downloaded again.
+    """Downloads a model and returns the folder of its files. Files in the cache are not downloaded again.
 
     Args:
       name: `hf://owner/model`, or `hf://owner/model@revision`.
@@ -40,8 +40,8 @@ def download(name: str) -> str:
         target = repository.rsplit("/", 1)[-1]
         revision_flag = f" --revision {revision}" if revision else ""
         raise InputError(
-            f"{name}: has no safetensors, and pickles can run any code, so they are not downloaded; convert them to "
-            f"safetensors, which run no code, and give {target}: "
+            f"{name}: has no safetensors, and pickles are not downloaded, because they can run any code; convert the "
+            f"pickles to safetensors, which run no code, and give {target}: "
             f"hf download {repository}{revision_flag} --local-dir {target} && "
             f"{pickle_command(os.path.join(target, 'pytorch_model.bin'))}"
         )
@@ -55,7 +55,7 @@ def _reason(error: Exception) -> str:
     if isinstance(error, errors.GatedRepoError):
         return "is gated; ask for access on the model's page, then log in with `hf auth login`"
     if isinstance(error, errors.RepositoryNotFoundError):
-        return "the Hub has no such model, or it is private; check the name, or log in with `hf auth login`"
+        return "the Hub has no such model, or the model is private; check the name, or log in with `hf auth login`"
     if isinstance(error, errors.RevisionNotFoundError):
         return "the model has no such revision; check the part after @"
     if isinstance(error, errors.HFValidationError):

@@ -1,4 +1,4 @@
-"""Reads and writes model folders of Hugging Face's transformers: `config.json` and safetensors."""
+"""Reads and writes models in the format of Hugging Face's transformers: `config.json` and safetensors."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
 # Constant buffers that earlier versions of transformers saved.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
-# The masked-LM output, which shares the weights of other tensors.
+# Tensors of the masked-LM output, and our paths of the weights that they share.
 _TIED = {
     "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "masked_lm/bias",
@@ -100,7 +100,7 @@ def _some(stored: Iterable[str]) -> str:
 
 
 def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Maps the current names of BertForPreTraining to the file's names, for any scope of the encoder."""
+    """Maps the table's tensor names to the file's names, which may have another scope or an earlier spelling."""
     found: dict[str, str] = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)
@@ -128,10 +128,11 @@ def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[st
 def _with_tied(
     path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Adds tensors that the file stores only under their second name.
+    """Adds shared weights that the file stores only under their second name, as in `_TIED`.
 
     Returns:
-      The tensors, without the masked-LM head if its output weights are not shared; the names of the omitted tensors.
+      tensors: the tensors, without the masked-LM head if its output does not share its weights.
+      left_over: the names of the omitted tensors.
     """
     tensors = dict(tensors)
     for spelled, ours in _TIED.items():
@@ -142,7 +143,7 @@ def _with_tied(
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
             logging.warning(
-                "%s: the tensor %s differs from %s, although BERT shares both; the masked-LM head is omitted",
+                "%s: the tensor %s differs from %s, but must equal it in BERT; the masked-LM head is left out",
                 path, twin.name, first.name,
             )  # fmt: skip
             outputs = {stored[in_our_spelling[name]].name for name in _TIED if name in in_our_spelling}
@@ -152,13 +153,13 @@ def _with_tied(
 
 
 def name_of(path: str) -> str:
-    """Returns Hugging Face's name for one of our paths, as in models with heads; "" if it has none."""
+    """Returns Hugging Face's name, as in models with heads, for one of our paths; "" if there is no such name."""
     found = names.row_of(path)
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
-    """Opens a file or all files of an index; returns the tensors, and the dtypes that weights must not have by name."""
+    """Opens a file, or all files of an index; returns the tensors by name, and the names and types of non-floats."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
@@ -166,7 +167,7 @@ def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
             weight_map = dict(json.load(file)["weight_map"])
         strange = [name for name, of in weight_map.items() if not isinstance(of, str)]
         if strange:
-            raise ValueError(f"the file of {strange[0]} is not a string")
+            raise ValueError(f"the entry of {strange[0]} is not a file name")
     except (ValueError, KeyError, TypeError, OSError) as error:
         raise InputError(f"{path}: is not an index of safetensors ({error!r}); copy it again") from error
     stored: dict[str, StoredTensor] = {}
@@ -177,7 +178,9 @@ def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
         other_types |= types
         for name in (name for name, of in weight_map.items() if of == shard):
             if name not in tensors:
-                raise InputError(f"{file}: the tensor {name} is missing, although {path} lists it; copy both again")
+                raise InputError(
+                    f"{file}: the tensor {name} is missing, although {path} lists it; copy both files again"
+                )
             stored[name] = tensors[name]
     return stored, other_types
 
@@ -216,7 +219,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
       more: further entries of `config.json`, which replace default entries; see `label_entries`.
 
     Returns:
-      The path of the weights.
+      The path of `model.safetensors`.
 
     Raises:
       InputError: no class of transformers has these heads.
@@ -237,14 +240,14 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     outputs = tensors[f"{task}/dense/bias"].shape[0] if task in ("head", "token_head") else None
     entries = to_hugging_face(config, _class_of(heads, task), outputs)
     for key, value in more.items():
-        # The labels may belong to another head.
+        # Keep the default labels if the given labels belong to another head.
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
     config_file = os.path.join(folder, HUGGING_FACE_NAME)
     storage.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
     path = os.path.join(folder, FILE_NAME)
     try:
-        # transformers requires "pt" from every library that writes the file
+        # transformers requires the value "pt", whichever library writes the file.
         safetensors().numpy.save_file(named, path, metadata={"format": "pt"})
     except safetensors().SafetensorError as error:
         raise OSError(str(error)) from error
@@ -254,7 +257,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
 
 
 def label_entries(labels: Sequence[str]) -> dict:
-    """Returns the entries of `config.json` that name classes, in the order of their ids; {} if there are none."""
+    """Returns the entries of `config.json` that name the classes, in the order of their ids; {} without labels."""
     if not labels:
         return {}
     return {
@@ -264,7 +267,7 @@ def label_entries(labels: Sequence[str]) -> dict:
 
 
 def read_task_entries(source: Contents) -> dict:
-    """Returns the entries of a `config.json` that weights and `BertConfig` lack: labels, [PAD], type of problem."""
+    """Returns a `config.json`'s entries about labels, type of problem and id of [PAD]; {} for other formats."""
     if source.format != "hugging_face" or source.config is None:
         return {}
     _, entries = read_config(source.config_file)
@@ -274,7 +277,7 @@ def read_task_entries(source: Contents) -> dict:
 
 
 def _class_of(heads: set[str], task: str) -> str:
-    """Returns the class of transformers that has these heads."""
+    """Returns the name of the class in transformers that has these heads."""
     if task:
         return _CLASSES[task]
     if "masked_lm" in heads:

@@ -12,7 +12,7 @@ ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"
 # The trainer of tf-models-official writes this file next to its checkpoints.
 TF_MODELS_NAME = "params.yaml"
-# Hugging Face's names; "gelu" is the exact form with the error function.
+# Hugging Face's names to ours. Their "gelu" is the exact form with the error function.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",
@@ -24,8 +24,8 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
-# In tf-models-official, the name "gelu" means the tanh form. It also accepts Keras's form of a function, whose gelu is
-# exact.
+# In tf-models-official, the name "gelu" means the tanh form. This serialized Keras function, which tf-models-official
+# also accepts, is the exact form.
 _EXACT_GELU = {"module": "builtins", "class_name": "function", "config": "gelu", "registered_name": "function"}
 # Defaults of transformers' BertConfig.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
@@ -40,16 +40,19 @@ _SIGNS = ("model_type", "architectures", "transformers_version")
 
 
 def read(path: str) -> tuple[BertConfig, dict]:
-    """Reads a configuration. Its keys show the format; a `config.json` next to safetensors is Hugging Face's.
+    """Reads a configuration of any format.
+
+    The keys of the file show the format. A `config.json` beside safetensors is always in Hugging Face's format.
 
     Args:
       path: the file.
 
     Returns:
-      The configuration, and the entries of Hugging Face's file; {} for other formats.
+      config: the configuration.
+      entries: the entries of Hugging Face's `config.json`; {} for other formats.
 
     Raises:
-      InputError: the file is missing, is not JSON, or describes another model than BERT.
+      InputError: the file is missing, is not JSON, or describes a model other than BERT.
     """
     if path.endswith(".yaml"):
         return _read_tf_models(path), {}
@@ -66,11 +69,11 @@ def read(path: str) -> tuple[BertConfig, dict]:
 
 
 def find(folder: str, first: str = ORIGINAL_NAME) -> str:
-    """Returns the path of a folder's configuration; if there is none, the path where it is expected.
+    """Returns the path of a folder's configuration; without a configuration, the path of the file `first`.
 
     Args:
       folder: the checkpoint's folder.
-      first: the file name that takes precedence.
+      first: the file name that takes precedence over the names of other formats.
     """
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
     paths = [os.path.join(folder, name) for name in order]
@@ -80,13 +83,14 @@ def find(folder: str, first: str = ORIGINAL_NAME) -> str:
 def from_hugging_face(entries: dict) -> BertConfig:
     """Returns the configuration of a model in Hugging Face's format.
 
-    `is_decoder` corresponds to directionality "ltr". In this case, their pooler still reads [CLS], ours the last token.
+    `is_decoder` corresponds to directionality "ltr". For such models, Hugging Face's pooler still reads [CLS], but our
+    pooler reads the last token.
 
     Args:
       entries: entries of `config.json`.
 
     Raises:
-      InputError: the entries describe another model than BERT.
+      InputError: the entries describe a model other than BERT.
     """
     model_type = entries.get("model_type", "bert")
     if model_type != "bert":
@@ -105,9 +109,9 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
     """Returns Hugging Face's keys for a configuration.
 
     Args:
-      config: "bidi" or "ltr".
-      model_class: name of the class in transformers.
-      num_outputs: number of classes of the head, or None.
+      config: the configuration; its directionality is "bidi" or "ltr".
+      model_class: name of the model's class in transformers.
+      num_outputs: number of outputs of a classification head; None without such a head.
     """
     entries = {"architectures": [model_class], "model_type": "bert"} | dataclasses.asdict(config)
     direction = entries.pop("directionality")
@@ -123,13 +127,13 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
 
 
 def to_tf_models(config: BertConfig) -> dict:
-    """Returns the entries of a `bert_config.json` with which tf-models-official computes the same as our models."""
+    """Returns the entries of a `bert_config.json` with which tf-models-official computes the same outputs as we do."""
     entries = dataclasses.asdict(config)
     return entries | {"hidden_act": _EXACT_GELU} if config.hidden_act == "gelu_erf" else entries
 
 
 def _with_activation_name(entries: dict) -> dict:
-    """Replaces the activation of `to_tf_models` by our name."""
+    """Replaces the activation function that `to_tf_models` writes with our name."""
     return entries | {"hidden_act": "gelu_erf"} if entries.get("hidden_act") == _EXACT_GELU else entries
 
 

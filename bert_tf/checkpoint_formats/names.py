@@ -1,7 +1,7 @@
-"""The table of tensor names in every format, and look-ups in it.
+"""The table of tensor names in all formats, with functions that search it.
 
-A row gives a weight's path in our models, its name in the original, its name in Hugging Face's format, and its
-attribute path in tf-models-official. `{}` is the layer number.
+A row has a weight's path in our models, its name in the original, its name in Hugging Face's format, and its attribute
+path in tf-models-official. In these names, `{}` is the layer number.
 """
 
 import dataclasses
@@ -13,13 +13,15 @@ from bert_tf.config import BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One weight.
+    """The names of one weight.
 
     Attributes:
       ours: the variable's path in our models.
-      original: name in google-research/bert; the weight is transposed there if `original_transposed`.
-      hugging_face: name in transformers; the weight is transposed there if `hugging_face_transposed`.
+      original: name in google-research/bert; "" if there is no such weight.
+      hugging_face: name in transformers.
       tf_models: attribute path in tf-models-official, from the encoder for "encoder/...", else from the model.
+      original_transposed: whether google-research/bert stores the transposed weight.
+      hugging_face_transposed: whether transformers stores the transposed weight.
     """
 
     ours: str
@@ -94,7 +96,7 @@ ROWS: tuple[Row, ...] = (
     *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
     *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
     *_output("head/dense", "", "classifier", "classifier/out_proj"),
-    # The original has no token classifier. In Hugging Face's format, the model class shows the kind of "classifier".
+    # The original has no token classifier. In Hugging Face's format, the model class shows which head "classifier" is.
     *_output("token_head/dense", "cls/tokens/", "token_classifier", "classifier"),
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
@@ -102,7 +104,7 @@ ROWS: tuple[Row, ...] = (
 TASK_HEADS = ("head", "token_head", "span_head")
 # The BiLSTM under a task's head; see `modeling.bilstm`.
 BILSTM = "head/lstm/"
-# Heads of the other tasks in joint training, which later runs do not read.
+# Heads of the other tasks in joint training. Later runs do not read these heads.
 JOINT_HEADS = "head/joint"
 
 _BY_PATH = {row.ours: row for row in ROWS}
@@ -111,18 +113,18 @@ _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+
 
 
 def row_of(path: str) -> tuple[Row, str] | None:
-    """Returns the row of a path in our models and its layer number ("" if none); None if the table lacks the path."""
+    """Returns the row of one of our paths, and the layer number ("" outside of layers); None without such a row."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
     return (row, layer[0] if layer else "") if row else None
 
 
 def in_scope(name: str, scope: str, table_scope: str) -> str:
-    """Replaces the scope of a tensor name by the table's.
+    """Replaces the scope in a tensor name with the table's scope.
 
     Args:
       name: name of a tensor of the encoder or a head.
-      scope: prefix of the encoder's names in the file; "" for none.
+      scope: prefix of the encoder's names in the file; "" if there is none.
       table_scope: prefix of the encoder's names in the table, "bert/" or "bert.".
     """
     rest = name.removeprefix(scope)
@@ -133,7 +135,7 @@ def in_scope(name: str, scope: str, table_scope: str) -> str:
 
 
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
-    """Maps names of another format to our paths; names that the table lacks are omitted.
+    """Maps the names in another format to our paths. Names that are not in the table are left out.
 
     Args:
       names: names in the other format, spelled as in the table.
@@ -184,17 +186,17 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_of_own_head(path: str) -> bool:
-    """Whether a path belongs to a task head that no other format has, such as a head with a BiLSTM."""
+    """Returns whether a path belongs to a task head that only bert_tf's format can store, such as one with a BiLSTM."""
     return head_of(path) in TASK_HEADS and row_of(path) is None
 
 
 def head_of(path: str) -> str:
-    """Returns the part of a model that is complete or absent: "encoder/pooler", "masked_lm", ..."""
+    """Returns the part of the model to which a path belongs: "encoder", "encoder/pooler", "masked_lm", ..."""
     if path.startswith(JOINT_HEADS):
         return JOINT_HEADS
     return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
 
 
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
-    """Returns the names of the heads among the paths."""
+    """Returns the names of the heads to which paths belong."""
     return {head_of(path) for path in paths} - {"encoder", "encoder/pooler"}

@@ -1,4 +1,4 @@
-"""Reads and writes checkpoints of this project: TensorFlow 2 checkpoints of `model`, `optimizer`, `global_step`."""
+"""Reads and writes checkpoints of bert_tf: TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`."""
 
 import dataclasses
 import os
@@ -17,14 +17,14 @@ _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
-    """Opens a checkpoint; returns None if this project did not write it. Args, Raises: see `tf1.read`."""
+    """Opens a checkpoint; returns None if it is not in bert_tf's format. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
-    # Do not test for the pooler, since converted checkpoints of other projects may lack it.
+    # Do not require a pooler, since converted checkpoints of other projects may lack it.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
     if not encoders:
         return None
     if len(encoders) > 1:
-        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
+        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; give a checkpoint with one encoder")
     keys, own = {f"encoder/{path}": key for path, key in graph.variables_below(encoders[0])}, {}
     for node in range(len(graph)):
         children = graph.children(node)
@@ -54,7 +54,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
-    """Writes `ckpt-0` into a folder and returns the prefix. Args: see `tf1.write`."""
+    """Writes `ckpt-0` into a folder; returns the checkpoint's prefix. Args: see `tf1.write`."""
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),
         "global_step": tf.Variable(np.int64(0)),

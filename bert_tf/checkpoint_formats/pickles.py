@@ -1,4 +1,4 @@
-"""Recognizes pickles, which are never opened, and says how to convert them to safetensors."""
+"""Recognizes pickles, which bert_tf never opens, and gives the command that converts them to safetensors."""
 
 import glob
 import os
@@ -18,17 +18,17 @@ _PICKLED_PART = re.compile(r"-\d{5}(-of-\d{5})(?=\.\w+$)")
 
 
 def pickled_weights(names: Iterable[str]) -> str | None:
-    """Returns the pickle with the weights, judged by its name; None if there is no such pickle."""
+    """Returns the name that most likely belongs to a pickle with weights; None if no name belongs to a pickle."""
     pickles = sorted(name for name in names if name.endswith(_PICKLES))
     # The optimizer's state and the training arguments are pickles too.
     return min(pickles, key=lambda name: not name.startswith(("pytorch_model", "model")), default=None)
 
 
 def pickle_command(path: str) -> str:
-    """Returns the command that converts a pickle to safetensors in the same folder without running its code.
+    """Returns a command that converts a pickle to safetensors in the same folder, without running the pickle's code.
 
     Args:
-      path: the pickle, or one part of a split checkpoint.
+      path: the pickle, or one part of a checkpoint that is split into several pickles.
     """
     target = os.path.join(os.path.dirname(path), hugging_face.FILE_NAME)
     parts = f'["{path}"]'
@@ -44,11 +44,15 @@ def pickle_command(path: str) -> str:
 
 
 def refuse_pickle(path: str) -> None:
-    """Raises an error for a pickle: opening one would run any code that it contains."""
+    """Refuses a pickle, because opening a pickle would run any code that it contains.
+
+    Raises:
+      InputError: the file is a pickle.
+    """
     with tf.io.gfile.GFile(path, "rb") as file:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):
         raise InputError(
             f"{path}: is a pickle, which can run any code and is not opened; convert it to {hugging_face.FILE_NAME}, "
-            f"which runs no code: {pickle_command(path)}"
+            f"which runs no code, with: {pickle_command(path)}"
         )

@@ -1,4 +1,4 @@
-"""The files of sentence-transformers next to a checkpoint: how vectors are pooled, and the row length."""
+"""Reads and copies the files of sentence-transformers beside a checkpoint, which state the pooling and row length."""
 
 import os
 
@@ -13,7 +13,7 @@ _OTHERS = (LENGTH, "config_sentence_transformers.json")
 
 
 def read_modules(folder: str) -> dict[str, dict]:
-    """Reads the modules of a folder's `modules.json` by their kinds; {} if there is none.
+    """Reads the modules in a folder's `modules.json`, by the kind of module; {} without such a file.
 
     Raises:
       InputError: the file is damaged.
@@ -28,7 +28,7 @@ def read_modules(folder: str) -> dict[str, dict]:
 
 
 def pooling_file(folder: str) -> str:
-    """Returns the path of the configuration of the pooling.
+    """Returns the path of the pooling's configuration file.
 
     Raises:
       InputError: see `read_modules`.
@@ -38,7 +38,7 @@ def pooling_file(folder: str) -> str:
 
 
 def copy(source: str, target: str) -> None:
-    """Copies the files from one folder to another; modules with their own weights are left out with a warning.
+    """Copies the files from one folder to another. If `modules.json` has an unknown module, it only logs a warning.
 
     Raises:
       InputError: see `read_modules`.

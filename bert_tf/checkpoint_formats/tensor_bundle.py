@@ -1,4 +1,4 @@
-"""Reads and writes TensorFlow's checkpoint files, by tensor names and by object graph."""
+"""Reads and writes TensorFlow's checkpoint files, by tensor names or by the object graph."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 STATE_NAME = "checkpoint"
-# Errors that may not occur in a later attempt.
+# Errors that do not mean damage, because a later attempt may succeed.
 _NOT_DAMAGE = (
     tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
     tf.errors.ResourceExhaustedError, tf.errors.UnauthenticatedError, tf.errors.UnavailableError,
@@ -29,7 +29,7 @@ class TensorBundle:
       prefix: the checkpoint's path without `.index`.
 
     Attributes:
-      prefix: the same path.
+      prefix: see the argument.
       shapes: shapes of all tensors by name.
 
     Raises:
@@ -49,7 +49,7 @@ class TensorBundle:
     def _check_data(self) -> None:
         """Refuses missing or truncated data files before the first read."""
         if not tf.io.gfile.exists(f"{self.prefix}.index"):
-            return  # the format before TensorFlow 0.12, a single file
+            return  # the format before TensorFlow 0.12, which is a single file
         needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
         parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
         if not parts:
@@ -58,14 +58,16 @@ class TensorBundle:
             )
         number = int(parts[0].rsplit("-", 1)[1])
         if len(parts) < number:
-            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files exist; copy the others too")
+            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files exist; copy the missing files")
         size = sum(tf.io.gfile.stat(part).length for part in parts)
         if size < needed:
-            raise InputError(f"{self.prefix}: its data is truncated ({size} bytes of at least {needed}); copy it again")
+            raise InputError(
+                f"{self.prefix}: its data is truncated ({size} bytes instead of at least {needed}); copy it again"
+            )
 
     @property
     def has_objects(self) -> bool:
-        """Whether the checkpoint has an object graph, as TensorFlow 2 writes it."""
+        """Whether the checkpoint has an object graph, which TensorFlow 2 writes."""
         return _GRAPH in self.shapes
 
     def graph(self) -> "ObjectGraph":
@@ -75,10 +77,10 @@ class TensorBundle:
         return ObjectGraph(proto)
 
     def stored(self, name: str) -> StoredTensor:
-        """Returns a tensor by its name in the file.
+        """Returns the tensor with a name in the file.
 
         Raises:
-          InputError: its dtype is not floating-point.
+          InputError: the tensor's dtype is not floating-point.
         """
         if self._dtypes[name] not in _FLOATS:
             raise InputError(
@@ -88,7 +90,7 @@ class TensorBundle:
         return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
 
     def check_values(self) -> None:
-        """Reads every tensor; TensorFlow verifies the checksums.
+        """Reads every tensor, so that TensorFlow verifies the checksums.
 
         Raises:
           InputError: a tensor cannot be read.
@@ -128,7 +130,7 @@ def damage(prefix: str) -> str:
 
 
 def _read_files(prefix: str) -> None:
-    """Reads the files directly, because TensorFlow's reader reports missing permission as damage."""
+    """Reads the files directly, because TensorFlow's reader reports a missing permission as damage."""
     for path in tf.io.gfile.glob(f"{_escaped(prefix)}.*"):
         with tf.io.gfile.GFile(path, "rb") as file:
             while file.read(1 << 24):
@@ -136,7 +138,7 @@ def _read_files(prefix: str) -> None:
 
 
 class ObjectGraph:
-    """The objects of a checkpoint by number (0 is the root), and the attributes that connect the objects."""
+    """The objects in a checkpoint, each with a number (the root is 0), and the attributes that connect them."""
 
     def __init__(self, proto):
         self._nodes = proto.nodes
@@ -145,7 +147,7 @@ class ObjectGraph:
         return len(self._nodes)
 
     def children(self, node: int) -> dict[str, int]:
-        """Maps an object's attribute names to object numbers."""
+        """Maps an object's attribute names to the numbers of the objects there."""
         return {child.local_name: child.node_id for child in self._nodes[node].children}
 
     def key(self, node: int) -> str | None:
@@ -156,7 +158,7 @@ class ObjectGraph:
         return None
 
     def resolve(self, node: int, path: tuple[str, ...]) -> int | None:
-        """Follows a path of attributes; None if an attribute is missing."""
+        """Follows a path of attributes to an object; returns None if an attribute is missing."""
         for name in path:
             node = self.children(node).get(name)
             if node is None:
@@ -164,7 +166,7 @@ class ObjectGraph:
         return node
 
     def variables_below(self, node: int) -> Iterator[tuple[str, str]]:
-        """Yields attribute path and tensor name of every variable below an object; visits each object once."""
+        """Yields the attribute path and the tensor name of every variable below an object; visits each object once."""
         seen, todo = {node}, [(node, "")]
         while todo:
             node, path = todo.pop()
@@ -179,7 +181,7 @@ class ObjectGraph:
 
 
 def of_optimizer(names: Iterable[str]) -> list[str]:
-    """Selects the TensorFlow 2 names that belong to an optimizer."""
+    """Returns the tensor names, in TensorFlow 2's form, that belong to an optimizer."""
     return [name for name in names if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
 
 
@@ -195,7 +197,7 @@ def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def write_without_optimizer(source: str, target: str) -> None:
-    """Copies a checkpoint of TensorFlow 2, except the state of its optimizer.
+    """Copies a checkpoint of TensorFlow 2 without the state of its optimizer.
 
     Args:
       source: the checkpoint's prefix.
@@ -218,7 +220,7 @@ def write_without_optimizer(source: str, target: str) -> None:
 
 
 class _Object(tf.__internal__.tracking.AutoTrackable):
-    """An object with attributes."""
+    """An object that only has attributes."""
 
 
 def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal__.tracking.AutoTrackable:
@@ -230,16 +232,16 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
             if not hasattr(node, name):
                 setattr(node, name, _Object())
             node = getattr(node, name)
-        # Weights must not take memory of an accelerator.
+        # Weights must not use an accelerator's memory.
         with tf.device("cpu:0"):
             setattr(node, path[-1], tf.Variable(value))
     return root
 
 
 def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
-    """Writes objects as TensorFlow 2 does, and the folder's `checkpoint` file."""
+    """Writes objects in TensorFlow 2's format, and the folder's `checkpoint` file."""
     checkpoint = tf.train.Checkpoint(**objects)
-    # `restore` expects the counter that `save` writes and `write` does not.
+    # `restore` expects this counter, but `write` does not add it.
     checkpoint.save_counter.assign(1)
     checkpoint.write(prefix)
     name = os.path.basename(prefix)

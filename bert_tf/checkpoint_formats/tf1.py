@@ -1,4 +1,4 @@
-"""Reads and writes checkpoints of google-research/bert: TensorFlow 1's, by tensor names."""
+"""Reads and writes checkpoints of google-research/bert, which are in TensorFlow 1's format, by tensor names."""
 
 import os
 import re
@@ -33,13 +33,15 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     if not words:
         return None
     if len(words) > 1:
-        raise InputError(f"{bundle.prefix}: holds two encoders, at {words[0]} and {words[1]}; keep one of them")
+        raise InputError(
+            f"{bundle.prefix}: holds two encoders, at {words[0]} and {words[1]}; give a checkpoint with one encoder"
+        )
     scope = words[0].removesuffix(_WORDS)
     in_our_spelling = {
         names.in_scope(name, scope, _SCOPE): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)
     }  # fmt: skip
     paths = names.paths_by_name(in_our_spelling, "original")
-    # Moving averages of weights, like optimizer slots, have names below the names of the weights.
+    # Moving averages of weights are named like slots of an optimizer: below the names of the weights.
     in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
     refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
@@ -58,7 +60,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Returns whether a name is below a known name."""
+    """Returns whether a name continues a known name after a slash."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
@@ -69,7 +71,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Returns the original's name for one of our paths; "" if it has none."""
+    """Returns the original's name for one of our paths; "" if there is no such name."""
     found = names.row_of(path)
     return found[0].original.format(found[1]) if found else ""
 

@@ -1,7 +1,8 @@
-"""Reads and writes checkpoints of tf-models-official: TensorFlow 2's, of an encoder or a model that contains one.
+"""Reads and writes checkpoints of tf-models-official: of an encoder, or of a model that contains an encoder.
 
-Objects are found by their attributes, which `BertEncoder` and `BertEncoderV2` share, so the encoder may be anywhere in
-the checkpoint. Attention kernels have a separate axis for the heads.
+The checkpoints are in TensorFlow 2's format. The reader finds the encoder by its attributes, which are the same in
+`BertEncoder` and `BertEncoderV2`, so the encoder may be anywhere in the checkpoint. Attention kernels have a separate
+axis for the heads.
 
 Letters: H hidden size, A heads, D = H / A.
 """
@@ -18,10 +19,11 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
-# The output layer of BertPretrainer, which uses the encoder's pooler; the table has the layer of BertPretrainerV2.
+# The next-sentence output layer of BertPretrainer, which uses the encoder's pooler. The table of names has the layer of
+# BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
-# A head may have its own pooler, which these paths keep separate from the encoder's.
+# Attribute paths of the poolers that heads may have, and our paths, which differ from the encoder's pooler.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
     ("next_sentence.pooler_dense",): "next_sentence/pooler",
@@ -30,13 +32,13 @@ _POOLERS = {
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
-    """Opens a checkpoint; returns None if it is not tf-models-official's. Args, Raises: see `tf1.read`."""
+    """Opens a checkpoint; returns None if it is not in tf-models-official's format. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
     encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:
         return None
     if len(encoders) > 1:
-        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; keep one of them")
+        raise InputError(f"{bundle.prefix}: holds {len(encoders)} encoders; give a checkpoint with one encoder")
     keys = _encoder_keys(bundle.prefix, graph, encoders[0]) | _head_keys(bundle, graph, encoders[0])
     heads = bundle.shapes[keys["encoder/blocks/0/attention/query/kernel"]][-2]
     config = files["config"]
@@ -67,7 +69,7 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Returns whether an object only repeats the parts of an encoder that is one of its children; see `write`."""
+    """Returns whether an object repeats the parts of an encoder among its children, as `write` makes it."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -77,7 +79,7 @@ def _repeats_child(graph: ObjectGraph, node: int) -> bool:
 
 
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Maps our paths to tensor names in the file, for the encoder."""
+    """Maps our paths to tensor names in the file, for the weights of the encoder."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
     keys, nodes = {}, set()
     for row in names.ROWS:
@@ -98,7 +100,7 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
 
 
 def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Maps our paths to tensor names in the file, for the heads of every model that contains the encoder."""
+    """Maps our paths to tensor names in the file, for the heads of all models that contain the encoder."""
     places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if names.heads_in([row.ours])}
     places[("masked_lm",)] = "masked_lm"
     places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
@@ -122,7 +124,7 @@ _LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
 
 
 def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[str, str]:
-    """Omits a pre-trainer's first head unless it has the two classes of the next-sentence task."""
+    """Leaves out a pre-trainer's first head if it lacks the two classes of the next-sentence task."""
     output = keys.get("next_sentence/dense/kernel")
     if output is None or bundle.shapes[output][-1] == 2:
         return keys
@@ -130,7 +132,7 @@ def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[st
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    """Merges the axes of heads and head size: [H, A, D], [A, D, H] and [A, D] become [H, H] and [H]."""
+    """Merges the axes for heads and head size: kernels [H, A, D] and [A, D, H] to [H, H], and biases [A, D] to [H]."""
     if "/attention/" not in path:
         return stored
     shape = stored.shape
@@ -142,7 +144,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Returns the attribute path in tf-models-official for one of our paths; "" if it has none."""
+    """Returns the attribute path in tf-models-official for one of our paths; "" if there is no such path."""
     found = names.row_of(path)
     if not found:
         return ""
@@ -153,7 +155,7 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder, for tf-models-official's encoders and for its models with these heads.
 
-    The encoder is reachable as `encoder`, as `model`, and under the models' attributes for it.
+    The encoder is stored as `encoder`, as `model`, and under the attributes that tf-models-official's models use.
 
     Args: see `hugging_face.write`.
 
@@ -176,7 +178,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
         tensor_bundle.write_objects(prefix, {"encoder": encoder, "model": encoder})
         return prefix
     for place, path in _POOLERS.items():
-        # Their next-sentence head has its own pooler, which gets the values of our pooler.
+        # tf-models-official's next-sentence head has its own pooler, which gets the values of our pooler.
         pooler = {name: tensors.get(f"{path}/{name}") for name in ("kernel", "bias")}
         if path.startswith("next_sentence") and pooler["kernel"] is None:
             pooler = {name: tensors.get(f"encoder/pooler/{name}") for name in ("kernel", "bias")}
@@ -184,16 +186,17 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
             heads |= {(*place, name): value for name, value in pooler.items()}
     model = tensor_bundle.object_tree(heads)
     objects = {"encoder": encoder, "model": model}
-    # The encoder's attribute in BertPretrainerV2, in the task models, and in BertPretrainer.
+    # The encoder's attribute is `encoder_network` in BertPretrainerV2, `_network` in the task models, and `encoder` in
+    # BertPretrainer.
     model.encoder_network = model._network = model.encoder = encoder
-    # For readers that restore the encoder itself as `model`.
+    # Some programs restore an encoder as `model`, so the model also gets the encoder's attributes.
     for name in dict.fromkeys(place[0] for place in encoder_places):
         setattr(model, name, getattr(encoder, name))
     if hasattr(model, "masked_lm"):
         objects["masked_lm"] = model.masked_lm
     if hasattr(model, "classification_heads"):
         head = getattr(model.classification_heads, "0")
-        # BertPretrainer uses the encoder's pooler, so a head that was trained with another pooler does not fit.
+        # BertPretrainer uses the encoder's pooler, so it cannot use a head that was trained with another pooler.
         if "next_sentence/pooler/kernel" not in tensors:
             model.classification = tensor_bundle.object_tree({})
             setattr(model.classification, _FIRST_NEXT_SENTENCE[-1], head.out_proj)
@@ -204,7 +207,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
-    """Splits the axes of heads and head size, the inverse of `_as_ours`."""
+    """Splits the axes for heads and head size; the inverse of `_as_ours`."""
     if "/attention/" not in path or path.endswith("output_dense/bias"):
         return value
     split = (config.num_attention_heads, config.head_size)

@@ -1,4 +1,4 @@
-"""Finds whether a checkpoint's tokenizer lower-cases, from `tokenizer_config.json` or its published name."""
+"""Finds whether a checkpoint's tokenizer lower-cases text, from the tokenizer's files or the checkpoint's name."""
 
 import dataclasses
 import json
@@ -14,7 +14,7 @@ from bert_tf.core import storage
 from bert_tf.tokenization import TOKENIZER_JSON
 
 NAME = "tokenizer_config.json"
-# The names of published models of google-research/bert, tf-models-official and Hugging Face.
+# Matches the names of models that google-research/bert, tf-models-official and Hugging Face have published.
 _PUBLISHED = re.compile(r"(?:[a-z]+_)*?(un)?cased_L-\d+_H-\d+.*|bert-(?:[a-z]+-)*?(un)?cased(?:-.*)?")
 _LOWER_CASED = ("multilingual_L-12_H-768_A-12", "chinese_L-12_H-768_A-12")
 _SPECIAL = {
@@ -28,12 +28,12 @@ _SPECIAL = {
 
 @dataclasses.dataclass(frozen=True)
 class Casing:
-    """A tokenizer's known rules.
+    """The known rules of a tokenizer.
 
     Attributes:
       do_lower_case: whether the tokenizer lower-cases and strips accents; None if unknown.
-      source: the file or name that states this, for messages.
-      strip_accents: whether the tokenizer strips accents; None if this follows the casing.
+      source: the file or name from which `do_lower_case` is known, for messages.
+      strip_accents: whether the tokenizer strips accents; None if it does so exactly when it lower-cases.
       tokenize_chinese_chars: whether each Chinese character is a word.
     """
 
@@ -43,7 +43,7 @@ class Casing:
     tokenize_chinese_chars: bool = True
 
     def other_rule(self, do_lower_case: bool) -> str:
-        """Returns the rule that `BertTokenizer` with this `do_lower_case` does not follow; "" if there is none."""
+        """Returns the rule that `BertTokenizer` with this `do_lower_case` breaks; "" if it follows all rules."""
         if self.strip_accents is not None and self.strip_accents != do_lower_case:
             return f"strip_accents={str(self.strip_accents).lower()}"
         return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"
@@ -57,7 +57,7 @@ def find(folder: str, path: str = "") -> Casing:
       path: the path that the user gave, for example `hf://owner/model`.
 
     Raises:
-      InputError: `tokenizer_config.json` is not a JSON object.
+      InputError: `tokenizer_config.json` or `tokenizer.json` is not a JSON object.
     """
     file = os.path.join(folder, NAME)
     entries = read(folder)
@@ -80,14 +80,14 @@ def find(folder: str, path: str = "") -> Casing:
 
 
 def _lower_cases_json(folder: str) -> bool | None:
-    """Reads the casing from transformers' `tokenizer.json`; None if the file is missing."""
+    """Reads the casing from transformers' `tokenizer.json`; None if the file is missing or does not state it."""
     path = os.path.join(folder, TOKENIZER_JSON)
     normalizer = read_json(path).get("normalizer") if tf.io.gfile.exists(path) else None
     return normalizer.get("lowercase") if isinstance(normalizer, dict) else None
 
 
 def read(folder: str) -> dict:
-    """Reads the entries of a folder's `tokenizer_config.json`; {} if there is none.
+    """Reads the entries of a folder's `tokenizer_config.json`; {} if the file is missing.
 
     Raises:
       InputError: the file is not a JSON object.
@@ -97,16 +97,16 @@ def read(folder: str) -> dict:
 
 
 def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mapping = {}) -> None:
-    """Writes `tokenizer_config.json`, with which transformers tokenizes as `BertTokenizer` does.
+    """Writes a `tokenizer_config.json` with which transformers tokenizes like `BertTokenizer`.
 
     Args:
       folder: the output folder.
-      do_lower_case: None if unknown.
-      max_length: number of positions of the model.
-      known: entries that are copied unchanged.
+      do_lower_case: whether the tokenizer lower-cases text; None if unknown.
+      max_length: the maximum number of tokens in a row.
+      known: further entries to write, for example from the folder of the input.
     """
     entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
-    # transformers writes 10^30 if a tokenizer's length is unknown.
+    # transformers writes 10^30 if the maximum length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"], max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
         entries["tokenizer_class"] = "BertTokenizer"

@@ -1,4 +1,4 @@
-"""Extends a model to a larger vocabulary: known tokens keep their rows, and new tokens get the mean of old rows.
+"""Extends a model to a larger vocabulary: old tokens keep their rows, and a new token gets the mean of old rows.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -13,15 +13,15 @@ _JOINER = "##"
 
 
 def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
-    """Finds the ids in the old vocabulary whose rows are averaged for each token of the new vocabulary.
+    """Finds, for each token of the new vocabulary, the old ids whose rows are averaged.
 
     Args:
       old: the model's vocabulary, including [UNK].
       new: the new vocabulary.
 
     Returns:
-      One list for each new token: its old id if it has one; else the ids of its greedy longest matches in the old
-      vocabulary; [UNK]'s id if no sequence of old tokens spells it.
+      A list of old ids for each token of the new vocabulary: the token's id in the old vocabulary; for a new token, the
+      ids of the old tokens into which greedy longest-match splits it, or the id of [UNK] if this fails.
     """
     ids = {token: number for number, token in enumerate(old)}
     longest = max(map(len, old))
@@ -29,7 +29,7 @@ def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
 
 def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
-    """Returns the ids of a token's greedy longest matches; a "##" token is split inside a word."""
+    """Splits a token greedily into the longest known tokens; returns their ids. A "##" token is inside a word."""
     prefix = _JOINER if token.startswith(_JOINER) else ""
     rest, found = token.removeprefix(_JOINER), []
     while rest:
@@ -45,8 +45,8 @@ def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
 def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
     """Computes the rows of a new vocabulary.
 
-    Padding rows beyond the new vocabulary keep their place. A vocabulary that needs more rows than the model has gets
-    one row for each token.
+    If the model has more rows than the new vocabulary has tokens, the remaining rows (padding) are unchanged. If the
+    model has too few rows, the result has one row for each token.
 
     Args:
       rows: float32 [V, ...]; V is at least the old vocabulary's size.

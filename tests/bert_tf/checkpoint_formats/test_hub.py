@@ -136,7 +136,7 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download
     assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # two requests: information and download
     # the message for a model with only pickles says how to convert these
     plain, revised = download("hf://owner/pickles", "hf://owner/pickles@v1")
-    assert plain.startswith("hf://owner/pickles: has no safetensors, and pickles can run any code")
+    assert plain.startswith("hf://owner/pickles: has no safetensors, and pickles are not downloaded")
     assert "give pickles: hf download owner/pickles --local-dir pickles && python -c '" in plain
     assert '["pickles/pytorch_model.bin"]' in plain
     assert plain.endswith('"pickles/model.safetensors", {"format": "pt"})\'')

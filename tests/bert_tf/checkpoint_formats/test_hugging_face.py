@@ -202,7 +202,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
 )
 def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
     contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
-    assert f"the tensor {name} differs from {shared}, although BERT shares both; the masked-LM" in caplog.text
+    assert f"the tensor {name} differs from {shared}, but must equal it in BERT; the masked-LM" in caplog.text
     assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
     their_head = {their_name(path) for path in values if path.startswith("masked_lm/")}
     assert set(contents.left_over) == their_head | {name}
@@ -243,7 +243,7 @@ def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_pat
     path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
     with pytest.raises(InputError) as refused:
         checkpoints.load_encoder(path)
-    assert str(refused.value).endswith(f"; replace {path}/config.json by the checkpoint's own configuration")
+    assert str(refused.value).endswith(f"; replace {path}/config.json with the checkpoint's own configuration")
     saved(tmp_path, theirs(values))
     with pytest.raises(InputError, match=f"; give {path}/config.json, .* configuration; convert_checkpoint"):
         checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))

@@ -151,7 +151,7 @@ def test_missing_and_truncated_data_are_noticed_before_anything_is_read(values, 
     prefix = save_original(tmp_path, original_values(values))
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-200])
-    with pytest.raises(InputError, match=r"truncated \(\d+ bytes of at least \d+"):
+    with pytest.raises(InputError, match=r"truncated \(\d+ bytes instead of at least \d+"):
         checkpoints.open_checkpoint(prefix)
     data.unlink()
     with pytest.raises(InputError, match="data-00000-of-00001 is missing"):
