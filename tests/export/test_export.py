@@ -275,11 +275,15 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
             lambda text: text.replace('_case": true', '_case": false'),
             "do_lower_case was True in training, but is False",
         ),
-        ("task.json", lambda text: text.replace('"labels": []', '"labels": ["a", "b"]'), "labels was .*, is .'a', 'b'"),
+        (
+            "task.json",
+            lambda text: text.replace('"labels": []', '"labels": ["a", "b"]'),
+            "labels was .*, but is .'a', 'b'",
+        ),
         (
             "task.json",
             lambda text: text.replace('"parameters": {', '"parameters": {"x": 1, '),
-            "parameters was .*, is .*",
+            "parameters was .*, but is .*",
         ),
         (
             "bert_config.json",
