@@ -77,7 +77,7 @@ def _filled(
     Args:
       chosen: indices of at least one row.
       shorter: indices of shorter rows.
-      lengths: int64 [N].
+      lengths: number of tokens of each row, int64 [N].
       width: W.
       size: R.
 

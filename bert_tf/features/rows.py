@@ -25,7 +25,7 @@ class Rows:
 
     Attributes:
       splits: int64 [N + 1], the start of each text's row, and the end of the last row.
-      input_ids, segment_ids: int32 [T].
+      input_ids, segment_ids: int32 [T], inputs of the encoder.
       words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. Words are split
         at white space and punctuation, as the tokenizer does.
       starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive; -1 on

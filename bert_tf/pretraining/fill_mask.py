@@ -34,7 +34,7 @@ class Row:
 
     Attributes:
       input_ids: int32 [tokens], the model's input without padding.
-      segment_ids: int32 [tokens].
+      segment_ids: int32 [tokens], the segment of each token.
       blanks: positions in the row, ascending.
       right_ids: the right token of each blank; None if unknown.
     """

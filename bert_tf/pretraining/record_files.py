@@ -183,7 +183,7 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
         sample = next(batches.as_numpy_iterator())
-    one_way = config.directionality != "bidi"  # such a model predicts every token
+    one_way = config.directionality != "bidi"  # a model of one direction predicts every token
     most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
     predictions = (sample["masked_lm_weights"] > 0).sum(axis=1)
     return shape_for(sample["input_mask"].sum(axis=1), predictions, settings.max_seq_length, most)

@@ -27,7 +27,7 @@ class RunKind:
       title: title of the page.
       metrics: the metrics in the order of the page; metrics without a title are not shown.
       settings_class: settings class of the script that trains such runs.
-      baselines: maps names of metrics to functions that return the baseline for a split's entries; None if unknown.
+      baselines: for names of metrics, functions that return the baseline for a split's entries, or None if unknown.
       any_metric: whether undeclared metrics are shown too, such as a task's scores.
     """
 

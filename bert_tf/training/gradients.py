@@ -83,8 +83,8 @@ def accumulate(
       batch: the per-replica batch; `micro_batches` times `parts` must divide its first dimension.
       seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
         which is derived from this seed.
-      denominators: denominator of each loss term, float32 [], over the batches of all replicas. Each prediction thus
-        has the same weight in every replica and micro-batch.
+      denominators: denominator of each loss term, float32 [], summed over the batches of all replicas, so that each
+        prediction has the same weight in every replica and micro-batch.
       micro_batches: number of micro-batches.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
       scaled: function that returns the value to differentiate for a loss, such as the scaled loss.

@@ -41,7 +41,7 @@ def choice_task(command: Command) -> "ChoiceTask":
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceTask(SourceTask):
-    """Chooses the continuation of a text, or the answer to a question about it.
+    """Chooses the continuation of a text, or the answer to a question about a text.
 
     Attributes:
       source: the source of the examples.

@@ -34,7 +34,7 @@ class Decoding:
     """Options for decoding logits to answers; the fields are flags of `run_squad`.
 
     Attributes:
-      n_best_size: number of start and end positions to try in each window, and of answers to keep.
+      n_best_size: number of start and end positions to try in each window, and number of answers to keep.
       max_answer_length: maximum number of tokens in an answer.
       has_unanswerable: `version_2_with_negative`.
       exact_offsets: `exact_answer_offsets`.

@@ -130,7 +130,7 @@ class SquadTask(SourceTask):
         """Computes the mean of the cross-entropies of start and end; the softmax is over the tokens of the row.
 
         Args:
-          logits: float32 [B, S, 2].
+          logits: logits of start and end, float32 [B, S, 2].
           batch: a batch with `start_positions` and `end_positions`, int32 [B].
         """
         sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two tensors [B, S]

@@ -140,7 +140,7 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
     """Returns the first and the last token of a question's first answer in its context.
 
     As in the original, these are all tokens of the words that overlap the answer. If these tokens contain the tokens of
-    the answer's text, only the latter are returned.
+    the answer's text, only the tokens of the text count.
 
     Args:
       question: a question with its answers.
