@@ -205,7 +205,7 @@ class Task(abc.ABC):
 
     def fingerprint_of(self, split: str) -> list[str]:
         """Returns the identity of a split's own files; by default, their names, sizes and hashes."""
-        return run_folder.fingerprint(self.files_of(split))
+        return run_folder.fingerprint(self.files_of(split), whole=True)
 
     def data_name_of(self, split: str) -> str:
         """Returns the name of a split's own data; by default, the names of its files."""

@@ -21,6 +21,8 @@ from bert_tf.text.data_vocabulary import DataVocabulary
 
 # Flags from which fine-tuning computes the number of steps and of warm-up steps.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
+# Number of bytes of a file that `fingerprint` reads at once.
+_BLOCK = 1 << 20
 
 
 class Lock:
@@ -55,15 +57,24 @@ class Lock:
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
 
 
-def fingerprint(paths: Sequence[str]) -> list[str]:
-    """Describes each file by its name, its size and a hash of its first and last MiB, independently of its folder."""
+def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
+    """Describes each file by its name, its size and a hash of its content, independently of its folder.
+
+    Args:
+      paths: paths of the files.
+      whole: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
+        pre-training data may have terabytes.
+    """
     entries = []
     for path in paths:
         size = tf.io.gfile.stat(path).length
         with tf.io.gfile.GFile(path, "rb") as file:
-            digest = hashlib.sha256(file.read(1 << 20))
-            file.seek(max(0, size - (1 << 20)))
+            digest = hashlib.sha256(file.read(_BLOCK))
+            file.seek(max(0, size - _BLOCK))
             digest.update(file.read())
+            for start in range(_BLOCK, size - _BLOCK, _BLOCK) if whole else ():
+                file.seek(start)
+                digest.update(file.read(min(_BLOCK, size - _BLOCK - start)))
         entries.append(f"{os.path.basename(path)}, {size:,} bytes, {digest.hexdigest()[:16]}")
     return entries
 

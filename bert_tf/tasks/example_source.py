@@ -46,7 +46,7 @@ class ExampleSource(abc.ABC):
 
     def fingerprint(self, split: str) -> list[str]:
         """Returns the identity of a split's data; by default, name, size and hash of each file."""
-        return run_folder.fingerprint(self.files(split))
+        return run_folder.fingerprint(self.files(split), whole=True)
 
     def read(self, split: str) -> Sequence[Placed]:
         """Returns the examples of a split; reads the files only at the first call. Examples of "test" may lack labels.

@@ -290,6 +290,18 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
     assert len({tuple(each) for each in (same, *others)}) == 7
 
 
+@pytest.mark.parametrize("size", [5, (1 << 20) + 7, 2 << 20, (2 << 20) + 1, (3 << 20) + 5])
+def test_a_fingerprint_of_whole_files_shows_a_change_at_any_place(tmp_path, size):
+    def fingerprint(data):
+        (tmp_path / "train.tsv").write_bytes(data)
+        return run_folder.fingerprint([str(tmp_path / "train.tsv")], whole=True)
+
+    same = fingerprint(bytes(size))
+    places = (0, size // 2, min(size, 1 << 20) - 1, max(0, size - (1 << 20) - 1), size - 1)
+    assert same not in [fingerprint(bytes(place) + b"1" + bytes(size - place - 1)) for place in places]
+    assert fingerprint(bytes(size)) == same
+
+
 @pytest.mark.parametrize(
     ("files", "message"),
     [

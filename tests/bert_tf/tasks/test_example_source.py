@@ -76,3 +76,16 @@ def test_a_folder_has_one_file_for_a_split_unless_a_flag_names_it(tmp_path, kind
     with pytest.raises(InputError, match=f"has {names[0]} and {names[1]}; choose one with --eval_data_path"):
         source.files("dev")
     assert make(str(tmp_path), {"dev": ("b.csv",)}).files("dev") == ["b.csv"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_label_that_changes_in_the_middle_of_a_large_file_changes_its_identity(tmp_path, kind):
+    make, end, _, _ = KINDS[kind]
+    path = tmp_path / f"a{end}"
+    source = make("", {"train": (str(path),)})
+    rows = [b"text %d\n" % number + b" " * 100 for number in range(30_000)]
+    path.write_bytes(b"".join(rows))
+    before = source.fingerprint("train")
+    rows[15_000] = rows[15_000].replace(b"text", b"TEXT")
+    path.write_bytes(b"".join(rows))
+    assert source.fingerprint("train") != before
