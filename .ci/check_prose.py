@@ -1,9 +1,9 @@
-"""Finds phrases that a reader of English has to read twice, in documentation, docstrings, comments and messages.
+"""Finds unclear phrases in documentation, docstrings, comments and messages.
 
 python .ci/check_prose.py [FILE ...]    (default: all Python, Markdown and flag files that git tracks)
 
-It exits with 1 after a line for each phrase, which names the file, the line and what to write instead. ALLOWED lists
-sentences in which such a phrase is right.
+For each phrase, the script prints a line with the file, the line number and a better phrase. If there are any, it exits
+with 1. ALLOWED lists sentences in which such a phrase is right.
 """
 
 import pathlib
@@ -19,8 +19,8 @@ class Rule(NamedTuple):
     """A phrase to avoid.
 
     Attributes:
-      phrase: a regular expression; case does not count.
-      instead: what to write.
+      phrase: a regular expression; upper and lower case are equal.
+      instead: the advice, or a better phrase.
     """
 
     phrase: str
@@ -28,12 +28,12 @@ class Rule(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """A sentence that a rule finds and that is right as it is.
+    """A sentence that a rule finds although it is right.
 
     Attributes:
-      path: of its file.
-      text: a part of its line.
-      reason: why it is right.
+      path: path of the file with the sentence.
+      text: a part of the sentence's line.
+      reason: why the sentence is right.
     """
 
     path: str
@@ -41,7 +41,7 @@ class Allowed(NamedTuple):
     reason: str
 
 
-# A word that opens a noun phrase, after which "that of" only replaces a noun.
+# A word that starts a noun phrase. Before such a word, "that of" only replaces a noun.
 _NOUN = r"(an?|the|its|their|all|each|any|another|one|some|which|what)"
 RULES = (
     Rule(rf"\b(that|those) of {_NOUN}\b(?! time)", "repeat the noun that 'that' or 'those' replaces"),
@@ -68,7 +68,7 @@ _TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MI
 
 
 def lines_of_python(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yields numbers and texts of the lines of comments and strings."""
+    """Yields the line numbers and lines of comments and strings."""
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
             if token.type in _TEXT_TOKENS:
@@ -76,7 +76,7 @@ def lines_of_python(path: pathlib.Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_of_markdown(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yields numbers and texts of the lines that are not code."""
+    """Yields the line numbers and lines that are not code."""
     is_code = False
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if line.startswith("```"):
@@ -86,13 +86,13 @@ def lines_of_markdown(path: pathlib.Path) -> Iterator[tuple[int, str]]:
 
 
 def lines_of_flags(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yields numbers and texts of the comments."""
+    """Yields the line numbers and lines of comments."""
     lines = enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
     return ((number, line) for number, line in lines if line.startswith("#"))
 
 
 def findings(path: pathlib.Path) -> Iterator[str]:
-    """Yields a line for each phrase in a file."""
+    """Yields a message for each phrase in a file."""
     read = {".py": lines_of_python, ".md": lines_of_markdown, ".flags": lines_of_flags}[path.suffix]
     for number, line in read(path):
         for rule in RULES:

@@ -1,7 +1,7 @@
-"""Generates the pages of the site that are not in docs/: the reference of flags and of Python, and the home page.
+"""Generates the pages of the site that are not in docs/: the references of flags and of Python, and the home page.
 
-MkDocs calls the functions whose names start with `on_`; see `hooks` in mkdocs.yml. The other functions only build text.
-They need neither MkDocs nor TensorFlow, so that a test can call them.
+MkDocs calls the functions whose names start with `on_`; see `hooks` in mkdocs.yml. The other functions only build text,
+and need neither MkDocs nor TensorFlow, so that a test can call them.
 """
 
 import ast
@@ -22,7 +22,7 @@ from unittest import mock
 from absl import app, flags
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-# The reference describes this checkout, whatever is installed.
+# The reference describes this checkout, even if another version is installed.
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
 
 from site_markdown import with_site_links, with_wide_lists  # noqa: E402
@@ -30,13 +30,13 @@ from site_markdown import with_site_links, with_wide_lists  # noqa: E402
 from bert_tf.core import help_text  # noqa: E402
 
 PACKAGES = ("bert_tf", "data_gen", "tfrecords", "export")
-# Pages that are files outside of docs/.
+# Maps files outside of docs/ to their pages.
 COPIED = {
     "README.md": "index.md",
     "CHANGELOG.md": "background/changelog.md",
     "CONTRIBUTING.md": "background/contributing.md",
 }
-# The names that programs of users build on, by module.
+# The public Python API: maps modules to the names in them.
 PYTHON_NAMES = {
     "bert_tf.classifier": ("TextClassifier",),
     "bert_tf.features.extractor": ("FeatureExtractor", "TokenFeatures"),
@@ -51,25 +51,25 @@ PYTHON_NAMES = {
 
 _log = logging.getLogger("mkdocs.hooks.generate")
 
-# Flags, files and names in plain text, without the punctuation after them.
+# Finds flags, files and names in plain text, without the punctuation after them.
 _NAMES_IN_TEXT = re.compile(
     r"--\w+(?:=[^\s;,)]*[\w/])?|\b[\w/.-]*\w_(?:[\w/-]*\w)?(?:\.\w+)*"
     r"|\b[\w/.-]*\w\.(?:csv|flags|html|json|jsonl|npz|parquet|tflite|tsv|txt)\b"
 )
-# In HTML: code in a line; a flag in it; and a script that a docstring names, with or without one of its flags.
+# Find in HTML: inline code; a flag in inline code; and the name of a script, with or without one of its flags.
 _INLINE_CODE = re.compile(r"(?<!</span>)<code>([^<]+)</code>")
 _FLAG_IN_CODE, _NO_WRAP = re.compile(r"(?<!\S)--?[A-Za-z]+"), r'<span class="no-wrap">\g<0></span>'
 _FLAG_OF_SCRIPT = re.compile(r"(?:<code>--(?P<flag>\w+)</code>\s+of\s+)?<code>(?P<script>[a-z_]+)</code>")
 
 
 class Script(NamedTuple):
-    """A script as its `--helpfull` describes it.
+    """The contents of a script's `--helpfull`.
 
     Attributes:
       name: name of the command.
-      doc: what the script does, and an example of its command.
-      groups: its flags by the title of their group.
-      kinds: by flag, what a value must be, such as "an integer"; "" if the flag has choices.
+      doc: the script's docstring: a description, and an example of its command.
+      groups: maps the title of each group to the flags in the group.
+      kinds: maps each flag to the type of its value, such as "an integer"; "" if the flag has choices.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Script(NamedTuple):
 
 @functools.cache
 def console_scripts() -> dict[str, str]:
-    """Returns `module:function` of each command that is installed, by its name."""
+    """Maps the name of each installed command to its `module:function`."""
     parsed = configparser.ConfigParser()
     parsed.read(ROOT / "setup.cfg", encoding="utf-8")
     lines = parsed["options.entry_points"]["console_scripts"].split("\n")
@@ -100,7 +100,7 @@ def _function(target: str) -> Callable[[], None]:
 
 
 def _describe(name: str, start: Callable[[], None]) -> Script:
-    """Starts a script until it would parse its flags, and returns what it has defined by then."""
+    """Starts a script, stops it before it parses its flags, and returns the flags that it has defined."""
     passed, values, thresholds = {}, flags.FlagValues(), gc.get_threshold()
 
     def stop(main, *, flags_parser):
@@ -121,12 +121,12 @@ def _describe(name: str, start: Callable[[], None]) -> Script:
 
 
 def _kind(flag: flags.Flag) -> str:
-    """Returns what a value of a flag must be; "" if the choices say it."""
+    """Returns the type of a flag's value as text; "" if the flag has choices."""
     return "" if getattr(flag.parser, "enum_values", ()) else flag.parser.syntactic_help or "a string"
 
 
 def script_page(script: Script) -> str:
-    """Returns the page of a script: what it does, and its flags as `--helpfull` groups them."""
+    """Returns the page of a script: its description, and its flags in the groups of `--helpfull`."""
     parts = [f"# {script.name}", *_paragraphs(script.doc)]
     for title, members in script.groups.items():
         parts += [f"## {title}", *(_flag(flag, script.kinds[flag.name]) for flag in members)]
@@ -149,19 +149,19 @@ def _flag(flag: help_text.FlagHelp, kind: str) -> str:
 
 
 def _paragraphs(doc: str) -> Iterator[str]:
-    """Converts a script's docstring; commands become blocks of code."""
+    """Converts a script's docstring to Markdown paragraphs; commands become code blocks."""
     for paragraph in help_text.text(doc, {}, is_full=True, columns=90).split("\n\n"):
         yield _block(paragraph) or in_markdown(paragraph)
 
 
 def _block(paragraph: str) -> str:
-    """Returns a command as a block of code; "" for text."""
+    """Returns a code block if the paragraph is a command; "" if it is text."""
     is_command = paragraph.split()[0] in console_scripts()
     return f"```sh\n{paragraph}\n```" if is_command else ""
 
 
 def in_markdown(text: str) -> str:
-    """Returns plain text as Markdown that shows the same, with names of flags and files as code."""
+    """Converts plain text to Markdown with the same content, in which names of flags and files are code."""
     parts = []
     for index, part in enumerate(re.split(r"(`[^`]+`)", text)):
         if index % 2:
@@ -189,13 +189,13 @@ def scripts_index() -> str:
         [
             "# Scripts",
             "",
-            "Each page has all flags of a script, in the groups of its `--help`. `--help` shows the flags that matter "
-            "first, `--helpfull` all of them.",
+            "Each page has all flags of a script, in the groups of its `--help`. `--help` shows the most important "
+            "flags, and `--helpfull` shows all flags.",
             "",
-            "- `--name=value` gives a flag. `--name` and `--noname` set a flag that is true or false.",
+            "- `--name=value` sets a flag. `--name` and `--noname` set a boolean flag to true or false.",
             "- `--flagfile=FILE` reads flags from a file, one per line. The last value of a flag counts.",
             "- `--version` prints the version of the package.",
-            "- Invalid input ends in one line that says what is wrong, and exit code 1.",
+            "- Invalid input ends in a one-line error that says what is wrong, with exit code 1.",
             "",
             "| script | what it does |",
             "|---|---|",
@@ -206,7 +206,7 @@ def scripts_index() -> str:
 
 
 def python_page(module: str) -> str:
-    """Returns the page of a module: its docstring, and a line for each name that mkdocstrings replaces."""
+    """Returns the page of a module: its docstring, and for each name a line that mkdocstrings replaces."""
     path = ROOT / f"{module.replace('.', '/')}.py"
     doc = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
     paragraphs = (_block(paragraph) or paragraph for paragraph in doc.split("\n\n"))
@@ -214,7 +214,7 @@ def python_page(module: str) -> str:
 
 
 def pages() -> dict[str, str]:
-    """Returns all generated pages, by their path in the site."""
+    """Maps the path of each generated page in the site to its text."""
     found = {"reference/scripts/index.md": scripts_index()}
     found |= {f"reference/scripts/{script.name}.md": script_page(script) for script in scripts()}
     found |= {f"reference/python/{module}.md": python_page(module) for module in PYTHON_NAMES}
@@ -231,7 +231,7 @@ def undocumented() -> Iterator[str]:
 
 
 def _undocumented(owner) -> Iterator[str]:
-    """Finds names without docstring in a module or class, and below it."""
+    """Finds names without a docstring in a module or class, and in everything inside it."""
     has_attributes = owner.is_class and owner.name in PYTHON_NAMES.get(owner.parent.path, ())
     described = _described(owner) if has_attributes else set()
     for name, member in owner.members.items():
@@ -247,7 +247,7 @@ def _undocumented(owner) -> Iterator[str]:
 
 
 def _described(owner) -> set[str]:
-    """Returns the names that the sections of a class's docstring describe."""
+    """Returns the names of the attributes and parameters that a class's docstring describes."""
     sections = [section for section in owner.docstring.parsed if section.kind.value in ("attributes", "parameters")]
     names = (item.name for section in sections for item in section.value)
     return {name.strip() for joined in names for name in joined.split(",")}
@@ -258,7 +258,7 @@ def on_config(config):
     for path in undocumented():
         _log.warning("%s is public and has no documentation; write its docstring", path)
     if config.repo_url:
-        # In the head of a page, the theme would load the number of stars from the repository's host.
+        # With `repo_url`, the theme would load the number of stars from the repository's host; a link loads nothing.
         config.extra |= {
             "repository": config.repo_url,
             "social": [{"icon": "fontawesome/brands/git-alt", "link": config.repo_url, "name": "Repository"}],
@@ -268,7 +268,7 @@ def on_config(config):
 
 
 def on_files(files, config):
-    """Adds the generated pages and the files outside of docs/, and completes the navigation."""
+    """Adds the generated pages and the files outside of docs/, and expands the folders in the navigation."""
     from mkdocs.structure.files import File
 
     for path, text in pages().items():
@@ -312,7 +312,7 @@ def _leaves(value) -> Iterator[str]:
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Rewrites links and lists of pages that are written by hand."""
+    """Rewrites links and lists of handwritten pages."""
     path = page.file.src_uri
     sources = {copy: source for source, copy in COPIED.items()}
     source = sources.get(path) or ("" if page.file.generated_by else f"docs/{path}")
@@ -322,7 +322,7 @@ def on_page_markdown(markdown, page, config, files):
 
 
 def on_page_content(html, page, config, files):
-    """Keeps names of flags on one line, and links scripts and flags that docstrings name."""
+    """Keeps names of flags on one line, and turns names of scripts and flags in docstrings into links."""
     path = page.file.src_uri
     if path.startswith("reference/python/"):
         html = _FLAG_OF_SCRIPT.sub(functools.partial(_linked, path), html)

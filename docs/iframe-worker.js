@@ -1,5 +1,5 @@
-// The search runs in a worker, and browsers start none for a page that is opened as a file. There, a hidden frame does
-// the same: it runs the worker's script, and messages are passed as events.
+// The search runs in a worker, but browsers do not start workers for a page that is opened as a file. For such a page, a
+// hidden frame replaces the worker: the frame runs the worker's script, and messages are passed as events.
 if (location.protocol === "file:") {
   window.Worker = class extends EventTarget {
     constructor(url) {

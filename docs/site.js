@@ -1,4 +1,4 @@
-// The search takes "-" before a word as "without it", so the dashes of a flag that is typed or pasted are removed.
+// The search excludes a word after "-". So the dashes of a typed or pasted flag are removed.
 document.addEventListener(
   "input",
   ({ target }) => {

@@ -1,4 +1,4 @@
-"""Rewrites Markdown that is written for GitHub so that MkDocs shows the same.
+"""Rewrites Markdown for GitHub so that MkDocs shows it in the same way.
 
 Links between files of the repository become links between pages, and lists get the indentation of Python-Markdown.
 """
@@ -10,13 +10,13 @@ from collections.abc import Mapping
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 
-# Code of several lines, code in a line, or a link or image with its text and target.
+# Finds a code block, inline code, or a link or image with its text and target.
 _CODE_OR_LINK = re.compile(
     r"^(?P<fence>```+)[\s\S]*?^(?P=fence)|(?P<ticks>`+)[^`][\s\S]*?(?P=ticks)"
     r"|(?P<image>!?)\[(?P<text>(?:[^\[\]`]|`[^`]*`|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)",
     re.MULTILINE,
 )
-# A list item up to its content; the first line of a block of code, or its last.
+# Find the start of a list item up to its content, and the first or last line of a code block.
 _ITEM = re.compile(r" *(?P<marker>[-*+]|\d{1,9}[.)]) +(?=\S)")
 _FENCE = re.compile(r" *(`{3,}|~{3,})")
 
@@ -24,14 +24,14 @@ _FENCE = re.compile(r" *(`{3,}|~{3,})")
 def with_site_links(markdown: str, source: str, page: str, copied: Mapping[str, str], repo_url: str) -> str:
     """Rewrites links between files of the repository so that they work in the site.
 
-    A link to a file that has no page goes to the repository. If its address is unknown, the name of the file remains.
-    A link to nothing stays as it is, and MkDocs reports it.
+    A link to a file that has no page becomes a link to the repository. If the repository's address is unknown, only the
+    name of the file remains. A broken link is not changed, and MkDocs reports it.
 
     Args:
       markdown: text of a page.
-      source: path in the repository of the file that the text is from.
+      source: path of the page's source file in the repository.
       page: path of the page in the site.
-      copied: paths in the site of the pages whose files are not in docs/, by their path in the repository.
+      copied: maps files outside of docs/ to the paths of their pages in the site.
       repo_url: address of the repository; "" if unknown.
     """
 
@@ -59,7 +59,7 @@ def with_site_links(markdown: str, source: str, page: str, copied: Mapping[str, 
 def with_wide_lists(markdown: str) -> str:
     """Indents the content of list items by four columns, and puts a blank line before lists that follow a paragraph.
 
-    Python-Markdown needs both; CommonMark, which GitHub shows, needs neither.
+    Python-Markdown needs both; CommonMark, which GitHub uses, needs neither.
     """
     lines, contents, fence, is_paragraph = [], [], "", False
     for line in markdown.split("\n"):

@@ -2,8 +2,8 @@
 
   make demo
 
-The text is part of every CPython (see demo_text.py). Each stage prints and runs a command of this project, which also
-works on other text.
+The text comes with every installation of CPython (see demo_text.py). The stages print and run commands of this project,
+which also work on other text.
 """
 
 import dataclasses
@@ -55,7 +55,7 @@ class Stage:
 def main() -> None:
     """Runs every stage, then prints the table and writes the report."""
     started = time.monotonic()
-    if (OUT / "demo.json").exists():  # from an earlier demo
+    if (OUT / "demo.json").exists():  # an earlier demo wrote the folder
         shutil.rmtree(OUT)
     OUT.mkdir(exist_ok=False)
     (OUT / "demo.json").write_text("{}\n")
@@ -74,7 +74,7 @@ def main() -> None:
     stages.append(Stage("all", time.monotonic() - started, "report: demo_output/report.html"))
     print("\n" + table(stages))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    import demo_report  # imports TensorFlow, which this process does not need before
+    import demo_report  # imported last, because it imports TensorFlow
 
     served = list(zip(SENTENCES, answers["label"], map(max, answers["probabilities"]), strict=True))
     report = demo_report.render(stages, evaluations, scores, served)
@@ -82,7 +82,13 @@ def main() -> None:
 
 
 def run_stage(stages: list[Stage], name: str, work):
-    """Runs one stage, which returns a result for the table and a value for later stages."""
+    """Runs one stage and returns its value for later stages.
+
+    Args:
+      stages: the rows of the table; the stage is appended.
+      name: name of the stage.
+      work: function that returns a result for the table, and the value.
+    """
     print(f"\n== {name}", flush=True)
     started = time.monotonic()
     result, value = work()
@@ -97,7 +103,7 @@ def command(*words: str, show: bool = True, side_by_side: bool = False) -> subpr
     Args:
       *words: the command and its flags.
       show: whether to print the command.
-      side_by_side: whether another command runs at the same time; the command then uses one thread and shows no
+      side_by_side: whether another command runs at the same time. If so, this command uses one thread and shows no
         progress.
     """
     if show:
@@ -109,27 +115,28 @@ def command(*words: str, show: bool = True, side_by_side: bool = False) -> subpr
 
 
 def finish(process: subprocess.Popen) -> None:
-    """Waits for a command; if the command fails, ends the demo with its error."""
+    """Waits for a command; if the command fails, ends the demo with the command's error output."""
     _, errors = process.communicate()
     if process.returncode:
-        sys.exit(f"{errors or ''}the demo stops: {' '.join(process.args)} ended with {process.returncode}")
+        sys.exit(f"{errors or ''}the demo stops: {' '.join(process.args)} ended with exit code {process.returncode}")
 
 
 def collect_text():
-    """Collects documents and a labeled task from CPython's text."""
+    """Writes the training and held-out documents, and the data of the classification task, from CPython's text."""
     modules = demo_text.read_modules()
     train = demo_text.write_corpus(modules, OUT / "train.txt", dev=False)
     dev = demo_text.write_corpus(modules, OUT / "dev.txt", dev=True)
     rows = demo_text.write_task(modules, OUT / "task")
     result = (
-        f"{train} sentences for training, {dev} held out; task: which of {len(demo_text.labeled_packages(modules))} "
-        f"packages, {len(rows['train'])} train and {len(rows['dev'])} dev paragraphs"
+        f"{train} sentences for training, {dev} held out; task: find the package of a paragraph, "
+        f"{len(demo_text.labeled_packages(modules))} packages, {len(rows['train'])} train and {len(rows['dev'])} dev "
+        "paragraphs"
     )
     return result, rows
 
 
 def learn_vocabulary():
-    """Learns a vocabulary from the training documents only, and writes configurations for this vocabulary."""
+    """Learns a vocabulary from the training documents only, and writes model configurations for this vocabulary."""
     flags = [f"--input_file={OUT}/train.txt", f"--output_file={OUT}/vocab.txt", f"--vocab_size={MODEL['vocab_size']}"]
     finish(command("learn_vocab", *flags))
     for name, dropout in (("bert_config", 0.0), ("finetuning_config", 0.1)):
@@ -164,7 +171,7 @@ def read_manifest(split: str) -> dict:
 
 
 def pretrain():
-    """Pre-trains, and evaluates every checkpoint on held-out documents."""
+    """Pre-trains a model, and evaluates every checkpoint on held-out documents."""
     process = command(
         "run_pretraining",
         f"--bert_config_file={OUT}/bert_config.json",
@@ -202,7 +209,7 @@ def read_metrics(folder: pathlib.Path) -> list[dict]:
 
 
 def finetune(rows):
-    """Fine-tunes with and without pre-training at the same time, once per seed."""
+    """Fine-tunes two models per seed side by side, one with and one without pre-training."""
     accuracies: dict[str, list[float]] = {"pretrained": [], "scratch": []}
     for seed in SEEDS:
         processes = [
@@ -243,7 +250,7 @@ def finetune(rows):
 
 
 def spread(values: list[float]) -> str:
-    """Returns mean and range."""
+    """Returns the mean and the range of values as text."""
     return f"{sum(values) / len(values):.3f} ({min(values):.3f}-{max(values):.3f})"
 
 
@@ -256,7 +263,7 @@ def export():
 
 
 def serve():
-    """Serves the exported model like TF Serving, and sends a request over HTTP."""
+    """Serves the exported model with the local server, and sends a request over HTTP."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -282,7 +289,7 @@ def wait_for(url: str, server: subprocess.Popen) -> None:
             return
         except OSError:
             if server.poll() is not None:
-                sys.exit(f"the demo stops: the server ended with {server.returncode}")
+                sys.exit(f"the demo stops: the server ended with exit code {server.returncode}")
             time.sleep(0.2)
 
 

@@ -15,9 +15,9 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
 
     Args:
       stages: rows of the final table, with `name`, `seconds`, `result`.
-      recorded: lines of pre-training's `metrics.jsonl`.
+      recorded: the lines of `metrics.jsonl` from pre-training.
       scores: dev accuracies of all seeds for "pretrained" and "scratch", and the accuracy of the majority class.
-      answers: (sentence, label, probability) for each query of the served model.
+      answers: (sentence, label, probability) for each sentence that the served model classified.
 
     Returns:
       Self-contained HTML.
@@ -33,7 +33,7 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
 
 
 def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
-    """Draws masked-LM loss and accuracy and next-sentence accuracy over the steps, for training and held-out data."""
+    """Plots masked-LM loss, masked-LM accuracy and next-sentence accuracy over steps, on training and held-out data."""
     splits = run_report.by_split(recorded)
     panels = (
         ("masked_lm_loss", "masked-LM loss, nats", False),
@@ -47,7 +47,7 @@ def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
 
 
 def accuracy_dots(scores: dict[str, list[float]]) -> str:
-    """Draws the dev accuracy of every seed, with and without pre-training, and of the majority class."""
+    """Plots the dev accuracy of every seed, with and without pre-training, and of the majority class."""
     named = (("pre-trained", "pretrained"), ("without pre-training", "scratch"), ("majority class", "majority"))
     rows = [(label, scores[name]) for label, name in named]
     return charts.dots("dev accuracy of every seed, and the mean", rows, percent=True)

@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterator
 
 NUM_LABELS = 6
-# Few labels and much text show the benefit of pre-training, since labels are expensive and text is cheap.
+# With few labels and much text, the benefit of pre-training is visible.
 LABELLED_PER_PACKAGE = 50
 MIN_MODULES = 8
 _DEV_SHARE = 0.2
@@ -30,7 +30,7 @@ class Module:
       name: dotted name.
       package: top-level package of the module; "" for topics and single-file modules.
       paragraphs: English paragraphs, each on one line.
-      is_dev: whether the module is held out.
+      is_dev: whether the module belongs to the held-out data.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Module:
 
 
 def read_modules() -> list[Module]:
-    """Returns topics and modules in a fixed order, without repeated paragraphs."""
+    """Reads topics and modules in a fixed order, and removes repeated paragraphs."""
     seen: set[str] = set()
     modules = []
     for module in (*_topics(), *_library()):
@@ -56,7 +56,7 @@ def read_modules() -> list[Module]:
 
 
 def _hold_out(modules: list[Module]) -> list[Module]:
-    """Holds out modules of each package up to a share of its paragraphs; the choice depends only on names."""
+    """Holds out modules with up to `_DEV_SHARE` of each package's paragraphs; the choice depends only on names."""
     held_out: set[str] = set()
     for package in {module.package for module in modules}:
         members = [module for module in modules if module.package == package]
@@ -120,7 +120,7 @@ def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
 
 
 def labeled_packages(modules: list[Module]) -> list[str]:
-    """Returns the packages with the most paragraphs among packages with several modules."""
+    """Returns the packages with the most paragraphs; only packages with at least `MIN_MODULES` modules count."""
     paragraphs: collections.Counter = collections.Counter()
     spread: collections.Counter = collections.Counter()
     for module in modules:
@@ -152,6 +152,6 @@ def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tu
 
 
 def _sample(rows: list[tuple[str, str]], package: str) -> list[tuple[str, str]]:
-    """Samples a few of a package's rows from all of its modules: the texts with the lowest hashes."""
+    """Returns `LABELLED_PER_PACKAGE` rows of a package: the texts with the lowest hashes, a sample of all modules."""
     own = [row for row in rows if row[1] == package]
     return sorted(own, key=lambda row: hashlib.sha256(row[0].encode()).digest())[:LABELLED_PER_PACKAGE]

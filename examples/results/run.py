@@ -3,8 +3,8 @@
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
 The data folder must contain `corpus/english.txt` (one sentence per line, a blank line between documents) and `glue/`.
-The experiment takes about two hours on two cores, and resumes if it was stopped. All output goes to `results_output/`;
-docs/background/results.md shows table.md and curves.png.
+The experiment takes about two hours on two cores. If it is interrupted, the same command resumes. All output goes to
+`results_output/`; docs/background/results.md shows table.md and curves.png.
 
 Paper: section 5.1, table 5.
 """
@@ -24,13 +24,13 @@ import matplotlib
 
 OUT = pathlib.Path("results_output")
 RECIPES = pathlib.Path("examples/results")
-# Name of recipe and folder, and title in the table.
+# For each model, the name of its recipe and folder, and its title in the table.
 PRETRAINED = (
     ("bert", "masked LM + next sentence"),
     ("no_nsp", "masked LM (No NSP)"),
     ("ltr", "left to right (LTR & No NSP)"),
 )
-# Task, metric in the table, number of epochs.
+# For each task, its name, its metric in the table, and the number of epochs.
 TASKS = (("MRPC", "f1", 3.0), ("SST-2", "accuracy", 0.15))
 SEEDS = (1, 2, 3)
 HELD_OUT_CHARACTERS = 400_000
@@ -38,7 +38,7 @@ SIDE_BY_SIDE = 2
 
 
 def main() -> None:
-    """Makes data, pre-trains, fine-tunes, and writes the table and the curves."""
+    """Generates the data, pre-trains and fine-tunes all models, and writes the table and the curves."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with corpus/english.txt and glue/")
     data = parser.parse_args().data
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def make_data(corpus: pathlib.Path) -> None:
-    """Makes a vocabulary from the training documents, masked pairs and unmasked pairs; holds out some documents."""
+    """Holds out some documents, learns a vocabulary from the others, and generates masked and unmasked pairs."""
     documents = [text.strip() for text in corpus.read_text(encoding="utf-8").split("\n\n") if text.strip()]
     random.Random(0).shuffle(documents)
     held_out, size = [], 0
@@ -83,7 +83,7 @@ def pretraining(name: str) -> list[str]:
 
 
 def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
-    """Returns the commands of all fine-tuning runs that are not finished, by folder."""
+    """Maps the folder of each unfinished fine-tuning run to its command."""
     commands = {}
     for task, _, epochs in TASKS:
         for seed in SEEDS:
@@ -102,7 +102,7 @@ def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
 
 
 def run_all(jobs: list[tuple[str, list[str]]]) -> None:
-    """Runs commands at the same time on one core each; output goes to logs; ends with the first failed command."""
+    """Runs `SIDE_BY_SIDE` commands at a time, with their output in log files; exits if a command fails."""
     waiting, running = collections.deque(jobs), {}
     environment = os.environ | {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // SIDE_BY_SIDE))}
     while waiting or running:
@@ -129,7 +129,7 @@ def metrics(folder: str, split: str) -> list[dict]:
 
 
 def table() -> str:
-    """Returns dev scores as Markdown: mean and range over the seeds."""
+    """Returns a Markdown table of dev scores, with mean and range over the seeds."""
     heads = [f"{task} ({metric})" for task, metric, _ in TASKS]
     lines = [f"| pre-training | {' | '.join(heads)} | mean |", "|---" * (len(heads) + 2) + "|"]
     for name, title in PRETRAINED:
@@ -143,7 +143,7 @@ def table() -> str:
 
 
 def draw_curves() -> None:
-    """Draws loss and accuracy of predicted tokens by the share of the compute, for training and held-out data."""
+    """Plots the loss and accuracy of predictions over the share of the compute, for training and held-out data."""
     matplotlib.use("agg")
     from matplotlib import pyplot
 
