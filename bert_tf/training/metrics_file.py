@@ -61,8 +61,8 @@ def series_of(output_dir: str, data: str, own: str = "") -> str:
     before = [split for split, content in contents.items() if content == content_of(data) and split not in _RESERVED]
     if before:
         return before[0]
-    name = name_of(data)
-    return f"{name} {content_of(data)[-1][:8]}" if name in (*_RESERVED, *contents) else name
+    name, taken = name_of(data), {folder_of(output_dir, split) for split in (*_RESERVED, *contents)}
+    return f"{name} {content_of(data)[-1][:8]}" if folder_of(output_dir, name) in taken else name
 
 
 def name_of(data: str) -> str:
@@ -77,7 +77,8 @@ def content_of(data: str) -> list[str]:
 
 def folder_of(output_dir: str, series: str) -> str:
     """Returns the folder of evaluations on data that is not the run's own; `series` is the data's split."""
-    return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[:100])
+    # The end of a long name is kept, because `series_of` distinguishes equal names there.
+    return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[-100:])
 
 
 def other_data(output_dir: str) -> dict[str, str]:

@@ -111,6 +111,20 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
 
+@pytest.mark.parametrize(
+    "names",
+    [("a b.csv", "a_b.csv", "a+b.csv"), ("x" * 120 + "1.csv", "x" * 120 + "2.csv"), ("1" + "x" * 120, "x" * 120)],
+)
+def test_other_data_of_a_similar_name_has_another_folder(tmp_path, names):
+    folders = []
+    for number, name in enumerate(names):
+        data = f"{name}, 8 examples, {number}123456789abcdef"
+        series = metrics_file.series_of(str(tmp_path), data)
+        metrics_file.record(str(tmp_path), series, 1, {"data": data})
+        folders.append(metrics_file.folder_of(str(tmp_path), series))
+    assert len(set(folders)) == len(names)
+
+
 @pytest.mark.slow
 def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained, caplog):
     """This also holds for a copy with another name, which the log names, and for prediction instead of evaluation."""
