@@ -129,14 +129,22 @@ class ChoiceTask(SourceTask):
         }
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy from scores [N, 1]."""
-        answers = [int(np.argmax(scores)) for scores in self._by_example(split, predictions)]
-        right = [answer == example.label for answer, example in zip(answers, split.examples, strict=True)]
+        """Computes the accuracy from scores [N, 1]; as in `losses`, a tie of different choices counts as wrong.
+
+        The right choice may be the first one in every example, as in SWAG's "full" files. A model that gives all
+        choices the same score would then seem to be right everywhere.
+        """
+        right = []
+        for scores, example in zip(self._by_example(split, predictions), split.examples, strict=True):
+            best = {example.choices[number] for number in np.flatnonzero(scores == scores.max())}
+            right.append(best == {example.choices[example.label]})
         return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
 
-    def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the number that the right choice has most often."""
+    def baseline(self, split: Split) -> ConstantAnswer | None:
+        """Returns the number that the right choice has most often; None if the right choice always has one number."""
         counts = np.bincount([example.label for example in split.examples])
+        if np.count_nonzero(counts) == 1:
+            return None
         return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:

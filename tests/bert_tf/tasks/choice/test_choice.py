@@ -106,6 +106,16 @@ def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
     assert str(error.value).startswith(path) and message in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_tie_of_different_choices_is_wrong_also_if_the_first_choice_is_always_right():
+    examples = [ChoiceExample("c", "", choices, 0) for choices in [("a", "b", "c"), ("a", "b"), ("a", "a", "b")]]
+    split = Split(examples, {}, np.repeat([0, 1, 2], [3, 2, 3]))
+    task = ChoiceTask(ChoiceSource("", {}))
+    equal = np.zeros((8, 1), np.float32)
+    assert task.scores(split, equal) == {"accuracy": 0.0} and task.baseline(split) is None
+    assert task.scores(split, np.float32([[1, 0, 1, 2, 1, 3, 3, 2]]).T) == {"accuracy": pytest.approx(2 / 3)}
+    assert task.scores(split, np.float32([[1, 0, 0, 1, 2, 3, 3, 4]]).T) == {"accuracy": pytest.approx(1 / 3)}
+
+
 def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_example():
     counts, labels = [3, 2, 4, 2], [2, 0, 1, 1]
     scores = [np.array(s, np.float32) for s in ([1, 2, 400.0], [0.5, 3], [-1, 7, 2, 2], [5, 5])]
@@ -127,7 +137,7 @@ def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_examp
     np.testing.assert_allclose(tape.gradient(loss, logits)[:11, 0], softmax, atol=1e-6)
     assert float(tf.reduce_sum(weights)) == 4
     assert float(tf.reduce_sum(values["accuracy"] * weights)) == 2, "a tie is not an answer"
-    examples = [ChoiceExample("", "", ("x",) * c, x) for c, x in zip(counts, labels, strict=True)]
+    examples = [ChoiceExample("", "", tuple("wxyz"[:c]), x) for c, x in zip(counts, labels, strict=True)]
     split = Split(examples, {}, np.repeat(np.arange(4), counts))
     assert task.scores(split, logits.numpy()[:11])["accuracy"] == 0.5
 
