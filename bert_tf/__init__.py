@@ -1,3 +1,3 @@
-"""BERT in TensorFlow 2 / Keras: the model and its training (sections 3 and 4 of the paper)."""
+"""BERT in TensorFlow 2 and Keras: the model and its training (sections 3 and 4 of the paper)."""
 
 __version__ = "0.1.0"

@@ -22,10 +22,10 @@ from bert_tf.runs import run_folder, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary, flag_value
 from bert_tf.tokenization import TOKENIZER_JSON, load_vocabulary
 
-# A conversion writes this file into its output folder: its settings, and what the output format cannot store.
+# A conversion writes its settings, and data that the output format cannot store, to this file in its output folder.
 CONVERSION_NAME = "conversion.json"
 _UNUSED = re.compile(r"\[unused\d+\]")
-_OVERRIDE = "or --ignore_checkpoint_tokenizer if you want that"
+_OVERRIDE = "or give --ignore_checkpoint_tokenizer to skip this check"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,10 +33,10 @@ class CheckpointTokenizer:
     """The tokenizer of a checkpoint.
 
     Attributes:
-      source: name of the checkpoint in messages.
+      source: prefix or file of the checkpoint, also its name in messages.
       vocab_file: the vocabulary in the checkpoint's folder; "" if there is none.
       casing: the known rules of the tokenizer.
-      vocab_sha256: SHA-256 that the vocabulary had when the folder was written; "" if unknown.
+      vocab_sha256: SHA-256 of the vocabulary when the folder was written; "" if unknown.
     """
 
     source: str
@@ -53,11 +53,11 @@ class CheckpointTokenizer:
         """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary file that was changed.
 
         Args:
-          do_lower_case: the flag's value; None if it is not given.
-          vocab_file: the flag's value; "" if it is not given.
+          do_lower_case: value of the flag; None if the flag is not given.
+          vocab_file: value of the flag; "" if the flag is not given.
 
         Raises:
-          InputError: names the flag and the file that contradicts it.
+          InputError: the message names the flag and the file that contradicts the flag.
         """
         self._check_unchanged()
         if do_lower_case is not None:
@@ -66,10 +66,10 @@ class CheckpointTokenizer:
             self._check_vocabulary(vocab_file, f"--vocab_file={vocab_file}", "give")
 
     def check_rules(self, do_lower_case: bool) -> None:
-        """Refuses rules that `BertTokenizer` does not implement.
+        """Refuses a tokenizer with a rule that `BertTokenizer` does not implement.
 
         Raises:
-          InputError: names the rule.
+          InputError: the message names the rule.
         """
         if rule := self.casing.other_rule(do_lower_case):
             file = os.path.join(self.folder, tokenizer_config.NAME)
@@ -95,7 +95,7 @@ class CheckpointTokenizer:
             )
 
     def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
-        """Refuses another vocabulary, unless it only adds tokens at the end or replaces [unusedN] tokens."""
+        """Refuses a different vocabulary, unless it only adds tokens at the end and replaces [unusedN] tokens."""
         if not self.vocab_file or os.path.abspath(vocab_file) == os.path.abspath(self.vocab_file):
             return
         ours, theirs = load_vocabulary(vocab_file), load_vocabulary(self.vocab_file)
@@ -104,23 +104,23 @@ class CheckpointTokenizer:
             if not _UNUSED.fullmatch(theirs[id_]):
                 raise InputError(
                     f"{given}: not the vocabulary that {self.source} was trained with, {self.vocab_file} (token {id_} "
-                    f"is {ours[id_]!r}, the checkpoint's is {theirs[id_]!r}); {remedy} the checkpoint's, {_OVERRIDE}"
+                    f"is {ours[id_]!r} instead of {theirs[id_]!r}); {remedy} the checkpoint's vocabulary, {_OVERRIDE}"
                 )
         if changed or len(ours) != len(theirs):
             logging.info(
-                "%s has %d tokens and the checkpoint's %s has %d; %d tokens replace [unusedN]; the embeddings of new "
-                "tokens are untrained", given, len(ours), self.vocab_file, len(theirs), len(changed),
+                "%s has %d tokens, and the checkpoint's %s has %d tokens; %d tokens replace [unusedN]; the embeddings "
+                "of new tokens are untrained", given, len(ours), self.vocab_file, len(theirs), len(changed),
             )  # fmt: skip
 
     def check_data(self, vocabulary: DataVocabulary | None, vocab_file: str) -> None:
-        """Refuses pre-training data that another tokenizer made.
+        """Refuses pre-training data that was made with another tokenizer.
 
         Args:
           vocabulary: the vocabulary in the data's manifest; None if absent.
           vocab_file: path of this vocabulary; "" if it was not found.
 
         Raises:
-          InputError: names the data and the difference.
+          InputError: the message names the data and the difference.
         """
         self._check_unchanged()
         if vocab_file:
@@ -129,8 +129,8 @@ class CheckpointTokenizer:
         elif vocabulary and self.vocab_file and _sha256(self.vocab_file) != vocabulary.sha256:
             raise InputError(
                 f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
-                f"{self.source}; make the data with the checkpoint's, give --vocab_file if the data's extends it, "
-                f"{_OVERRIDE}"
+                f"{self.source}; make the data with the checkpoint's vocabulary, or give --vocab_file if the data's "
+                f"vocabulary extends it, {_OVERRIDE}"
             )
         if vocabulary and vocabulary.do_lower_case is not None:
             lower = vocabulary.do_lower_case
@@ -147,7 +147,7 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
       path: the path that the user gave.
 
     Raises:
-      InputError: `tokenizer_config.json` is damaged.
+      InputError: `tokenizer_config.json`, `tokenizer.json` or the folder's record is damaged.
     """
     folder = os.path.dirname(contents.source) or "."
     casing = tokenizer_config.find(folder, path)
@@ -155,11 +155,15 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
 
 
 def resolve(settings, contents: Contents) -> tuple[str, bool]:
-    """Returns the vocabulary and the casing of a script: from its flags, else from the checkpoint.
+    """Finds the vocabulary and the casing for a script: from its flags, else from the checkpoint.
 
     Args:
       settings: settings with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
       contents: the checkpoint.
+
+    Returns:
+      vocab_file: path of the vocabulary.
+      do_lower_case: whether the tokenizer lower-cases text.
 
     Raises:
       InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint contradict each other.
@@ -172,7 +176,7 @@ def resolve(settings, contents: Contents) -> tuple[str, bool]:
         known.check_rules(lower)
     vocab_file = settings.vocab_file or contents.vocab_file
     if not vocab_file:
-        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give it")
+        raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give one")
     config = contents.require_config()
     config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, contents.config_file)
     return vocab_file, lower
@@ -184,7 +188,7 @@ def of(path: str) -> CheckpointTokenizer:
 
 
 def _recorded_sha256(folder: str) -> str:
-    """Returns the SHA-256 of the vocabulary that a run or a conversion recorded in its folder; "" if there is none."""
+    """Returns the SHA-256 of the vocabulary in the record of a run or a conversion; "" if there is none."""
     if run_record.exists(folder):
         for phase in run_record.read_phases(folder)[-1:]:
             return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
@@ -192,7 +196,7 @@ def _recorded_sha256(folder: str) -> str:
 
 
 def read_conversion(folder: str) -> dict:
-    """Reads what a conversion recorded in its output folder; {} for other folders.
+    """Reads the record of a conversion in its output folder; {} for other folders.
 
     Raises:
       InputError: the file is not a JSON object.
@@ -206,19 +210,19 @@ def _sha256(vocab_file: str) -> str:
 
 
 def lower_case(settings, default: bool = True) -> bool:
-    """Returns whether a run lower-cases its texts: from its flag, else from the run's folder or --init_checkpoint.
+    """Returns whether a run lower-cases its texts.
 
     Args:
-      settings: the run's settings.
-      default: the value if none of these states it.
+      settings: the run's settings. The flag determines the value, else the run's folder, else --init_checkpoint.
+      default: the value if these three do not determine it.
 
     Raises:
-      InputError: the casing or vocabulary of --init_checkpoint differs from the run's.
+      InputError: the flags contradict the casing or the vocabulary of --init_checkpoint.
     """
     lower = settings.do_lower_case
     casing = Casing()
     if phases := run_record.read_phases(settings.output_dir):
-        # No check is needed here: resuming a run compares its settings, and so refuses another casing.
+        # No check is needed here: a run that resumes compares its settings, and refuses another casing.
         source = os.path.join(settings.output_dir, run_record.NAME)
         casing = Casing(phases[-1].model.get("do_lower_case"), source)
     elif starts_from := run_folder.initial_checkpoint(settings):
@@ -237,7 +241,7 @@ def _first(*values: bool | None) -> bool:
 
 
 def copy_vocabulary(vocab_file: str, target: str) -> None:
-    """Copies a vocabulary to a `vocab.txt`; the bytes are equal unless the source is a `tokenizer.json`."""
+    """Copies a vocabulary to a `vocab.txt`. A `tokenizer.json` is converted; another file is copied unchanged."""
     if os.path.basename(vocab_file) == TOKENIZER_JSON:
         storage.write_text(target, "".join(f"{token}\n" for token in load_vocabulary(vocab_file)))
         return
@@ -246,13 +250,13 @@ def copy_vocabulary(vocab_file: str, target: str) -> None:
 
 
 def keep(folder: str, config: BertConfig, vocab_file: str, do_lower_case: bool | None) -> None:
-    """Writes the model's configuration into a run's folder, and the vocabulary and the casing if they are known.
+    """Writes the model's configuration into a run's folder, and, if known, the vocabulary and the casing.
 
     Args:
       folder: the run's folder.
       config: the model's configuration.
       vocab_file: the vocabulary; "" if unknown.
-      do_lower_case: the casing; None if unknown.
+      do_lower_case: whether the tokenizer lower-cases text; None if unknown.
     """
     storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
     target = os.path.join(folder, checkpoints.VOCABULARY_NAME)

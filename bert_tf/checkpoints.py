@@ -1,8 +1,8 @@
-"""Loads weights from checkpoints of any supported format and refuses checkpoints that do not fit the model.
+"""Loads weights from checkpoints of any supported format, and refuses checkpoints that do not fit the model.
 
-A run's folder holds TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the model's
-`bert_config.json`. `checkpoint_formats` reads and writes the formats of google-research/bert, tf-models-official and
-Hugging Face.
+A run's folder contains TensorFlow 2 checkpoints of `model`, `optimizer` and `global_step`, and the model's
+`bert_config.json`. `checkpoint_formats` reads and writes this format and the formats of google-research/bert,
+tf-models-official and Hugging Face.
 """
 
 import os
@@ -28,7 +28,7 @@ _FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
 
 
 def open_checkpoint(path: str, config_file: str = "") -> Contents:
-    """Opens a checkpoint of any format without reading its tensors; the format is detected automatically.
+    """Opens a checkpoint without reading its tensors, and detects its format.
 
     Args:
       path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`. A run's folder means the checkpoint
@@ -36,7 +36,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint, it is a pickle or damaged, or it is from another project or architecture.
+      InputError: there is no checkpoint, or it is a pickle, damaged, or of an unknown format or architecture.
     """
     path = os.fspath(path)
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
@@ -53,7 +53,10 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     }
     if found.is_safetensors:
         if config and config.directionality == "ltr":
-            logging.warning("%s: its pooler reads [CLS], but our left-to-right models pool the last token", found.path)
+            logging.warning(
+                "%s: the checkpoint's pooler reads [CLS], but bert_tf's left-to-right models pool the last token",
+                found.path,
+            )
         return hugging_face.read(found.path, entries, **files)
     bundle = TensorBundle(found.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
@@ -63,19 +66,19 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
             return contents
     raise InputError(
         f"{found.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
-        f"(its first tensors: {', '.join(sorted(bundle.shapes)[:3])}); give a BERT checkpoint"
+        f"(the first tensors are {', '.join(sorted(bundle.shapes)[:3])}); give a BERT checkpoint"
     )
 
 
 def load_encoder(path: str, config_file: str = "") -> BertEncoder:
-    """Builds a checkpoint's encoder and loads its weights.
+    """Builds the encoder of a checkpoint, and loads the encoder's weights.
 
     Args:
       path: see `open_checkpoint`.
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint or no configuration, or their shapes differ.
+      InputError: the checkpoint or the configuration is missing, or their shapes differ; or see `open_checkpoint`.
     """
     contents = open_checkpoint(path, config_file)
     config = contents.require_config()
@@ -86,7 +89,9 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
         if f"encoder/{name}" in values:
             variable.assign(values[f"encoder/{name}"])
     if fresh:
-        logging.warning("%s has no pooler, so the encoder's pooler is random; train it before use", contents.source)
+        logging.warning(
+            "%s has no pooler, so the encoder's pooler is random; train the pooler before use", contents.source
+        )
     return encoder
 
 
@@ -95,19 +100,20 @@ def initialize(
 ) -> str:
     """Initializes a model's encoder from a checkpoint, and each head that the checkpoint contains.
 
-    Log lines report loaded tensors, variables that keep their initial values, and unused tensors.
+    Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
 
     Args:
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
       reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
-      output_order: for each output of the model's head, the index of the checkpoint's output; None for the same order.
+      output_order: for each output of the model's head, the index of the output in the checkpoint's head; None for the
+        same order.
 
     Returns:
       The checkpoint's prefix or file.
 
     Raises:
-      InputError: there is no checkpoint, it is from another project, or a tensor is missing or has another shape.
+      InputError: see `open_checkpoint`; or a tensor is missing, is surplus, or has another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
@@ -131,7 +137,7 @@ def check_initial(
       path: see `open_checkpoint`.
       config: the model's configuration.
       with_heads: whether the model has the pre-training heads.
-      head_shapes: shapes of the task head's variables by path; a task head in the checkpoint must match them.
+      head_shapes: shapes of the task head's variables by path. A task head in the checkpoint must have these shapes.
 
     Returns:
       The open checkpoint.
@@ -145,8 +151,8 @@ def check_initial(
         return contents
     if head_shapes and contents.lacks_place_for_bilstm(head_shapes):
         logging.warning(
-            "%s: its head has a BiLSTM, which the new model lacks; only the encoder is loaded, and the new head is "
-            "random; --bilstm_head loads both", contents.source,
+            "%s: the checkpoint's head has a BiLSTM, which the new model lacks; only the encoder is loaded, and the "
+            "new head is random; --bilstm_head loads the head too", contents.source,
         )  # fmt: skip
     with_head = contents.with_own_heads(head_shapes) if head_shapes else contents
     with_head.check(config, {**names.encoder_shapes(config), **head_shapes})
@@ -154,19 +160,19 @@ def check_initial(
 
 
 def model_files(settings, *flags: str) -> dict[str, str]:
-    """Returns the paths of a model's files: from the flags, else the run's folder, else `init_checkpoint`'s folder.
+    """Finds a model's files: from the flags, else in the run's folder, else in the folder of `init_checkpoint`.
 
     Args:
       settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.
-      *flags: flags that may be empty: "bert_config_file", "vocab_file".
+      *flags: the flags of the files, "bert_config_file" or "vocab_file"; the values may be empty.
 
     Returns:
-      A path for each flag.
+      The path of the file for each flag.
 
     Raises:
       InputError: a flag is empty, and neither folder has the file.
     """
-    # A run's folder has all that resuming or evaluating needs. A failed start leaves files but no checkpoint.
+    # The folder of a run has its own files. Without a checkpoint, the files there are from a start that failed.
     is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
@@ -180,7 +186,7 @@ def model_files(settings, *flags: str) -> dict[str, str]:
         for flag in missing:
             if not files[flag]:
                 raise InputError(
-                    f"--{flag} is missing, and the folder of {contents.source} has no {VOCABULARY_NAME}; give it"
+                    f"--{flag} is missing, and the folder of {contents.source} has no {VOCABULARY_NAME}; give one"
                 )
             given[flag] = files[flag]
     for flag in (flag for flag in flags if not getattr(settings, flag)):
@@ -195,14 +201,14 @@ def _refuse_missing(settings, missing: Sequence[str]) -> None:
         latest.check_there(settings.output_dir)
     if len(missing) > 1:
         raise InputError(
-            f"no model is given; give --init_checkpoint=FOLDER, a pre-trained model with its configuration and "
-            f"vocabulary, or, to start from random weights, {' and '.join(f'--{flag}' for flag in missing)}"
+            f"no model is given; give --init_checkpoint=FOLDER, the folder of a pre-trained model with its "
+            f"configuration and vocabulary, or, for random weights, {' and '.join(f'--{flag}' for flag in missing)}"
         )
     raise InputError(f"--{missing[0]} is missing; give it, or an --init_checkpoint whose folder has the file")
 
 
 def read_config(path: str) -> BertConfig:
-    """Reads a `bert_config.json`, or Hugging Face's `config.json`.
+    """Reads a model's configuration file of any format.
 
     Raises:
       InputError: see `model_config.read`.
@@ -211,7 +217,7 @@ def read_config(path: str) -> BertConfig:
 
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:
-    """Maps checkpoint paths to all variables below an object."""
+    """Maps the path of each variable below an object, as in checkpoints, to the variable."""
     found: dict[str, tf.Variable] = {}
     view = tf.train.TrackableView(root)
 

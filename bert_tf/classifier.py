@@ -34,22 +34,22 @@ from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.training import metrics_file
 
-# The files that `save` copies from the run's folder. Weights and records are written again.
+# The files that `save` copies from the run's folder. `save` writes the weights and the records itself.
 _SAVED_FILES = (
     checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS.name,
     metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
 )  # fmt: skip
-# Below this number of texts, batches are smaller, and there are enough epochs for this number of steps.
+# With fewer texts than _FEW_TEXTS, a batch has _SMALL_BATCH texts, and there are enough epochs for _ENOUGH_STEPS steps.
 _FEW_TEXTS, _SMALL_BATCH, _ENOUGH_STEPS = 1000, 8, 200
 
 
 class TextClassifier:
-    """A trained classifier or regression of single texts or pairs of texts, with one or several labels per text.
+    """A trained classifier or regression model for texts or pairs of texts, with one or several labels per text.
 
     Attributes:
-      folder: the run's folder; for a sweep, the folder of its best trial. `export_saved_model` takes it.
+      folder: the run's folder, or the folder of the best trial of a sweep; `export_saved_model` accepts this folder.
       labels: names of the classes; () for a regression.
-      scores: metrics of this checkpoint on the dev data; {} if it was not evaluated.
+      scores: metrics of this checkpoint on the dev data; {} if the checkpoint was not evaluated.
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
@@ -58,7 +58,7 @@ class TextClassifier:
             self._trained = trained.load(self.folder, use_checkpoint)
         self._kind, described = self._trained.kind, self._trained.description
         if not isinstance(self._kind, TextKind):
-            raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression")
+            raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression model")
         self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
         self._reading = Reading.of_parameters(described.parameters)
         self._use_checkpoint, self._step = use_checkpoint, self._trained.step
@@ -94,17 +94,17 @@ class TextClassifier:
         dev_share: float = 0.1,
         **settings,
     ) -> "TextClassifier":
-        """Trains a classifier. The same call resumes training after an interruption.
+        """Trains a classifier. After an interruption, the same call resumes the training.
 
         Args:
           texts: strings, or pairs of strings.
-          labels: one per text. Strings or integers are names of classes, and floats are targets of a regression. A
-            list, tuple or set of strings contains any number of labels for one text.
+          labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
+            regression. If the entries are lists, tuples or sets of strings, each text has any number of labels.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
-          dev_texts: texts for the evaluation; None holds out `dev_share` of `texts` from training instead.
+          dev_texts: texts for the evaluation; if None, the share `dev_share` of `texts` is held out from training.
           dev_labels: labels of `dev_texts`.
-          dev_share: at least 0, which turns off evaluation, and below 1; see `--dev_share` of `run_classifier`.
+          dev_share: number from 0 to below 1; 0 turns off evaluation. See `--dev_share` of `run_classifier`.
           **settings: further flags of `run_classifier`, without the dashes, such as `num_train_epochs` or
             `class_weights`. With fewer than 1,000 texts, a batch has 8 texts by default, and the default number of
             epochs gives at least 200 steps.
@@ -113,11 +113,11 @@ class TextClassifier:
           The classifier with its `scores`.
 
         Raises:
-          InputError: texts, labels or settings are wrong, or do not match the run in the folder.
+          InputError: texts, labels or settings are invalid, or do not match the run in the folder.
         """
         _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
-            raise InputError("dev_texts and dev_labels: give both or none")
+            raise InputError("dev_texts and dev_labels: give both or neither")
         if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
             raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
         source = memory_source(texts, labels, None if dev_texts is None else (dev_texts, dev_labels))
@@ -137,9 +137,13 @@ class TextClassifier:
     def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
         """Predicts the labels of N texts.
 
+        Args:
+          texts: strings, or pairs of strings.
+          batch_size: number of texts per batch.
+
         Returns:
-          A list of N labels, which are strings. With several labels per text, a list of N tuples, each with the labels
-          above the run's thresholds. For a regression, the scores, float32 [N].
+          A list of N labels, which are strings. For a model with several labels per text, a list of N tuples, each with
+          the labels whose probabilities are above the run's thresholds. For a regression, the scores, float32 [N].
 
         Raises:
           InputError: a text is not a string, or is not a pair although the classifier was trained on pairs.
@@ -147,7 +151,10 @@ class TextClassifier:
         return self._kind.answers(self._outputs(texts, batch_size), self._trained)
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
-        """Predicts the probability of each label, float32 [N, C], in the order of `labels`.
+        """Predicts the probability of each label. Args: see `predict`.
+
+        Returns:
+          float32 [N, C]; the classes are in the order of `labels`.
 
         Raises:
           InputError: see `predict`; or the model is a regression.
@@ -157,10 +164,10 @@ class TextClassifier:
         return self._kind.probabilities(self._outputs(texts, batch_size))
 
     def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
-        """Compares predictions with labels; returns the metrics of `scores` without the loss.
+        """Compares predictions with labels; returns the same metrics as in `scores`, except for the loss.
 
         Raises:
-          InputError: see `predict`; or a label is unknown, or has another type than the training labels.
+          InputError: see `predict`; or a label is unknown, or does not have the type of the training labels.
         """
         source = evaluation_source(texts, labels, self._kind.name, self.labels)
         settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
@@ -171,7 +178,7 @@ class TextClassifier:
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
 
     def save(self, folder: str) -> None:
-        """Writes the model's weights into a new folder, without the state and the files of its training.
+        """Writes the model into a new folder, without the state of the optimizer and other files of the training.
 
         `load`, `export_saved_model`, `run_classifier` and --init_checkpoint accept this folder like the run's folder.
 
@@ -195,14 +202,14 @@ class TextClassifier:
         """Exports the model for serving; see `export_saved_model`.
 
         Args:
-          export_dir: the folder of the version to write, or the folder of all versions, which gets the next version.
+          export_dir: a new folder for this version, or a folder of versions, to which the next version is added.
           **settings: further flags of `export_saved_model`, without the dashes, such as `dtype` or `format`.
 
         Returns:
           The version's folder.
 
         Raises:
-          InputError: a setting or the folder is wrong.
+          InputError: a setting or the folder is invalid.
         """
         from export.saved_model import export_saved_model  # a higher layer, and only this method needs it
         from export.settings import ExportSettings
@@ -219,10 +226,12 @@ class TextClassifier:
         return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
 
     def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
-        """Computes logits, or a regression's scores in the range of the training labels, float32 [N, C]."""
+        """Computes logits, or scores of a regression in the range of the training labels: float32 [N, C]."""
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
-            raise InputError(f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}")
+            raise InputError(
+                f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"
+            )
         if not isinstance(batch_size, int) or batch_size < 1:
             raise InputError(f"batch_size={batch_size!r}: must be a whole number above 0")
         parts = []
@@ -244,16 +253,16 @@ class TextClassifier:
 
 
 def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
-    """Refuses dev texts that differ from the dev texts of the run in the folder, since that run would be returned.
+    """Refuses dev texts that differ from the dev texts of the run in the folder, since training would resume this run.
 
     Raises:
-      InputError: the run has held out a share of its texts, or was evaluated on other texts.
+      InputError: the run holds out a share of its texts, or was evaluated on other texts.
     """
     settings, known = command.settings, command.trained
     share = known.data.get("dev_share") if known else None
     if share is not None and settings.dev_share is None:
         raise InputError(
-            f"output_dir: the run in {settings.output_dir} holds out dev_share={share} of its texts; give "
+            f"output_dir: the run in {settings.output_dir} holds out the share {share} of its texts; give "
             f"dev_share={share}, or another output_dir"
         )
     recorded = evaluations.read(settings.output_dir).data
@@ -261,15 +270,15 @@ def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
     if not evaluated_data.is_same(data, recorded):
         raise InputError(
             f"dev_texts: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or call "
-            "evaluate with the new ones"
+            "evaluate with the new texts"
         )
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
-    """Returns defaults of the batch size and the number of epochs that give enough steps.
+    """Returns a smaller batch size and more epochs for few texts, unless the user gives them; {} for many texts.
 
     Args:
-      count: number of texts to train on.
+      count: number of training texts.
       given: the user's settings.
     """
     batch_size = given.get("train_batch_size", _SMALL_BATCH)
@@ -278,7 +287,7 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
     if count >= _FEW_TEXTS or not found:
         return {}
     chosen = ", ".join(f"{name}={value}" for name, value in found.items())
-    logging.warning("%d texts to train on: %s, for enough steps; give both to choose them", count, chosen)
+    logging.warning("only %d training texts: using %s, for enough steps; give both to choose them", count, chosen)
     return found
 
 

@@ -1,4 +1,4 @@
-"""The configuration of a BERT encoder. As a command, the module prints the bert_config.json of a named size.
+"""The configuration of a BERT encoder. As a command, this module prints the bert_config.json of a named size.
 
 bert_config --size=mini --vocab_size=8000 > bert_config.json
 
@@ -26,20 +26,20 @@ _SIZES = {
     "large": (24, 1024, 16),
 }
 
-# google-research/bert names checkpoints like this: uncased_L-12_H-768_A-12.
+# Matches the sizes in google-research/bert's names of checkpoints, such as uncased_L-12_H-768_A-12.
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Attention in both directions; only to preceding tokens (section 5.1, "LTR"); only to following tokens.
+# Attention in both directions, only to preceding tokens (section 5.1, "LTR"), and only to following tokens.
 DIRECTIONS = ("bidi", "ltr", "rtl")
 
 # Keys of published configurations that have no effect on the paper's encoder.
 _IGNORED_PREFIXES = ("pooler_",)
 _IGNORED = (
-    # tf-models-official: whether its variables have the original's shapes
+    # In tf-models-official: whether variables have the original's shapes.
     "backward_compatible",
-    # other libraries: what a model returns, how it is stored and trained
+    # In other libraries: the outputs of a model, its storage and its training.
     "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
     "output_past", "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
 )  # fmt: skip
@@ -59,18 +59,20 @@ class BertConfig:
     """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
 
     Attributes:
-      vocab_size: V; may exceed the number of tokens (padding), but must not be below it.
+      vocab_size: V; the number of tokens, or a larger number (padding).
       hidden_size: H.
       num_hidden_layers: L.
       num_attention_heads: A; must divide H.
       intermediate_size: width of the feed-forward layer, 4H in the paper.
-      hidden_act: "gelu" is the original's tanh approximation; "gelu_erf" is exact, as in Hugging Face's "gelu".
-      hidden_dropout_prob: dropout after embeddings and after each sub-layer.
-      attention_probs_dropout_prob: dropout on the attention probabilities.
+      hidden_act: the activation function. "gelu" is the original's tanh approximation, and "gelu_erf" is the exact
+        form, which Hugging Face names "gelu".
+      hidden_dropout_prob: dropout rate after the embeddings and after each sub-layer.
+      attention_probs_dropout_prob: dropout rate on the attention probabilities.
       max_position_embeddings: maximum sequence length.
       type_vocab_size: number of segments.
       initializer_range: standard deviation of the truncated normal distribution that initializes weights.
-      directionality: the other positions that a position attends to: "bidi" all, "ltr" preceding, "rtl" following.
+      directionality: the positions to which a token attends: "bidi" for all, "ltr" for the token and the preceding
+        tokens, "rtl" for the token and the following tokens.
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -100,7 +102,7 @@ class BertConfig:
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"hidden_size={self.hidden_size} is not a multiple of "
-                f"num_attention_heads={self.num_attention_heads}; each head takes an equal share of it"
+                f"num_attention_heads={self.num_attention_heads}; change one of them, because all heads have equal size"
             )
         if self.hidden_act not in ACTIVATIONS:
             raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
@@ -121,7 +123,7 @@ class BertConfig:
         """Checks that the sequence length is at most `max_position_embeddings`.
 
         Raises:
-          InputError: names the file and both lengths.
+          InputError: the length is too large; the message names the file and both lengths.
         """
         if max_seq_length > self.max_position_embeddings:
             raise InputError(
@@ -130,10 +132,10 @@ class BertConfig:
             )
 
     def check_vocabulary(self, tokens: int, vocab_file: str, config_file: str) -> None:
-        """Checks that there is an embedding for each token of a vocabulary; more embeddings are allowed (padding).
+        """Checks that each token of a vocabulary has an embedding. Additional embeddings (padding) are allowed.
 
         Raises:
-          InputError: names both files and numbers.
+          InputError: the vocabulary is too large; the message names both files and both numbers.
         """
         if tokens > self.vocab_size:
             raise InputError(
@@ -144,10 +146,10 @@ class BertConfig:
 
     @classmethod
     def named(cls, size: str, vocab_size: int = 30522) -> "BertConfig":
-        """Returns a configuration by the name of its size.
+        """Returns the configuration of a named size.
 
         Args:
-          size: "tiny", "mini", "small", "medium", "base" or "large"; or numbers, such as "L-6_H-768_A-3".
+          size: "tiny", "mini", "small", "medium", "base" or "large"; or L, H and A, such as "L-6_H-768_A-3".
           vocab_size: V.
 
         Raises:
@@ -155,7 +157,9 @@ class BertConfig:
         """
         numbers = _SIZE_BY_NUMBERS.fullmatch(size)
         if size not in _SIZES and not numbers:
-            raise InputError(f"unknown size {size!r}: must be one of {', '.join(_SIZES)}, or like L-12_H-768_A-12")
+            raise InputError(
+                f"unknown size {size!r}: must be one of {', '.join(_SIZES)}, or of the form L-12_H-768_A-12"
+            )
         layers, hidden, heads = map(int, numbers.groups()) if numbers else _SIZES[size]
         return cls(
             vocab_size=vocab_size,
@@ -168,10 +172,10 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, entries: dict) -> "BertConfig":
-        """Returns a configuration from the original's keys.
+        """Makes a configuration from entries with the original's keys.
 
         Raises:
-          InputError: a key is unknown or missing, or the values contradict each other.
+          InputError: a key is unknown or missing, a value is invalid, or values contradict each other.
         """
         names = [field.name for field in dataclasses.fields(cls)]
         known = {k: v for k, v in entries.items() if k in names}
@@ -206,7 +210,7 @@ class BertConfig:
 
 
 def read_json(path: str) -> dict:
-    """Reads the keys and values of a configuration file from any tf.io.gfile path.
+    """Reads a file with one JSON object from any tf.io.gfile path.
 
     Raises:
       InputError: the file is missing, or does not contain one JSON object.
@@ -226,14 +230,14 @@ def read_json(path: str) -> dict:
 
 
 def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> None:
-    """Raises an error if a configuration describes an architecture other than the paper's encoder.
+    """Refuses a configuration that describes an architecture other than the paper's encoder.
 
     Args:
-      entries: keys and values of the configuration; null is equivalent to a missing key.
-      fixed: the only supported value of each key; an absent key is allowed.
+      entries: keys and values of the configuration; the value null is equivalent to a missing key.
+      fixed: the only supported value of each key. The keys may be missing in `entries`.
 
     Raises:
-      InputError: names the key.
+      InputError: a value is not supported; the message names the key.
     """
     for key, only in fixed.items():
         if entries.get(key) is not None and entries[key] != only:
@@ -244,7 +248,7 @@ def require_segments(config: BertConfig, config_file: str) -> None:
     """Checks that a model has segment embeddings for a second text.
 
     Raises:
-      InputError: names the file.
+      InputError: the model has only one segment; the message names the configuration file.
     """
     if config.type_vocab_size < 2:
         raise InputError(f"{config_file}: type_vocab_size={config.type_vocab_size}, but pairs of texts need 2")
@@ -257,13 +261,13 @@ class ConfigSettings:
     flag_group = "Model"
 
     size: str = setting(
-        f"{', '.join(_SIZES)}, or numbers of layers, hidden size and attention heads, such as L-6_H-768_A-3"
+        f"size of the model: {', '.join(_SIZES)}, or layers, hidden size and attention heads, such as L-6_H-768_A-3"
     )
     vocab_size: int = setting("number of tokens in the vocabulary", 30522, first=True)
 
 
 def main(settings: ConfigSettings) -> None:
-    """Prints a configuration."""
+    """Prints the configuration that the settings name."""
     print(BertConfig.named(settings.size, settings.vocab_size).to_json_string(), end="")
 
 

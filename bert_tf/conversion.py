@@ -1,4 +1,4 @@
-"""Converts checkpoints to another format or a larger vocabulary."""
+"""Converts a checkpoint to another format or to a larger vocabulary."""
 
 import contextlib
 import dataclasses
@@ -37,7 +37,7 @@ from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
-# The attention directions that the original code of each format supports.
+# Attention directions that the original code of a format supports; "bidi" alone for other formats.
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
 
@@ -89,7 +89,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
 
 def _checkpoint(settings: ConversionSettings) -> str:
-    """Returns the checkpoint to convert. In a run's folder, evaluation, prediction and export use the same one."""
+    """Returns the checkpoint to convert; in a run's folder, the checkpoint that evaluation and export would use."""
     path = settings.input
     is_run = tf.io.gfile.isdir(path) and run_record.exists(path)
     newest = latest.find(path) if is_run else None
@@ -103,13 +103,13 @@ def _clear_errors(output: str) -> Iterator[None]:
     """Converts a write error into one line that names the output.
 
     Raises:
-      InputError: the disk is full, for example.
+      InputError: the output cannot be written, for example because the disk is full.
     """
     try:
         yield
     except (OSError, tf.errors.OpError) as error:
         message = error.message if isinstance(error, tf.errors.OpError) else error.strerror or str(error)
-        # TensorFlow's message also names the operation and a temporary file; only the reason is kept.
+        # TensorFlow's message also names the operation and a temporary file. Keep only the reason.
         reason = message.rpartition("; ")[2].partition(" [Op:")[0]
         raise InputError(
             f"--output={output}: cannot be written ({reason}); check the free disk space and the permissions"
@@ -119,17 +119,17 @@ def _clear_errors(output: str) -> Iterator[None]:
 def _write_tokenizer(
     folder: str, settings: ConversionSettings, tokenizer: CheckpointTokenizer, vocab_file: str, config: BertConfig
 ) -> None:
-    """Writes the vocabulary and the tokenizer's rules."""
+    """Writes the vocabulary, the tokenizer's rules, and, for bert_tf's format, the record of the task."""
     if vocab_file:
         checkpoint_tokenizer.copy_vocabulary(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
     known = tokenizer_config.read(tokenizer.folder)
-    if settings.extended_vocab_file or settings.vocab_file:  # its ids may differ from the checkpoint's
+    if settings.extended_vocab_file or settings.vocab_file:  # the ids may differ
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
     task = _read_task(tokenizer.folder)
-    # transformers truncates to this length, which is the longest that a fine-tuned model was trained on.
+    # transformers truncates texts to this length. For a fine-tuned model, it is the row length in training.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
-    if task and settings.format == "bert_tf":  # so that the copy can be exported
+    if task and settings.format == "bert_tf":  # export needs the record of the task
         description.write(folder, task)
         step = latest.step_of(tokenizer.source) if latest.step_of(tokenizer.source) >= 0 else None
         kind = registry.of_task(task, tokenizer.folder)
@@ -141,8 +141,8 @@ def _write_tokenizer(
         logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
                         "--vocab_file", tokenizer.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
     if lower is None:
-        logging.warning("%s does not say whether its tokenizer lower-cases, and transformers assumes that it does; "
-                        "give --do_lower_case", tokenizer.source)  # fmt: skip
+        logging.warning("the files of %s do not state whether the tokenizer lower-cases, and transformers assumes that "
+                        "it does; give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
@@ -156,7 +156,10 @@ def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
 
 
 def _with_users_scores(tensors: dict, folder: str) -> dict:
-    """Returns tensors whose head computes scores in the user's range, for formats that cannot store the scale."""
+    """Returns tensors with which a regression's head computes scores in the range of the user's labels.
+
+    Only bert_tf's format can store the scale of a regression, so other formats need these tensors.
+    """
     task = _read_task(folder)
     scale = task and registry.of_task(task, folder).score_scale(task.parameters)
     if not (scale and _HEAD_KERNEL in tensors):
@@ -167,7 +170,7 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
 
 
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
-    """Returns the entries of Hugging Face's `config.json` that weights do not show: labels, [PAD], type of problem."""
+    """Returns the entries of Hugging Face's `config.json` about labels, type of problem and id of [PAD]."""
     folder = os.path.dirname(contents.source)
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
@@ -178,7 +181,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
 
 
 def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
-    """Writes the settings, and what later conversions need but the format cannot store."""
+    """Writes the settings, and the data that later conversions need but that the format cannot store."""
     record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
     if vocabulary:
         record["vocab_sha256"] = tokens_sha256(vocabulary)
@@ -187,16 +190,16 @@ def _write_record(folder: str, settings: ConversionSettings, entries: dict, voca
 
 
 def _read_task(folder: str) -> TaskDescription | None:
-    """Reads the task of a fine-tuned model's folder; None for other folders."""
+    """Reads the record of the task in the folder of a fine-tuned model; returns None for other folders."""
     return description.read(folder) if description.exists(folder) else None
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
-    """Refuses a model for which the format's original code computes other outputs; warns if that code refuses it."""
+    """Refuses a model for which the format's original code computes other outputs; warns of smaller differences."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
             f"--format={format}: {contents.source} has directionality={config.directionality}, but the format's "
-            "original code attends in both directions and would compute other outputs; give --format=bert_tf"
+            "original code does not support this direction and would compute other outputs; give --format=bert_tf"
         )
     heads = names.heads_in(contents.tensors)
     task = _read_task(os.path.dirname(contents.source))
@@ -211,17 +214,17 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         logging.warning("transformers pools [CLS], but bert_tf's left-to-right models pool the last token; the "
                         "classification and next-sentence heads compute other outputs in transformers")  # fmt: skip
     if config.hidden_act == "gelu_erf" and format == "tf1":
-        logging.warning("hidden_act=gelu_erf is written to %s, but the original code does not know this name; its "
-                        "gelu uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
+        logging.warning("hidden_act=gelu_erf is written to %s, but google-research/bert does not know this name; the "
+                        "gelu there uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
 def _check_kind(format: str, source: str, task: TaskDescription) -> None:
-    """Refuses a task whose answers always differ in the format's original code; warns if they sometimes differ."""
+    """Refuses a task for which the format's original code always gives other answers; warns if it sometimes does."""
     kind = registry.of_task(task, os.path.dirname(source))
     kind.check_format(format, source, task)
     if kind.tuned and (path := kind.tuned.path(os.path.dirname(source))):
         logging.warning(
-            "--format=%s: the format cannot store %s, so answers will differ, although scores are equal; "
+            "--format=%s: the format cannot store %s, so some answers will differ, although the scores are equal; "
             "--format=bert_tf keeps the file", format, path,
         )  # fmt: skip
 
@@ -233,11 +236,11 @@ def _check_vocabulary(
     if extended and not vocab_file:
         raise InputError(
             f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
-            "give its vocabulary as --vocab_file"
+            "give the checkpoint's vocabulary as --vocab_file"
         )
     if len(vocabulary) > rows:
         raise InputError(
-            f"{vocab_file} has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
+            f"{vocab_file}: has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
             f"{rows} rows; give the vocabulary that the checkpoint was trained with"
         )
     kept = set(extended)
@@ -245,19 +248,19 @@ def _check_vocabulary(
     if extended and lost:
         raise InputError(
             f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
-            "give an extension of this vocabulary, which learn_vocab --extend_vocab can write"
+            "give an extension of this vocabulary, such as learn_vocab --extend_vocab writes"
         )
 
 
 def _extend_vocabulary(
     tensors: dict, config: BertConfig, vocabulary: list[str], extended: list[str]
 ) -> tuple[dict, BertConfig]:
-    """Returns the tensors and the configuration for an extended vocabulary."""
+    """Returns the tensors and the configuration of the model with the extended vocabulary."""
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
     tensors = tensors | {
         path: vocabulary_growth.extend_rows(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
     }
     known = set(vocabulary)
     new = [token for token in extended if token not in known]
-    logging.info("%d tokens are new; each embedding is the mean over the old tokens that spell the token", len(new))
+    logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", len(new))
     return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))

@@ -6,7 +6,7 @@ convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=h
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

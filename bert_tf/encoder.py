@@ -1,16 +1,17 @@
-"""The BERT encoder: embeddings, post-norm transformer blocks, pooler.
+"""The BERT encoder: embeddings, post-norm transformer blocks, and the pooler.
 
 Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2; section 5.1 for
 attention in one direction.
 
-Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, P positions that are read, N examples
-in a packed row, Q positions that a layer computes.
+Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, P positions that the caller selects, N
+examples in a packed row, Q positions that a layer computes.
 
-`PlainOperations` defines what the layers compute. For faster training, `BertEncoder` uses fused operations, which
-`tests/bert_tf/modeling/test_fused_parity.py` compares with the definition. A new kind of attention therefore starts in
-`PlainOperations`, with `BertEncoder(config, fused=False)`.
+`PlainOperations` defines the computations of the layers. For faster training, `BertEncoder` uses fused operations,
+which `tests/bert_tf/modeling/test_fused_parity.py` compares with `PlainOperations`. To add a kind of attention, change
+`PlainOperations` first, and use `BertEncoder(config, fused=False)`.
 
-Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site in the network.
+Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site, which is its number in
+the network.
 """
 
 import dataclasses
@@ -26,9 +27,10 @@ from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_sh
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.precision import policy
 
-# Added to attention scores to hide a position. Beside any real score, its exponential in float32 is zero.
+# This value is added to the attention scores of hidden positions. In float32, their probabilities become zero.
 _HIDDEN_SCORE = -10000.0
-# Names of the inputs in other projects. Unknown names are ignored, since a batch also contains labels.
+# Maps names of inputs in other projects to our names. Such inputs are refused; other unknown names are ignored, since a
+# batch also contains labels.
 _NAMES_ELSEWHERE = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
@@ -38,11 +40,11 @@ _NAMES_ELSEWHERE = {
 
 
 class PlainOperations:
-    """The computations of the layers in single operations; TensorFlow derives the gradients.
+    """The computations of the layers in single operations, whose gradients TensorFlow derives.
 
-    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. Each method
-    takes layers with their weights, x as float of the compute dtype, and its dropout's `rate`, `seed` (int32 [2], None
-    without dropout) and `site`.
+    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. The arguments
+    of the methods are the layers with their weights, `x` in the compute dtype, and, for the dropout, its `rate`, `seed`
+    (int32 [2], None without dropout) and `site`.
     """
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
@@ -70,7 +72,7 @@ class PlainOperations:
         return activation(hidden_act)(dense(x))
 
     def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
-        """Computes LayerNorm(residual + dropout(x W + b)), where x is contexts [B, S, A, D] or float [B, S, 4H]."""
+        """Computes LayerNorm(residual + dropout(x W + b)). x is context vectors [B, S, A, D], or float [B, S, 4H]."""
         if x.shape.rank == 4:
             x = tf.reshape(x, tf.shape(residual))
         return norm(residual + dropout(dense(x), rate, seed, site))
@@ -80,7 +82,7 @@ PLAIN, _FUSED = PlainOperations(), FusedOperations()
 
 
 class Embeddings(keras.layers.Layer):
-    """Sum of word, position and segment embeddings, normalized.
+    """The normalized sum of word, position and segment embeddings, with dropout.
 
     Paper: section 3, Figure 2.
     """
@@ -94,14 +96,14 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm = LayerNorm(config.hidden_size)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
-        # The attribute with the weight has the same name, so that a checkpoint has only one path for the weight.
+        # The caller's attribute has the same name as the weight, so that a checkpoint has only one path for the weight.
         shape = [rows, self._config.hidden_size]
         return self.add_weight(
             name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
         )
 
     def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-        # After a gather from the variable itself, TensorFlow would copy the table at each read and assignment.
+        # Gather from a tensor: after a gather from a variable, TensorFlow copies the table at each read and assignment.
         return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, operations=None):
@@ -110,7 +112,7 @@ class Embeddings(keras.layers.Layer):
         Args:
           input_ids: int32 [B, S].
           segment_ids: int32 [B, S].
-          position_ids: int32 [B, S]; None counts from 0 in each row.
+          position_ids: int32 [B, S]; None for positions from 0 in each row.
           seed: int32 [2]; None without dropout.
           operations: see `PlainOperations`; None for plain operations.
 
@@ -124,7 +126,7 @@ class Embeddings(keras.layers.Layer):
         else:
             x += self._gather(self.position_embeddings, position_ids)
         x += self._gather(self.segment_embeddings, segment_ids)
-        # This is the first dropout of the network; the dropouts of the blocks start at 1.
+        # This dropout has site 0, and the sites of the blocks start at 1.
         return (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
 
 
@@ -152,9 +154,9 @@ class Attention(keras.layers.Layer):
           x: float [B, S, H].
           attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S].
           seed: int32 [2]; None without dropout.
-          site: number of the dropout on the attention probabilities.
-          query_input: float [B, Q, H]: vectors at the positions to compute. The bias then broadcasts to [B, A, Q, S].
-            None means x.
+          site: site of the dropout on the attention probabilities.
+          query_input: float [B, Q, H], the vectors at the positions to compute; the bias must then broadcast to
+            [B, A, Q, S]. None for all positions.
           operations: see `PlainOperations`; None for plain operations.
 
         Returns:
@@ -165,7 +167,7 @@ class Attention(keras.layers.Layer):
 
 
 def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.Tensor | None = None) -> tf.Tensor:
-    """Computes the score bias that hides padding, tokens in the wrong direction and other examples of a packed row.
+    """Computes the score bias that hides padding, tokens in the wrong direction, and other examples in a packed row.
 
     Args:
       input_mask: int32 [B, S].
@@ -209,7 +211,7 @@ class Block(keras.layers.Layer):
           x: float [B, S, H].
           attention_bias: float32 [B, 1 or A, 1 or S, S], added to the attention scores.
           seed: int32 [2]; None without dropout.
-          site: number of the first of the three dropouts.
+          site: site of the first of the three dropouts; the others have the next two sites.
           positions: int32 [B, Q]: the positions to compute; None for all positions.
           operations: see `PlainOperations`; None for plain operations.
 
@@ -242,14 +244,14 @@ class BertEncoder(keras.Model):
       config: shape and regularization.
       recompute_activations: whether training stores only the input of each layer. The backward pass then computes the
         layer again with the same dropout masks, which needs a third more computation and a fraction of the memory.
-      fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Plain operations compute the same
-        with the same dropout masks, but slower.
+      fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Plain operations give the same
+        results with the same dropout masks, but are slower.
 
     Attributes:
       embeddings: the layer that embeds tokens, positions and segments.
       blocks: list of the L transformer layers.
       pooler: the dense layer of the pooled output.
-      fused: see the argument; a change has no effect on functions that are already traced.
+      fused: see the argument. A change has no effect on functions that are already traced.
       fused_inference: whether inference uses fused operations. The default is False, so that a served graph does not
         need a compiler.
     """
@@ -270,21 +272,21 @@ class BertEncoder(keras.Model):
           inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding) and `segment_ids`, each int32 [B, S].
             Without `input_mask`, all positions are tokens; without `segment_ids`, all tokens are in segment 0.
             Packed rows contain several examples each (see `packed_rows`) and need three more inputs: `position_ids`
-            [B, S]; `sequence_ids` [B, S], equal for tokens of one example; `cls_positions` [B, N], where the examples
-            begin.
+            [B, S]; `sequence_ids` [B, S], the number of each token's example in the row, from 1; `cls_positions`
+            [B, N], the positions at which the examples begin.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks; None draws a seed.
-          positions: int32 [B, P]: the only positions at which the last layer is computed, and the position of the
+          positions: int32 [B, P], positions at which to compute the last layer, in addition to the positions of the
             pooled output; None for all positions.
 
         Returns:
-          dict of `sequence_output` [B, S, H] (with `positions` [B, P, H]), `pooled_output` [B, H] (with
-          `cls_positions` [B, N, H]), `embedding_output` [B, S, H], `encoder_outputs` (list of L, each [B, S, H],
-          the last with `positions` [B, 1 + P, H] or [B, N + P, H]).
+          A dict of float tensors: `sequence_output` [B, S, H], with `positions` [B, P, H]; `pooled_output` [B, H], with
+          `cls_positions` [B, N, H]; `embedding_output` [B, S, H]; `encoder_outputs`, a list of the outputs of the L
+          layers, each [B, S, H]. With `positions`, the output of the last layer is [B, 1 + P, H] or [B, N + P, H].
 
         Raises:
           ValueError: S exceeds `max_position_embeddings`; `input_ids` is missing or not of rank 2; or an input has
-            another project's name.
+            its name in another project.
         """
         _check_names_and_rank(inputs)
         input_ids = inputs["input_ids"]
@@ -319,7 +321,7 @@ class BertEncoder(keras.Model):
         }
 
     def get_config(self) -> dict:
-        """Returns the constructor's arguments as JSON, so that Keras can save a model with this encoder."""
+        """Returns the constructor's arguments and the frozen layers, with which Keras can save this encoder."""
         options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}
         frozen = [index for index, layer in enumerate(self._all_layers()) if not layer.trainable]
         return {"config": dataclasses.asdict(self.config), "name": self.name, "frozen": frozen, **options}
@@ -331,7 +333,7 @@ class BertEncoder(keras.Model):
         return [self, *(part for part in inner if isinstance(part, keras.layers.Layer))]
 
     def build_from_config(self, config: dict) -> None:
-        """Does nothing: the constructor has created the weights, and Keras would call the model with float ids."""
+        """Does nothing, since the constructor has created the weights. Keras would call the model with float ids."""
 
     @classmethod
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
@@ -346,7 +348,9 @@ class BertEncoder(keras.Model):
         return encoder
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Finds the position that attends to its whole row or example: the first; left to right, the last token.
+        """Finds the position for the pooled output, which must attend to all tokens of the row or example.
+
+        This is the first position, or the last token if the direction is left to right.
 
         Returns:
           int32 [B, 1], or [B, N] for packed rows.
@@ -365,7 +369,7 @@ class BertEncoder(keras.Model):
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
-    """Refuses inputs with the names of other projects, which would be ignored, and ids that are not of rank 2."""
+    """Refuses names of inputs in other projects, which would otherwise be ignored, and ids that are not of rank 2."""
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:
             raise ValueError(f"unknown input {theirs!r}; bert_tf names it {ours!r}")

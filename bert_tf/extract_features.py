@@ -1,4 +1,4 @@
-r"""Writes vectors from the layers of a pre-trained encoder for each token or each text (paper: section 5.3).
+r"""Writes vectors for each token or each text, from layers of a pre-trained encoder (paper: section 5.3).
 
 extract_features --input_file=input.txt --output_file=output.jsonl --init_checkpoint=pretrained \
       --layers=-1,-2,-3,-4 --max_seq_length=128
@@ -7,7 +7,7 @@ extract_features --input_file=input.txt --output_file=output.jsonl --init_checkp
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

@@ -1,4 +1,4 @@
-r"""Prints the dev scores of GLUE runs in the form of Table 1, and packs their predictions for GLUE's server.
+r"""Prints the dev scores of GLUE runs as in Table 1 of the paper, and packs their predictions for GLUE's server.
 
 glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_dir=glue \
       --output_file=submission.zip
@@ -7,7 +7,7 @@ glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_di
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

@@ -1,4 +1,4 @@
-r"""Fine-tunes, evaluates and runs a classifier of one or two texts (paper: section 4.1).
+r"""Fine-tunes, evaluates and runs a classifier of texts or pairs of texts (paper: section 4.1).
 
 run_classifier --task_name=MRPC --data_dir=glue/MRPC --vocab_file=vocab.txt \
       --bert_config_file=bert_config.json --init_checkpoint=pretrained --output_dir=mrpc \
@@ -8,7 +8,7 @@ run_classifier --task_name=MRPC --data_dir=glue/MRPC --vocab_file=vocab.txt \
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf import task_script

@@ -7,7 +7,7 @@ run_ner --data_dir=conll2003 --init_checkpoint=pretrained --output_dir=ner --do_
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf import task_script

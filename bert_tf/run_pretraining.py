@@ -1,4 +1,4 @@
-r"""Pre-trains BERT on masked words and sentence order (paper: section 3.1, appendix A.2).
+r"""Pre-trains BERT with the masked LM and next-sentence prediction (paper: section 3.1, appendix A.2).
 
 run_pretraining --bert_config_file=bert_config.json --input_file='train*.tfrecord' \
       --output_dir=pretrained --do_train --do_eval --num_train_steps=10000 --num_warmup_steps=1000
@@ -7,7 +7,7 @@ run_pretraining --bert_config_file=bert_config.json --input_file='train*.tfrecor
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

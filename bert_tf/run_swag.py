@@ -3,15 +3,15 @@ r"""Fine-tunes, evaluates and runs a model that chooses one of several texts, as
 run_swag --data_dir=swag --init_checkpoint=pretrained --output_dir=swag_model \
       --do_train --do_eval --train_batch_size=16 --learning_rate=2e-5
 
-The data is SWAG's .csv, or JSON Lines with the keys context (a text), choices (a list of texts) and label (the right
-choice as a number from 0 or as its text; not needed for prediction). Optional keys are start or question (a text before
-each choice) and id (name of the example in prediction files). The number of choices may differ between examples.
+The data is SWAG's .csv files, or JSON Lines with the keys context (a text), choices (a list of texts) and label (the
+right choice: its index from 0, or its text; not needed for prediction). Optional keys are start or question (a text
+before each choice) and id (name of the example in prediction files). The number of choices may differ between examples.
 """
 
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf import task_script

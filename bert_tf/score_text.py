@@ -1,4 +1,4 @@
-r"""Computes pseudo-log-likelihoods of texts and tokens, or guesses for each [MASK], with a pre-trained masked LM.
+r"""Computes pseudo-log-likelihoods of texts and tokens, or predicts the token of each [MASK], with a masked LM.
 
 score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
 
@@ -9,7 +9,7 @@ score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
 import pathlib
 import sys
 
-if not __package__:  # run by path: the folder above holds the packages
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

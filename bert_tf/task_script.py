@@ -1,4 +1,4 @@
-"""The common part of the fine-tuning scripts: finds the task of the settings and runs it."""
+"""The code that all fine-tuning scripts share: finds the task for the settings, and runs it."""
 
 import functools
 from collections.abc import Callable
@@ -11,8 +11,8 @@ def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[]
     """Returns a function that runs a fine-tuning script with the process's flags.
 
     Args:
-      settings_class: the settings class of a kind of task in `tasks.registry`.
-      doc: the description in `--help`.
+      settings_class: settings class of a kind of task in `tasks.registry`.
+      doc: the description of the script in `--help`.
     """
     return functools.partial(command_line.run, settings_class, main, doc)
 

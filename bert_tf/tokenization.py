@@ -3,9 +3,9 @@
 Paper: section 3 ("Input/Output Representations").
 
 `word_splitting` splits a text into normalized words. Each word is split greedily into the longest tokens of the
-vocabulary. Texts of ASCII characters alone take a faster path with the same result; most English texts are such texts.
+vocabulary. Texts that contain only ASCII characters, as most English texts do, take a faster path with the same result.
 
-The graph uses only operations that TF Serving contains: those of core TensorFlow and tensorflow-text.
+The graph uses only operations that TF Serving contains, from core TensorFlow and tensorflow-text.
 """
 
 import os
@@ -26,21 +26,24 @@ _RESERVED = re.compile(r"\[unused\d+\]")
 # transformers saves a tokenizer in this file; since version 5, it does not write a vocab.txt.
 TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
-# A text of these bytes alone does not need the Unicode table: each byte is a character, and none is dropped.
+# A text that contains only these bytes does not need the Unicode table: each byte is a character, and none is dropped.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
 # The tokens that can occur in such texts.
 _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary in the order of ids: a file with one token per line, or transformers' `tokenizer.json`.
+    """Reads a vocabulary file: one token per line, or transformers' `tokenizer.json`.
 
-    A line of white space, including U+2028 and U+2029, is the empty token, as in the original. It has an id, but does
-    not occur in tokenized texts, so a vocabulary may contain several empty tokens.
+    A line of white space, including U+2028 and U+2029, is the empty token, as in the original. The empty token has an
+    id, but does not occur in tokenized texts, so a vocabulary may contain it several times.
+
+    Returns:
+      The tokens in the order of their ids.
 
     Raises:
-      InputError: the file is missing, is not UTF-8, contains a token other than the empty token twice, lacks a special
-        token, or contains only special tokens.
+      InputError: the file is missing, is not UTF-8, repeats a token other than the empty token, lacks a special token,
+        or contains only special tokens.
     """
     is_json = os.path.basename(path) == TOKENIZER_JSON
     tokens, first_line = _read_tokenizer_json(path) if is_json else read_tokens(path), {}
@@ -69,7 +72,7 @@ def _read_tokenizer_json(path: str) -> list[str]:
 
 
 class BertTokenizer(tf.Module):
-    """The original's FullTokenizer as a graph.
+    """The tokenizer of the original (FullTokenizer), as a TensorFlow graph.
 
     Args:
       vocab_file: vocabulary with one token per line; any tf.io.gfile path.
@@ -91,7 +94,7 @@ class BertTokenizer(tf.Module):
         super().__init__()
         self.vocab_file = vocab_file
         self.do_lower_case = do_lower_case
-        # Bypass tf.Module, which would search every token for variables and need a quarter of a second.
+        # Bypass tf.Module, which would take a quarter of a second to search the tokens for variables.
         object.__setattr__(self, "vocabulary", load_vocabulary(vocab_file))
         ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
@@ -122,21 +125,21 @@ class BertTokenizer(tf.Module):
     def encode_with_offsets(
         self, texts: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenizes texts into token ids and returns the byte range of each token in its text.
+        """Tokenizes texts into token ids, and returns the byte range of each token in its text.
 
-        A token's range starts at the first byte of the source character that became its first character. It ends after
-        the last byte of the source character that became its last character. Dropped characters (a separate accent, a
-        control character, an invalid byte) are in the range only if they are between these two characters. If one
-        character became several (a Hangul syllable), their tokens share its bytes. If canonical ordering exchanges
-        marks, each mark takes the position of the mark that it replaces, so starts and ends never decrease. The range
-        of [UNK] is the whole word.
+        The range of a token starts at the first byte of the source character that became the token's first character.
+        It ends after the last byte of the source character that became the token's last character. Dropped characters
+        (a separate accent, a control character, an invalid byte) are in the range only if they are between these two
+        characters. If one character became several characters (as a Hangul syllable does), the tokens of these
+        characters share its bytes. If canonical ordering exchanges marks, each mark takes the position of the mark that
+        it replaces, so starts and ends never decrease. The range of [UNK] is the whole word.
 
         Args:
           texts: string [B], UTF-8.
 
         Returns:
           ids: RaggedTensor int32 [B, (tokens)], equal to the result of `encode`.
-          starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text, end exclusive.
+          starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text; ends are exclusive.
         """
         return self._encode(texts, with_offsets=True)
 
@@ -153,14 +156,14 @@ class BertTokenizer(tf.Module):
         return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
 
     def _encode_plain(self, texts, with_offsets):
-        """Returns flat (row splits, ids) or (row splits, ids, starts, ends) of ASCII texts."""
+        """Tokenizes ASCII texts. Returns (row splits, ids) or (row splits, ids, starts, ends), with flat values."""
         if self.do_lower_case:
             texts = tf.strings.lower(texts)
         ids, starts, ends = self._cut_plain_texts.tokenize_with_offsets(texts)
         return (ids.row_splits, ids.values, *((starts.values, ends.values) if with_offsets else ()))
 
     def _encode_any(self, texts, with_offsets):
-        """Returns the same as `_encode_plain` for any texts."""
+        """Tokenizes any texts. Returns the same values as `_encode_plain`."""
         split = self._split.split(texts, with_offsets)
         ids, starts, ends = self._cut_words.tokenize_with_offsets(split.words)
         row_splits = tf.gather(ids.row_splits, split.text_splits)
@@ -169,7 +172,7 @@ class BertTokenizer(tf.Module):
         return (row_splits, ids.values, *_in_source(split, starts, ends))
 
     def _encode_mixed(self, texts, is_plain, with_offsets):
-        """Returns the same as `_encode_any` in the given order; ASCII texts take the faster path."""
+        """Tokenizes ASCII texts by the faster path and the others by `_encode_any`; keeps the order of the texts."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
         plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
         other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)
@@ -189,18 +192,18 @@ class BertTokenizer(tf.Module):
           TypeError: `text` is not a string.
         """
         if not isinstance(text, str):
-            raise TypeError(f"text is {type(text).__name__}, not str; for several texts call encode")
+            raise TypeError(f"text has type {type(text).__name__}, not str; for several texts, call encode")
         ids = self.encode([text.encode("utf-8", errors="ignore")]).values.numpy()
         return [self.vocabulary[i] for i in ids]
 
     def to_tokens(self, ids: np.ndarray) -> list[str]:
-        """Returns the tokens of ids."""
+        """Returns the tokens that have these ids."""
         return [self.vocabulary[i] for i in ids]
 
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
-    """Returns a tokenizer from normalized words, string [W], to token ids, for a vocabulary that contains [UNK]."""
-    # tensorflow-text refuses repeated tokens. Words never contain the control character in these replacements.
+    """Returns a tokenizer that splits normalized words, string [W], into token ids; `vocabulary` must contain [UNK]."""
+    # tensorflow-text refuses repeated tokens, so each empty token gets another name. Words never contain \x01.
     vocabulary = [token or f"\x01{id_}" for id_, token in enumerate(vocabulary)]
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
@@ -216,19 +219,19 @@ def _wordpiece(vocabulary, max_bytes, no_pretokenization):
 
 
 def _plain_or_unreachable(token, id_):
-    # If a token contains white space, tensorflow-text wrongly splits a word that is the start of this token. Plain
-    # texts cannot contain such a token, so a string that never occurs replaces it.
+    # If a token contains white space, tensorflow-text wrongly splits a word that equals the start of this token. Plain
+    # texts cannot contain such tokens, so strings that never occur replace them.
     return token if token == UNK or _PLAIN_TOKEN.fullmatch(token) else f"{chr(TOO_LONG)}{id_}"
 
 
 def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Converts byte offsets in the normalized word to byte offsets in the source text."""
+    """Converts byte offsets in normalized words to byte offsets in the source texts."""
     lengths = tf.cast(byte_lengths(split.characters), tf.int64)
     character_starts = tf.cumsum(lengths, exclusive=True)  # bytes before each character in the concatenated words
     word_starts = tf.gather(tf.concat([character_starts, [tf.reduce_sum(lengths)]], 0), split.character_splits)
     word = starts.value_rowids()
     base = tf.gather(word_starts, word)
-    # A word that is too long was replaced by TOO_LONG, which has another length.
+    # TOO_LONG has replaced words that are too long, so `ends` does not give their lengths.
     last = tf.where(tf.gather(split.too_long, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
     first_character = tf.searchsorted(character_starts, base + starts.values, side="right") - 1
     last_character = tf.searchsorted(character_starts, last, side="right") - 1

@@ -61,7 +61,7 @@ class Contents:
       source: prefix or file of the checkpoint, also its name in messages.
       format: "bert_tf", "tf1", "tf_models" or "hugging_face".
       tensors: the weights, by their variable paths in our models.
-      expected_name: function from a variable path to the format's tensor name, for errors about missing tensors.
+      expected_name: function that maps a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
       config_file: path of the configuration file, which may be missing.
       vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
@@ -145,7 +145,7 @@ class Contents:
           Paths of the variables that the checkpoint lacks. These variables keep their initial values.
 
         Raises:
-          InputError: names the tensor or the configuration key that does not fit.
+          InputError: a tensor or a key of the configuration does not fit; the message names it.
         """
         self._check_same_architecture(config, shapes)
         present = {names.head_of(path) for path in self.tensors}

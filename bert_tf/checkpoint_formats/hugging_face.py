@@ -77,7 +77,8 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
             "%s: hidden_act=gelu means the original's tanh form here, but the exact form in transformers; if %s was "
-            "trained with the exact form, put its config.json there, or write gelu_erf", files["config_file"], path,
+            "trained with the exact form, put its config.json there, or give hidden_act the value gelu_erf",
+            files["config_file"], path,
         )  # fmt: skip
     classes = config_entries.get("architectures")
     if isinstance(classes, list) and _CLASSES["token_head"] in classes:

@@ -12,7 +12,7 @@ ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"
 # The trainer of tf-models-official writes this file next to its checkpoints.
 TF_MODELS_NAME = "params.yaml"
-# Hugging Face's names to ours. Their "gelu" is the exact form with the error function.
+# Maps Hugging Face's names to our names. Hugging Face's "gelu" is the exact form with the error function.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",

@@ -69,7 +69,7 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Returns whether an object repeats the parts of an encoder among its children, as `write` makes it."""
+    """Returns whether an object repeats the parts of an encoder among its children, like the model in `write`."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)

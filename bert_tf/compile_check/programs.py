@@ -72,7 +72,7 @@ def check(program: str) -> None:
       program: StableHLO text.
 
     Raises:
-      InputError: names the operation.
+      InputError: the program has a dynamic shape or calls the host; the message names the operation.
     """
     for kind, pattern in (("a dynamic shape", _DYNAMIC), ("a call to the host", _HOST)):
         found = pattern.search(program)

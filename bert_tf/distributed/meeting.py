@@ -97,7 +97,7 @@ def _listen(cluster: Cluster) -> socket.socket:
 
 
 class _Patience:
-    """Logs at intervals which workers are missing, and raises an error after an hour."""
+    """Logs from time to time which workers are missing, and raises an error after an hour."""
 
     def __init__(self):
         self._start = self._last = time.monotonic()

@@ -28,7 +28,7 @@ _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAt
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """Makes the strategy that the device flags describe, and sets the dtype policy and XLA for the process.
 
-    Call this function before any computation, because TensorFlow cannot connect several workers later.
+    Call this function before any computation, because TensorFlow cannot connect workers afterwards.
 
     Raises:
       InputError: the devices or the other workers cannot be reached.
@@ -72,7 +72,7 @@ def _keep_freed_memory() -> None:
     """Lets glibc keep freed memory for the next step, instead of returning it to the operating system.
 
     A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks at once,
-    and the operating system clears a block before it provides it again. This can take a quarter of a step. The function
+    and the operating system clears each block that it provides again. This can take a quarter of a step. The function
     has no effect with other C libraries, or if the user has set one of glibc's options in the environment.
     """
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
@@ -87,8 +87,8 @@ def _keep_freed_memory() -> None:
 def _end_iterators_at_once() -> None:
     """Makes a strategy's dataset for each device `without_autotune`, like the datasets that it reads.
 
-    TensorFlow has no interface for the options of the dataset that a strategy creates for each device. If another
-    version of TensorFlow creates it in another way, the end of an iterator may take up to a minute.
+    TensorFlow has no interface for the options of the dataset that a strategy creates for each device. With a version
+    of TensorFlow that creates this dataset by another function, the end of an iterator may take up to a minute.
     """
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
@@ -166,7 +166,7 @@ def check_python_input(
     """Refuses masking, packing and reading activations, which run in Python, if they would run on another machine.
 
     Raises:
-      InputError: names the setting.
+      InputError: the message names the flag.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
@@ -204,7 +204,7 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
       **batch_sizes: global batch sizes in rows; the keys are the names of the flags.
 
     Raises:
-      InputError: names the flag and the required divisor.
+      InputError: a batch size is not a multiple of this number; the message names the flag and the number.
     """
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():

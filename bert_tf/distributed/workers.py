@@ -1,4 +1,4 @@
-"""Connects the workers of a training on several machines, compares their settings, and reports a lost worker.
+"""Connects the workers that train on several machines, compares their settings, and reports a lost worker.
 
 All workers run the same script with the same flags and the same ordered list of workers. The first worker is the
 chief, and only the chief writes files.
@@ -30,7 +30,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     """Waits for the other workers, and makes the strategy over all workers.
 
     Args:
-      settings: settings of this worker; without `worker_hosts`, TF_CONFIG in the environment describes the workers.
+      settings: settings of this worker; if `worker_hosts` is empty, TF_CONFIG in the environment describes the workers.
       num_gpus: number of GPUs of this machine to use; 0 for the CPU.
 
     Raises:

@@ -25,7 +25,7 @@ def find(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
     Args:
       folder: the run's folder.
       newest: the folder's newest intact checkpoint.
-      instead: the flag or path that selects the newest checkpoint instead, for the error message.
+      instead: the flag or path that selects the newest checkpoint, for the advice in the error message.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged, or the list of evaluations is damaged.

@@ -20,7 +20,7 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
 
     Args:
       output_dir: the run's folder, which may not exist yet.
-      timeout: seconds to wait for the first checkpoint and for each later one; 0 yields only the latest checkpoint.
+      timeout: seconds to wait for each new checkpoint, including the first; 0 yields only the latest checkpoint.
       is_last: function that returns whether the run ends with the checkpoint at a step.
 
     Yields:

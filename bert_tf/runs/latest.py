@@ -86,7 +86,7 @@ def check_there(folder: str) -> None:
     """Refuses a folder without a checkpoint. The function does not test whether the checkpoints are intact.
 
     Raises:
-      InputError: names the folder.
+      InputError: the folder is missing or has no checkpoint.
     """
     if not tf.io.gfile.exists(folder):
         raise InputError(f"{folder}: no such folder; give a folder where training has saved a checkpoint")

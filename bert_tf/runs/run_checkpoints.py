@@ -2,7 +2,7 @@
 
 A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the new checkpoint is entered in
 the file `checkpoint`, and the oldest checkpoints are deleted, except for the weights of the best checkpoint on the dev
-data. Therefore the checkpoint in this file is complete even after a kill, a power cut or a full disk.
+data. Therefore the checkpoint that this file names is complete even after a kill, a power cut or a full disk.
 """
 
 import contextlib
@@ -67,7 +67,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes the checkpoints before the steps `kept`, except for weights that were the best at one of these steps."""
+    """Deletes checkpoints older than the steps `kept`, except for weights that were the best at one of these steps."""
     recorded = evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
@@ -162,7 +162,7 @@ def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
       most: number of checkpoints to keep; 0 keeps all.
 
     Raises:
-      InputError: states the required and the free space.
+      InputError: the space is too small; the message has the required and the free space.
     """
     if not _is_local(folder):
         return

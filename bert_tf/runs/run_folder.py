@@ -48,7 +48,7 @@ class Lock:
         """Creates and locks the folder if it did not exist when the `with` block began.
 
         Raises:
-          InputError: another run has created it in the meantime.
+          InputError: another run has created the folder in the meantime.
         """
         if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
@@ -115,7 +115,7 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
     """Refuses a folder whose run has another model, or data with another vocabulary.
 
     Raises:
-      InputError: names the difference.
+      InputError: the message names the difference.
     """
     phases = run_record.read_phases(output_dir)
     for phase in phases[-1:]:
@@ -133,7 +133,7 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
       do_train: whether the current script trains.
 
     Raises:
-      InputError: names the script that trained.
+      InputError: the message names the script that trained.
     """
     phases = run_record.read_phases(folder)
     trained_by = phases[-1].script if phases else script
@@ -154,7 +154,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       allow_unfinished: whether to accept an unfinished run that has trained at least one step.
 
     Raises:
-      InputError: names the step.
+      InputError: the message has the step and the last step.
     """
     last = _last_step(folder)
     if trained_steps >= last or _ended_early(folder, trained_steps):
@@ -208,7 +208,7 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
       The number of steps already trained on the phase's data.
 
     Raises:
-      InputError: names the difference.
+      InputError: the message names the difference.
     """
     phases = _begun(output_dir, trained_steps)
     if not phases:
@@ -238,7 +238,7 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
     """Refuses a phase that cannot continue the previous phase; see `check`.
 
     Raises:
-      InputError: gives the reason.
+      InputError: the message gives the reason.
     """
     first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
     if last <= first:
@@ -309,7 +309,7 @@ def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[st
 
 
 def resolved_path(path: str) -> str:
-    """Returns a local path as absolute and without links; returns other paths, such as hf://owner/model, unchanged."""
+    """Returns a local path as an absolute path without links; other paths, such as hf://owner/model, are unchanged."""
     return os.path.realpath(path) if path and "://" not in path else path
 
 
@@ -353,7 +353,7 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
     if different := differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run with {what} ({'; '.join(different)}); "
-            "give another folder, or, to resume the run, its own settings"
+            "give another folder, or, to resume the run, give its settings"
         )
 
 

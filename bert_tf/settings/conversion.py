@@ -22,7 +22,7 @@ class ConversionSettings:
     bert_config_file: str = setting("configuration of the input; empty: the file in the input's folder", "")
     use_checkpoint: str = setting(
         "if --input is the folder of a fine-tuning run: convert the checkpoint that is best on the dev data, or the "
-        "last checkpoint; if the run had no --eval_strategy, both mean the last", "best", choices=("best", "last"),
+        "last checkpoint; if the run has no --eval_strategy, both mean the last", "best", choices=("best", "last"),
     )  # fmt: skip
     vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
     do_lower_case: bool | None = setting(
@@ -33,7 +33,7 @@ class ConversionSettings:
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
     )
     extended_vocab_file: str = setting(
-        "vocabulary from learn_vocab --extend_vocab, to which the model is extended; empty: the input's vocabulary",
+        "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary",
         "",
         group="Output",
     )

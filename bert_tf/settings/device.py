@@ -19,7 +19,7 @@ class DeviceSettings:
     tpu_name: str = setting("name or grpc:// address of the TPU; 'local' on a TPU VM", "", alias="master")
     tpu_zone: str = setting("Google Cloud zone of the TPU, if its name does not determine it", "")
     gcp_project: str = setting("Google Cloud project of the TPU, if its name does not determine it", "")
-    num_tpu_cores: int = setting("total number of TPU cores; must be the number that the TPU has", 8)
+    num_tpu_cores: int = setting("total number of TPU cores; must match the TPU", 8)
     distribution_strategy: str = setting(
         "how to distribute training over devices",
         "off",
@@ -27,8 +27,8 @@ class DeviceSettings:
     )
     num_gpus: int = setting("number of GPUs of each worker", 0, at_least=0)
     worker_hosts: str = setting(
-        "multi_worker_mirrored: host:port of every worker, comma-separated; must be the same list on all workers; "
-        "empty: read TF_CONFIG",
+        "multi_worker_mirrored: host:port of every worker, comma-separated; all workers need the same list; empty: "
+        "read TF_CONFIG",
         "",
     )
     task_index: int = setting("multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
@@ -91,14 +91,18 @@ class DeviceSettings:
         check_values(self)
         require(
             not (self.optimizer == "lamb" and self.adam_bias_correction),
-            "--adam_bias_correction is for --optimizer=adamw; LAMB always corrects the bias; drop one of the flags",
+            "--adam_bias_correction is for --optimizer=adamw, because LAMB always corrects the bias; drop one of the "
+            "flags",
         )
         is_tpu = self.use_tpu or self.distribution_strategy == "tpu"
         require(
             is_tpu or not (self.tpu_name or self.tpu_zone or self.gcp_project),
             "--tpu_name, --tpu_zone and --gcp_project need --use_tpu",
         )
-        require(not (is_tpu and self.num_gpus), f"--num_gpus={self.num_gpus} is not for a TPU; drop one of the flags")
+        require(
+            not (is_tpu and self.num_gpus),
+            f"--num_gpus={self.num_gpus} contradicts the flags of a TPU; drop one of them",
+        )
         require(
             not (self.use_tpu and self.distribution_strategy not in ("off", "tpu")),
             f"--use_tpu contradicts --distribution_strategy={self.distribution_strategy}; drop one of the flags",

@@ -16,7 +16,7 @@ _FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-    """The settings on which the vectors of a text depend."""
+    """Settings on which the vectors of a text depend."""
 
     flag_group = "Model"
 
@@ -119,8 +119,9 @@ class FeaturesSettings(JobSettings, VectorSettings):
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
-        "--output_format=jsonl: also write the number of each token's text and word, and the token's characters in the "
-        "line or, with --input_format=jsonl, in the field; compact formats always have this data", False,
+        "--output_format=jsonl: also write for each token the number of its text, the number of its word, and the "
+        "range of its characters in the line or, with --input_format=jsonl, in the field; compact formats always have "
+        "this data", False,
         group="Output",
     )  # fmt: skip
 

@@ -63,14 +63,16 @@ class FineTuningSettings(protocol.ProtocolSettings):
         "data are kept too", 2, group="Run",
     )  # fmt: skip
     allow_unfinished: bool = setting(
-        "allow evaluation and prediction with a checkpoint of a training that has not finished", False, group="Run"
+        "allow evaluation and prediction with a checkpoint of a run that has not finished its training",
+        False,
+        group="Run",
     )
     do_train: bool = setting("train on the training data", False, group="Run", first=True)
     do_eval: bool = setting("evaluate on the dev data", False, group="Run", first=True)
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
-        "hold out this share of the training data as the dev data, if there is no dev file; takes the same share of "
-        "each class, and keeps equal texts together; default: from the run in --output_dir, else none", None,
+        "share of the training data to hold out as the dev data if there is no dev file; the share is the same for all "
+        "classes, and equal texts stay together; default: from the run in --output_dir, else none", None,
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
@@ -123,10 +125,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
         return {split: (path,) for split, path in named.items() if path}
 
     def _require_data(self, *flags: str) -> None:
-        """Requires data for each given flag of --do_train, --do_eval and --do_predict.
+        """Refuses --do_train, --do_eval and --do_predict without data.
 
         Args:
-          *flags: flags that name a folder with the data of all splits.
+          *flags: names of the flags that name a folder with the data of all splits.
         """
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
@@ -143,7 +145,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
                 raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
 
     def _of_run(self, *flags: str) -> str:
-        """Returns the values of flags in the run in `output_dir`, as the end of a message; "" if there are none."""
+        """Returns the end of a message, with the values of flags in the run in `output_dir`; "" without such a run."""
         try:
             with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
                 known = json.load(file)["phases"][-1]["settings"]

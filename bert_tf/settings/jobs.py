@@ -19,7 +19,7 @@ _EXTENSIONS = {
 
 @dataclasses.dataclass(frozen=True)
 class JobSettings(RunnerSettings):
-    """The devices of a job that runs a model."""
+    """Devices of a job that runs a model."""
 
     flag_group = "Devices"
 
@@ -30,7 +30,7 @@ class JobSettings(RunnerSettings):
     )
 
     def check_devices(self) -> None:
-        """See `RunnerSettings`."""
+        """Refuses device flags that contradict each other; see `RunnerSettings`."""
         super().check_devices()
         require(
             not self.num_gpus or (self.runner == "local" and self.num_workers in (None, 1)),
@@ -39,7 +39,7 @@ class JobSettings(RunnerSettings):
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
-    """Returns the output format: the given format, else the format that the file name extensions name.
+    """Returns the output format: the given format, else the format of the file name extensions.
 
     Args:
       output_file: value of `--output_file`.

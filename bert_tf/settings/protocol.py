@@ -55,7 +55,7 @@ class ProtocolSettings(TrainingSettings):
     )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
-        "--output_dir, and keep the checkpoints of the best run on the dev data", False, group="Sweep",
+        "--output_dir, and keep only the checkpoints of the run that is best on the dev data", False, group="Sweep",
     )  # fmt: skip
     sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep")
     sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32", group="Sweep")
@@ -91,7 +91,7 @@ def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
     """Refuses flags that contradict each other, and invalid values of the flags of a sweep.
 
     Raises:
-      InputError: names the flag.
+      InputError: the message names the flag.
     """
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)

@@ -114,7 +114,7 @@ def test_a_vocabulary_that_was_changed_in_a_runs_folder_is_refused(cased, tmp_pa
         folder = tmp_path / name
         checkpoint_tokenizer.of(str(folder)).check(None, "")
         vocabulary_like(cased, folder / "vocab.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
-        refused = f"{folder}/vocab.txt: not the vocabulary that {folder}/.* was trained with .*; restore it, or --ig"
+        refused = f"{folder}/vocab.txt: not the vocabulary that {folder}/.* was trained with .*; restore it, or give "
         with pytest.raises(InputError, match=refused):
             checkpoint_tokenizer.lower_case(classification(tmp_path, folder))
         with pytest.raises(InputError, match=refused):
@@ -228,7 +228,7 @@ def published(tmp_path_factory):
         (
             {},
             ["--nodo_lower_case"],
-            r"--do_lower_case=false: the name uncased_L-2_.* give --do_lower_case=true, or --ig",
+            r"--do_lower_case=false: the name uncased_L-2_.* give --do_lower_case=true, or give --ig",
         ),
         ({"do_lower_case": False}, ["--do_lower_case"], "--do_lower_case=true: .*tokenizer_config.json says that"),
         (

@@ -135,7 +135,7 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
     with pytest.raises(InputError, match="holds a run with other data"):
         TextClassifier.train(PAIRS[::-1], LABELS, checkpoint, output, **OPTIONS)
     for other in ({"dev_texts": PAIRS[:2], "dev_labels": LABELS[:2]}, {"dev_share": 0}):
-        with pytest.raises(InputError, match="holds out dev_share=0.1 of its texts; give dev_share=0.1,"):
+        with pytest.raises(InputError, match="holds out the share 0.1 of its texts; give dev_share=0.1,"):
             TextClassifier.train(PAIRS, LABELS, checkpoint, output, **other, **OPTIONS)
 
 
@@ -192,7 +192,7 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
         ({"random_seed": "x"}, "--random_seed='x': must be an integer"),
         ({"dev_share": "0.1"}, "dev_share='0.1': must be"),
         ({"dev_texts": ["a"], "dev_labels": "x"}, "dev_labels: is one string; give a list"),
-        ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or none"),
+        ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or neither"),
         ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are for regression, but the labels are for class"),
         ({"data_dir": "folder"}, "--data_dir and texts in memory are two data sets"),
         ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two data sets"),
@@ -232,7 +232,7 @@ def test_few_texts_get_enough_steps(monkeypatch, caplog, count, given, expected)
     parsed, _ = trained_with(monkeypatch, count, **given)
     assert (parsed.train_batch_size, parsed.num_train_epochs) == expected
     changed = expected != (32, 3)
-    assert ("texts to train on: " in caplog.text) == changed
+    assert ("training texts: using " in caplog.text) == changed
 
 
 def test_the_held_out_texts_have_the_classes_of_all_and_do_not_depend_on_the_order_or_the_seed(monkeypatch):

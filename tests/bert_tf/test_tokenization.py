@@ -248,5 +248,5 @@ def test_one_text_and_several_are_not_confused(vocab_file):
     tokenizer = BertTokenizer(vocab_file)
     with pytest.raises(ValueError, match="a single text; give a list"):
         tokenizer.encode("the man")
-    with pytest.raises(TypeError, match="text is list, not str; for several texts call encode"):
+    with pytest.raises(TypeError, match="text has type list, not str; for several texts, call encode"):
         tokenizer.tokenize(["the man"])

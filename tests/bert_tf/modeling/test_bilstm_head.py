@@ -128,7 +128,7 @@ def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, t
     _, specs = serve.structured_input_signature
     texts = dict(zip(sorted(specs), map(tf.constant, zip(*pairs, strict=True)), strict=True))
     np.testing.assert_allclose(serve(**texts)["probabilities"], expected, atol=1e-5)
-    with pytest.raises(InputError, match="the format has no BiLSTM|original code attends in both directions"):
+    with pytest.raises(InputError, match="the format has no BiLSTM|original code does not support this direction"):
         convert_checkpoint(ConversionSettings(input=str(run), output=str(tmp_path / "hf"), format="hugging_face"))
 
 
@@ -158,7 +158,7 @@ def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vo
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
     with caplog.at_level(logging.WARNING, "absl"):
         run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "plain", *start))
-    assert caplog.text.count("its head has a BiLSTM, which the new model lacks; only the encoder is loaded") == 1
+    assert caplog.text.count("head has a BiLSTM, which the new model lacks; only the encoder is loaded") == 1
     assert not description.read(str(tmp_path / "plain")).bilstm_head
     start = [*flags, f"--init_checkpoint={tmp_path / 'plain'}", "--do_train", "--num_train_epochs=1", "--bilstm_head"]
     with pytest.raises(InputError, match="--reinitialize_head"):
