@@ -8,6 +8,7 @@ vocabulary. Texts that contain only ASCII characters, as most English texts do, 
 The graph uses only operations that TF Serving contains, from core TensorFlow and tensorflow-text.
 """
 
+import functools
 import os
 import re
 from collections.abc import Sequence
@@ -101,7 +102,7 @@ class BertTokenizer(tf.Module):
         self._split = WordSplitter(do_lower_case)
         self._cut_words = word_cutter(self.vocabulary)
         self._cut_plain_texts = _wordpiece(
-            [_plain_or_unreachable(token, i) for i, token in enumerate(self.vocabulary)],
+            tuple(_plain_or_unreachable(token, i) for i, token in enumerate(self.vocabulary)),
             MAX_CHARACTERS_PER_WORD,
             no_pretokenization=False,
         )
@@ -204,18 +205,21 @@ class BertTokenizer(tf.Module):
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
     """Returns a tokenizer that splits normalized words, string [W], into token ids; `vocabulary` must contain [UNK]."""
     # tensorflow-text refuses repeated tokens, so each empty token gets another name. Words never contain \x01.
-    vocabulary = [token or f"\x01{id_}" for id_, token in enumerate(vocabulary)]
+    vocabulary = tuple(token or f"\x01{id_}" for id_, token in enumerate(vocabulary))
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
 
+@functools.lru_cache(maxsize=4)
 def _wordpiece(vocabulary, max_bytes, no_pretokenization):
-    return tf_text.FastWordpieceTokenizer(
-        vocabulary,
-        token_out_type=tf.int32,
-        unknown_token=UNK,
-        no_pretokenization=no_pretokenization,
-        max_bytes_per_word=max_bytes,
-    )
+    # A function that is being traced may construct a tokenizer; the cache must not keep a tensor of its graph.
+    with tf.init_scope():
+        return tf_text.FastWordpieceTokenizer(
+            list(vocabulary),
+            token_out_type=tf.int32,
+            unknown_token=UNK,
+            no_pretokenization=no_pretokenization,
+            max_bytes_per_word=max_bytes,
+        )
 
 
 def _plain_or_unreachable(token, id_):
