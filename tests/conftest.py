@@ -109,32 +109,44 @@ def _no_waiting_for_the_disk():
         yield
 
 
-def _outlined(title: str, *args, **options) -> str:
+def _outlined(*args, **options) -> str:
+    title = args[0] if args and isinstance(args[0], str) else ""
     return f"<svg><text>{html.escape(title)}</text></svg>"
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _outlined_curves():
-    """Replaces the curves of reports by outlines, since drawing takes longer than tiny training runs; see `curves`.
+def _outlined_charts():
+    """Replaces the charts of reports by outlines: drawing takes longer than tiny training runs. See `drawn_charts`.
 
-    Yields the original drawing function.
+    Yields the original drawing functions by name.
     """
     from bert_tf.report import charts
 
-    panel = charts.panel
+    drawing = {name: getattr(charts, name) for name in ("panel", "reliability", "scatter", "residuals")}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "panel", _outlined)
-        yield panel
+        for name in drawing:
+            patch.setattr(charts, name, _outlined)
+        yield drawing
 
 
 @pytest.fixture(scope="module")
-def curves(_outlined_curves):
-    """Draws curves in reports, in all tests of a module."""
+def drawn_charts(_outlined_charts):
+    """Draws the charts of reports, in all tests of a module."""
     from bert_tf.report import charts
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(charts, "panel", _outlined_curves)
+        for name, function in _outlined_charts.items():
+            patch.setattr(charts, name, function)
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _unoptimized_graphs(request):
+    """Turns off the optimization of graphs in quick tests, where it takes longer than running the graphs."""
+    import tensorflow as tf
+
+    if "not slow" in request.config.getoption("markexpr"):
+        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(scope="session")

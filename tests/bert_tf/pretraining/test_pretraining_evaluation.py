@@ -69,7 +69,7 @@ def lines(path) -> list[dict]:
 
 
 @pytest.fixture(scope="module")
-def finished(data, curves, tmp_path_factory):
+def finished(data, drawn_charts, tmp_path_factory):
     """A run of six steps with evaluations at 0, 3 and 6, curves in its report and a sentence of the user."""
     folder = tmp_path_factory.mktemp("finished")
     (folder / "sentences.txt").write_text("the [MASK] was there\n")

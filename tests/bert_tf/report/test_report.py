@@ -15,7 +15,7 @@ from bert_tf.runs import run_record
 from bert_tf.training import metrics_file
 from tests.bert_tf.report.pages import check_stands_alone
 
-pytestmark = pytest.mark.usefixtures("curves")
+pytestmark = pytest.mark.usefixtures("drawn_charts")
 PHASE = run_record.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
@@ -103,7 +103,7 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
     assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
 
 
-@pytest.mark.usefixtures("curves")
+@pytest.mark.usefixtures("drawn_charts")
 @pytest.mark.parametrize("answer", ["the mean score", "O", "no answer"])
 def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
     always = {"answer": answer, "scores": {"f1": 0.25}}
