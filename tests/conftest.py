@@ -59,6 +59,24 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"skipped, and CI allows no skips: {report.longrepr}"
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config, items):
+    """Marks parameter sets as slow that `quick_cases` does not name; refuses names that no parameter set has."""
+    found, named = {}, {}
+    for item in items:
+        mark = item.get_closest_marker("quick_cases")
+        if mark is None:
+            continue
+        found.setdefault(item.function, set()).add(item.callspec.id)
+        named[item.function] = set(mark.args)
+        if item.callspec.id not in mark.args:
+            item.add_marker(pytest.mark.slow)
+    whole = not any("::" in argument for argument in config.args)
+    wrong = {test.__name__: names - found[test] for test, names in named.items() if whole and names - found[test]}
+    if wrong:
+        raise pytest.UsageError(f"quick_cases names parameter sets that do not exist: {wrong}")
+
+
 def pytest_collectreport(report):
     """Does the same for a module that skips itself."""
     if report.skipped and os.environ.get("BERT_TF_NO_SKIPS"):

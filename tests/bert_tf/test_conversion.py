@@ -140,6 +140,7 @@ def check_rows(contents, values, new, size):
         np.testing.assert_allclose(bias[number], values["masked_lm/bias"][ids].mean(), rtol=1e-5)
 
 
+@pytest.mark.quick_cases("hugging_face")
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_vocabulary_with_tokens_at_its_end_grows_the_model(source, tmp_path, format):
     config = dataclasses.replace(CONFIG, vocab_size=len(OLD))
@@ -461,6 +462,7 @@ def write_sentence_transformer(folder, *kinds):
     return files
 
 
+@pytest.mark.slow
 def test_the_pooling_of_sentence_transformers_goes_through_every_format(vocab_file, tmp_path):
     write_pretrained(folder := tmp_path / "source", vocab_file)
     files = write_sentence_transformer(folder, "Normalize")

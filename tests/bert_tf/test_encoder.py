@@ -133,6 +133,7 @@ def test_a_sequence_beyond_the_positions_is_refused(model):
         model.encoder({"input_ids": tf.ones([1, 25], tf.int32)})
 
 
+@pytest.mark.quick_cases("3-768-12-45691392")
 @pytest.mark.parametrize(
     "layers, hidden, heads, expected",
     [
@@ -156,6 +157,7 @@ def test_the_sizes_of_table_6_have_the_weights_that_one_counts(layers, hidden, h
     assert sum(v.shape.num_elements() for v in encoder.trainable_variables) == expected
 
 
+@pytest.mark.quick_cases("ltr")
 @pytest.mark.parametrize("direction", ["bidi", "ltr", "rtl"])
 def test_gradients_reach_what_the_direction_lets_a_position_see(direction):
     """Row 1 ends in padding, to which no token attends."""

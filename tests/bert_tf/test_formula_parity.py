@@ -30,11 +30,13 @@ def compare(config: BertConfig, seed: int, stddev: float) -> None:
     assert_outputs_equal(outputs_and_gradients(model, batch)[0], Formulas(config, weights(model)).outputs(batch))
 
 
+@pytest.mark.quick_cases("2-0.3")
 @pytest.mark.parametrize(("seed", "stddev"), enumerate([0.02, 0.15, 0.3]))
 def test_outputs_and_loss_follow_the_formulas(seed, stddev):
     compare(CONFIG, seed, stddev)
 
 
+@pytest.mark.quick_cases("gelu", "gelu_erf")
 @pytest.mark.parametrize("hidden_act", ACTIVATIONS)
 def test_every_activation_follows_its_formula(hidden_act):
     compare(dataclasses.replace(CONFIG, hidden_act=hidden_act), seed=1, stddev=0.15)
@@ -67,6 +69,7 @@ def bfloat16():
     keras.mixed_precision.set_global_policy("float32")
 
 
+@pytest.mark.quick_cases("0")
 @pytest.mark.parametrize("seed", range(2))
 def test_bfloat16_stays_within_its_precision(bfloat16, seed):
     """Eight bits: a rounding errs by up to 2^-8 of a value.

@@ -32,6 +32,7 @@ def code_points(request):
     return [*in_order[False][:3000], *in_order[False][3000 :: request.param], *in_order[True][::50], *private]
 
 
+@pytest.mark.quick_cases("9-True")
 @BOTH_CASES
 def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_points, lower):
     contexts = "{0} a{0}b {0}{0} A\u0301{0} {0}\u0301e .{0}! Σ{0} A{0}Σ aΣ{0}b A{0}Σ{0}. {0}aΣ"
@@ -39,6 +40,7 @@ def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_po
     assert_equal_to_the_original(tmp_path, texts, lower)
 
 
+@pytest.mark.quick_cases("True")
 @BOTH_CASES
 def test_random_texts_over_mixed_scripts_equal_the_original(tmp_path, lower):
     rng = random.Random(20240)
@@ -132,6 +134,7 @@ def test_a_lone_surrogate_is_dropped(vocab_file):
     assert BertTokenizer(vocab_file).tokenize("the\ud800 of") == ["the", "of"]
 
 
+@pytest.mark.quick_cases("False")
 @BOTH_CASES
 def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
     rng = random.Random(5)

@@ -77,6 +77,7 @@ def ours_with_offsets(ours, texts):
     return [list(zip(ours.to_tokens(ids), starts, ends, strict=True)) for ids, starts, ends in zip(*rows, strict=True)]
 
 
+@pytest.mark.quick_cases("False")
 @BOTH_CASES
 def test_offsets_of_random_texts_are_those_of_plain_python(tmp_path, lower):
     rng = random.Random(7)
@@ -112,6 +113,7 @@ def test_offsets_by_hand(tmp_path):
     ]
 
 
+@pytest.mark.quick_cases("False-True", "True-False")
 @BOTH_CASES
 @pytest.mark.parametrize("spoiled", [False, True])
 def test_ids_are_the_same_with_and_without_offsets(tmp_path, lower, spoiled):
@@ -154,6 +156,7 @@ def test_ascii_texts_become_the_pieces_that_the_table_gives_and_the_original(tmp
         assert flat.numpy().tolist() == table.numpy().tolist()
 
 
+@pytest.mark.quick_cases("False")
 @BOTH_CASES
 def test_a_signature_takes_any_bytes_and_drops_what_is_not_utf_8(tmp_path, lower):
     rng = random.Random(9)
@@ -192,6 +195,7 @@ def save_and_load(tokenizer, folder):
     return tf.saved_model.load(str(folder))
 
 
+@pytest.mark.slow
 def test_a_served_graph_has_only_core_ops_and_those_of_tensorflow_text(vocab_file, tmp_path):
     save_and_load(BertTokenizer(vocab_file), tmp_path / "saved")
     saved = loader_impl.parse_saved_model(str(tmp_path / "saved"))

@@ -127,6 +127,7 @@ def test_another_compression_is_refused(tmp_path, name):
         check_corpus([str(tmp_path / name)], "lines")
 
 
+@pytest.mark.quick_cases("gz")
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_memory_does_not_grow_with_the_text(tmp_path, suffix):
     path = tmp_path / f"t.{suffix}"

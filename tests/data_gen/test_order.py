@@ -55,6 +55,7 @@ def expected_documents(rows: np.ndarray, seen: int) -> float:
     return float(np.sum(1 - np.where(others < seen, 0, none)))
 
 
+@pytest.mark.quick_cases("16-10-in buckets")
 @pytest.mark.parametrize("bound", [shards.BUCKET_BYTES, ABOVE], ids=["in memory", "in buckets"])
 @pytest.mark.parametrize(
     ("count", "dupe_factor"),
@@ -71,6 +72,7 @@ def test_the_first_tenth_of_each_shard_shows_as_many_documents_as_a_uniform_shuf
     assert np.mean(shares) > 0.97 and min(shares) > (0.97 if count == 1 else 0.9)
 
 
+@pytest.mark.quick_cases("in memory")
 @pytest.mark.parametrize("bound", [shards.BUCKET_BYTES, ABOVE], ids=["in memory", "in buckets"])
 def test_the_places_of_a_documents_rows_are_uniform(made, bound):
     rows = np.concatenate(made(4, 20, bound))

@@ -117,6 +117,7 @@ def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
     return tokens, output
 
 
+@pytest.mark.quick_cases("150")
 @pytest.mark.parametrize("size", [60, 100, 150])
 def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_path, corpus_file, size):
     with open(corpus_file, encoding="utf-8") as file:

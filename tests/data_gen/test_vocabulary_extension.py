@@ -52,6 +52,7 @@ def test_pieces_that_save_most_by_hand(word_counts, wanted, expected):
 words_of = st.dictionaries(st.text("abcdé", min_size=1, max_size=8), st.integers(1, 9), min_size=1, max_size=12)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(words_of, st.integers(1, 12))
 def test_every_added_piece_is_new_and_used_and_the_text_takes_no_more_pieces(word_counts, wanted):
@@ -112,6 +113,7 @@ def test_in_unused_slots_all_other_ids_stay(tmp_path):
     assert json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]["tokens_added"] == 3
 
 
+@pytest.mark.slow
 def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         _, output = extend(tmp_path, TEXT, SPELLING, vocab_size=len(SPELLING) + 5)

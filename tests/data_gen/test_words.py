@@ -103,6 +103,7 @@ batches = st.lists(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(batches, st.integers(4, 80))
 def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(stream, max_words):

@@ -45,6 +45,7 @@ def logs(folder):
     ]
 
 
+@pytest.mark.slow
 def test_the_warm_up_has_real_requests_of_every_signature_in_tf_servings_messages(exported):
     found = logs(exported["classes"])
     assert [one.WhichOneof("log_type") for one in found] == ["predict_log"] * 3 + ["classify_log"]

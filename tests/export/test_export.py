@@ -319,6 +319,7 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
     assert os.listdir(tmp_path) == ["run"]
 
 
+@pytest.mark.slow
 def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)

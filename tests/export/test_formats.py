@@ -55,6 +55,7 @@ def check_small_device(saved, other, vocab_file, atol):
     assert {"vocab.txt", "task.json", "labels.txt", "bert_config.json", "model_card.md"} < set(os.listdir(other))
 
 
+@pytest.mark.slow
 def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_file, tmp_path):
     run = f"{os.path.dirname(exported['classes'])}-run"
     other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))

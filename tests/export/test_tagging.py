@@ -90,6 +90,7 @@ def test_texts_without_words_and_an_empty_batch_are_answered(tagger):
     assert mixed["num_words"].tolist() == [0, 2, 0] and mixed["tags"][1].all() and not mixed["tags"][0].any()
 
 
+@pytest.mark.slow
 def test_a_text_goes_on_behind_u0000(tagger):
     for signature, name in (("words", "words"), ("serving_default", "text")):
         clean, answers = (ask(tagger[0], signature, **{name: [text]}) for text in ("the man said", "the man\0 said"))
@@ -98,6 +99,7 @@ def test_a_text_goes_on_behind_u0000(tagger):
             np.testing.assert_array_equal(answers[output], clean[output])
 
 
+@pytest.mark.slow
 def test_running_text_is_split_and_its_offsets_count_characters(tagger):
     model = tagger[0]
     text = "Caf\u00e9\t“J. O'Brien's” 😀 (U.S.)  北京"

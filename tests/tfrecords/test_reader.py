@@ -143,6 +143,7 @@ def ends_of_records() -> list[int]:
     return np.cumsum([0, *(len(record) + FRAME for record in RECORDS)]).tolist()
 
 
+@pytest.mark.quick_cases("truncated")
 # TensorFlow's own message for a truncated file contains this word
 @pytest.mark.parametrize("name", ["data", "truncated"])
 def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
@@ -170,6 +171,7 @@ def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
         assert damage and re.search(r"data: record \d+ \(counted from 0\) is cut off", damage), cut
 
 
+@pytest.mark.slow
 def test_a_compressed_file_of_tensorflows_own_writer_cut_anywhere_is_noticed(tmp_path):
     path = tmp_path / "data"
     with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type="GZIP")) as file:
@@ -192,6 +194,7 @@ def test_any_bit_flipped_in_a_plain_file_is_noticed_in_the_right_record(tmp_path
         assert (reader.find_damage([str(path)]) or "").startswith(f"{path}: {where}"), at
 
 
+@pytest.mark.slow
 def test_any_bit_flipped_in_a_compressed_file_is_noticed_or_changes_no_record(tmp_path):
     path, unnoticed = tmp_path / "data", 0
     whole = small_file(path, True)

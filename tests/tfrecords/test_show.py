@@ -172,6 +172,7 @@ def test_bad_input_is_one_line(folder, words, message, shown):
     assert code == 1 and error.startswith(message) and error.count("\n") == 1, error
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_seen_enough_is_no_error(folder):
     """Runs the script by its path from another folder than the checkout."""
     features = schema.pretraining_features(10, 4)

@@ -28,6 +28,7 @@ def damaged(data: bytes, rng: random.Random) -> bytes:
     return bytes(data)
 
 
+@pytest.mark.quick_cases("tf1", "hugging_face")
 @pytest.mark.parametrize("format", ["bert_tf", "tf1", "tf_models", "hugging_face"])
 def test_damage_ends_in_a_line(tmp_path, format):
     source, whole, copy = tmp_path / "source", tmp_path / "whole", tmp_path / "copy"

@@ -88,6 +88,7 @@ def saved(folder, **items) -> str:
     return str(folder)
 
 
+@pytest.mark.quick_cases("BertEncoderV2-model")
 @pytest.mark.parametrize(("kind", "name"), zip(ENCODERS, ["encoder", "model"], strict=True))
 def test_an_encoder_of_theirs_gives_their_outputs(tmp_path, kind, name):
     theirs = their_encoder(kind)
@@ -118,6 +119,7 @@ def test_a_pretrainer_of_theirs_gives_their_outputs_with_the_pooler_of_its_head(
     assert relative_error(pooled, theirs.encoder_network.pooler_layer(expected["sequence_output"][:, 0])) < 1e-5
 
 
+@pytest.mark.slow
 def test_a_first_pretrainer_of_theirs_gives_its_outputs(tmp_path):
     theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
     path = saved(tmp_path, model=theirs)
@@ -129,6 +131,7 @@ def test_a_first_pretrainer_of_theirs_gives_its_outputs(tmp_path):
     assert relative_error(outputs["next_sentence_logits"], expected["classification"]) < 1e-5
 
 
+@pytest.mark.slow
 def test_the_legacy_pretraining_model_is_read_with_its_heads(values, tmp_path):
     config = configs.BertConfig.from_dict(json.loads(CONFIG.to_json_string()) | {"embedding_size": None})
     theirs, _ = bert_models.pretrain_model(config, seq_length=10, max_predictions_per_seq=4)
@@ -136,6 +139,7 @@ def test_the_legacy_pretraining_model_is_read_with_its_heads(values, tmp_path):
     assert contents.tensors.keys() == values.keys() and contents.left_over == ()
 
 
+@pytest.mark.slow
 def test_a_head_of_another_task_in_a_pretrainer_is_left_over(tmp_path):
     theirs = their_pretrainer(their_encoder(networks.BertEncoderV2), num_classes=5)
     contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
@@ -146,6 +150,7 @@ def test_a_head_of_another_task_in_a_pretrainer_is_left_over(tmp_path):
     assert not any(path.startswith("next_sentence") for path in contents.tensors)
 
 
+@pytest.mark.quick_cases("BertTokenClassifier")
 @pytest.mark.parametrize("kind", [models.BertClassifier, models.BertTokenClassifier])
 def test_their_classifiers_are_heads(tmp_path, kind):
     theirs = kind(their_encoder(networks.BertEncoder), num_classes=3)
@@ -155,6 +160,7 @@ def test_their_classifiers_are_heads(tmp_path, kind):
     np.testing.assert_array_equal(tensors[f"{head}/dense/kernel"].read(), kernel)
 
 
+@pytest.mark.slow
 def test_the_map_is_that_of_their_converter(values, tmp_path):
     """Through their converter, their encoder and our reader, the weights are equal to the original's."""
     source = tmp_path / "tf1"
@@ -174,6 +180,7 @@ def test_the_map_is_that_of_their_converter(values, tmp_path):
     assert_same(values_of(contents), {p: v for p, v in values.items() if not p.startswith("next_sentence")})
 
 
+@pytest.mark.quick_cases("BertEncoderV2")
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_their_encoders_and_pretrainers_load_what_we_write(values, tmp_path, kind):
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
@@ -195,6 +202,7 @@ def test_their_encoders_and_pretrainers_load_what_we_write(values, tmp_path, kin
     np.testing.assert_array_equal(head.dense.kernel, values["encoder/pooler/kernel"])
 
 
+@pytest.mark.quick_cases("gelu_erf")
 @pytest.mark.parametrize("act", ["gelu", "gelu_erf", "relu"])
 def test_their_loader_computes_our_activation(values, tmp_path, act):
     config = dataclasses.replace(CONFIG, hidden_act=act, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
@@ -213,6 +221,7 @@ def test_their_loader_computes_our_activation(values, tmp_path, act):
     assert relative_error(ours(our_batch())["sequence_output"], expected["sequence_output"]) < 1e-5
 
 
+@pytest.mark.quick_cases("BertEncoderV2-True")
 @pytest.mark.parametrize("with_heads", [True, False])
 @pytest.mark.parametrize("kind", ENCODERS)
 def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, tmp_path, kind, with_heads):
@@ -231,6 +240,7 @@ def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, 
     assert trained_pooler(checkpoints.open_checkpoint(str(tmp_path))).tensors.keys() == values.keys()
 
 
+@pytest.mark.slow
 def test_their_first_pretrainer_loads_what_we_write(values, tmp_path):
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
     theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))

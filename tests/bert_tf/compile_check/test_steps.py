@@ -41,6 +41,7 @@ def reached(program: str, name: str, operation: str) -> list[bool]:
     return found
 
 
+@pytest.mark.slow
 def test_a_step_is_static_and_stays_on_the_chip(program):
     programs.check(program)
     assert "?" not in "".join(arguments(program).values())

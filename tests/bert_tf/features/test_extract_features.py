@@ -152,6 +152,7 @@ def read_parquet(paths):
     return [{**row, "values": np.stack([np.array(row["layer_-1"]), np.array(row["layer_1"])], axis=1)} for row in rows]
 
 
+@pytest.mark.quick_cases("parquet-read_parquet")
 @pytest.mark.parametrize("form, read", [("npz", read_npz), ("tfrecord", read_tfrecord), ("parquet", read_parquet)])
 def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
     flags = {"output_format": form, "dtype": "float16", "layers": "-1,1", "input_format": "jsonl", "id_field": "name"}
@@ -189,6 +190,7 @@ def pooled(folder):
     return FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
 
 
+@pytest.mark.quick_cases("npz")
 @pytest.mark.parametrize("form", FORMATS)
 def test_pooled_vectors_in_every_format(folder, tmp_path, pooled, form):
     flags = {"output_format": form, "pooling": "mean", "normalize": True}
@@ -227,6 +229,7 @@ class Stops(LocalRunner):
                 raise ChildProcessError("gone")
 
 
+@pytest.mark.quick_cases("npz")
 @pytest.mark.parametrize("form", ["jsonl", "npz"])  # joined as bytes, and array by array
 def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path, form):
     flags = {"output_format": form, "layers": "-1"}

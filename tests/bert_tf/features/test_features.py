@@ -70,6 +70,7 @@ def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained)
         np.testing.assert_allclose(features.values, layers[:, [3, 0, 2, 1]], atol=2e-5)
 
 
+@pytest.mark.slow
 def test_rows_are_packed_and_layers_above_the_highest_are_gone(pretrained, monkeypatch):
     monkeypatch.setattr(packed_encoder, "_WIDTHS", (16,))
     extractor = FeatureExtractor(pretrained[0], layers="1,0", max_seq_length=40)
@@ -146,6 +147,7 @@ def sentence_transformer(folder, mode, *modules, length=20):
     (folder / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": length}))
 
 
+@pytest.mark.slow
 def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     write_pretrained(tmp_path, vocab_file)
     modes = {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": False, "pooling_mode_max_tokens": True}
@@ -305,6 +307,7 @@ def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
             assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()
 
 
+@pytest.mark.slow
 def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
     monkeypatch.setattr(packed_encoder, "_WIDTHS", (8,))
     monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 160)

@@ -87,6 +87,7 @@ def test_what_the_user_has_chosen_is_stated_without_a_warning(tokenizer, caplog,
     assert ("8 examples in 32 rows" in lines[0]) == (long_text == "window")
 
 
+@pytest.mark.slow
 def test_other_kinds_name_their_units(tokenizer, caplog):
     context = "the man said so " * 6
     questions = [Question(str(i), "what ?", context, (Answer("man", 4),)) for i in range(4)]

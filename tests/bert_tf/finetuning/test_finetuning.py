@@ -96,6 +96,7 @@ def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(token
     assert batches(5) == got[5:]
 
 
+@pytest.mark.quick_cases("padded")
 @pytest.mark.parametrize("packed_for", [None, CONFIG], ids=["padded", "packed"])
 def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
     task = make_task(2)
@@ -112,6 +113,7 @@ def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
         np.testing.assert_array_equal(tf.concat([share[name] for share in shares], axis=0), column)
 
 
+@pytest.mark.slow
 def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
     task, count = make_task(2), 11
     encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))

@@ -105,6 +105,7 @@ SLOW += [(kind, way) for kind in ("pairs", "words on a BiLSTM") for way in ("ltr
 KINDS = [*QUICK, *(pytest.param(*each, marks=pytest.mark.slow) for each in SLOW)]
 
 
+@pytest.mark.quick_cases("words-bidi")
 @pytest.mark.parametrize(("kind", "directionality"), KINDS)
 def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
     kind, *bilstm = kind.split(" on a ")

@@ -49,6 +49,7 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
     assert evaluation_steps(parsed(*flags), 10) == steps
 
 
+@pytest.mark.slow
 def test_each_epoch_has_one_evaluation_at_its_last_step():
     for epochs in range(1, 30):
         for steps_per_epoch in (1, 7, 30):

@@ -342,6 +342,7 @@ def pretrained(tmp_path):
     return folder
 
 
+@pytest.mark.slow
 def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained):
     flags = ["--sweep_checkpoints", f"--init_checkpoint={pretrained}", "--sweep_learning_rates=1e-3,2e-3"]
     output, started = tmp_path / "out", []

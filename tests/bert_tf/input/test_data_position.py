@@ -88,6 +88,7 @@ def position_after(batch) -> Position:
     return Position(*positions[0].tolist())
 
 
+@pytest.mark.quick_cases("dynamic, packed")
 @pytest.mark.parametrize("kind", ["static", "dynamic, packed"])
 def test_from_any_position_on_the_same_batches_follow(data, kind):
     whole = batches(data, kind, 20, seed=5)
@@ -97,6 +98,7 @@ def test_from_any_position_on_the_same_batches_follow(data, kind):
         assert_equal(batches(data, kind, 2, seed=5, start=starts[step]), whole[step + 1 : step + 3])
 
 
+@pytest.mark.slow
 def test_another_batch_size_goes_on_where_the_first_one_ended(data):
     whole = batches(data, "dynamic, packed", 12, seed=5)
     rows = np.concatenate([batch["input_ids"] for batch in whole])
@@ -104,6 +106,7 @@ def test_another_batch_size_goes_on_where_the_first_one_ended(data):
     np.testing.assert_array_equal(np.concatenate([b["input_ids"] for b in later]), rows[4 * BATCH : 4 * BATCH + 36])
 
 
+@pytest.mark.quick_cases("every token, packed")
 @pytest.mark.parametrize("kind", ["dynamic", "every token, packed"])
 def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
     plain = batches(data, kind, 80, seed=2, batch_size=1)
@@ -125,6 +128,7 @@ def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
     assert sorted(epochs[0]) == every and first[:9] != second[:9] and first[:9] != every[:9]
 
 
+@pytest.mark.quick_cases("False-2-2")
 @pytest.mark.parametrize("training, workers, replicas", [(True, 3, 6), (False, 1, 2), (False, 2, 2)])
 def test_workers_and_replicas_partition_each_global_batch(data, training, workers, replicas):
     kind = "dynamic, packed" if training else "dynamic"
@@ -157,6 +161,7 @@ def names_in(data, kind, batch) -> list[str]:
     return names
 
 
+@pytest.mark.quick_cases("static")
 @pytest.mark.parametrize("kind", ["static", "packed"])
 def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
     whole = batches(data, kind, 10, seed=3)
@@ -170,6 +175,7 @@ def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
         assert ids[1] in whole[step + 1]["input_ids"]
 
 
+@pytest.mark.slow
 def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(data, tmp_path, monkeypatch):
     monkeypatch.setattr(record_order, "_OPEN_FILES", 2)
     epoch = tf.constant(0, tf.int64)

@@ -138,6 +138,7 @@ def summary_of(batches):
     return masking_reference.summary(*masking_reference.masked_ids(result))
 
 
+@pytest.mark.slow
 def test_dynamic_and_static_masking_are_of_one_law_which_is_tf_models_officials(unmasked):
     read = summary_of(masked_batches(unmasked, 250, batch_size=48))
     static = mask(

@@ -106,6 +106,7 @@ def test_the_shape_is_what_nearly_all_rows_of_a_sample_need():
     assert shape_for(*odd, 24, 4) == RowShape(1, 4), "and not what one row of 5,001 does"
 
 
+@pytest.mark.quick_cases("pairs-bidi", "one segment-ltr", "every token-rtl")
 @pytest.mark.parametrize("directionality", ["bidi", "ltr", "rtl"])
 @pytest.mark.parametrize("kind", ["pairs", "one segment", "every token"])
 def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, directionality):

@@ -161,6 +161,7 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
+@pytest.mark.quick_cases("float32-ltr")
 @pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr"), ("bfloat16", "bidi")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
     """Loss and gradients are equal with plain operations and with fused ones and few positions in the last layer."""

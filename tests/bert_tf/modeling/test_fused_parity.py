@@ -76,6 +76,7 @@ def assert_close(got: dict, expected: dict, bound: float) -> None:
         assert error <= bound, f"{name}: {error:.1e}"
 
 
+@pytest.mark.quick_cases("few_positions")
 @pytest.mark.parametrize(
     ("bound", "positions", "shape"),
     [
@@ -148,6 +149,7 @@ def test_an_encoder_is_the_same_and_trains_the_same(packed, positions, direction
     assert_close(fused, plain, 2 * bound)
 
 
+@pytest.mark.quick_cases("float32-None", "bfloat16-positions1")
 @pytest.mark.parametrize("positions", [None, POSITIONS])
 def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
     model = randomize(BertEncoder(DROPPING))

@@ -48,6 +48,7 @@ def assert_equal(both: tuple, batch: dict) -> None:
     assert_gradients_equal(gradients, their_gradients)
 
 
+@pytest.mark.quick_cases("larger")
 @pytest.mark.parametrize(("seed", "stddev"), [(0, 0.02), (2, 0.2)], ids=["initial", "larger"])
 def test_outputs_and_gradients_are_equal(seed, stddev):
     assert_equal(pair(CONFIG, seed, stddev), random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed))
@@ -57,6 +58,7 @@ def test_outputs_and_gradients_of_unit_gain_are_equal(both):
     assert_equal(both, random_batch(CONFIG, batch=5, length=20, predictions=4, seed=1))
 
 
+@pytest.mark.quick_cases("one_head_of_one_layer")
 @pytest.mark.parametrize(
     "config, sizes",
     [(ONE_HEAD, (4, 16, 3)), (DEEP, (7, 64, 10)), (LONG, (3, 128, 20))],

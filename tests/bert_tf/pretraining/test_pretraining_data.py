@@ -99,6 +99,7 @@ def run_json(folder) -> dict:
     return phase
 
 
+@pytest.mark.slow
 def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_said(data, tmp_path, monkeypatch):
     """Rows of 32 tokens for 12 predictions at 0.4; the defaults, 20 and 0.15, would give other numbers."""
     for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):

@@ -135,6 +135,7 @@ def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
     assert "Step 6 of 6" in page and page.count("<svg") == 6 and page.count('<div class="sample">') == 6
 
 
+@pytest.mark.slow
 def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(data, finished, monkeypatch, caplog):
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
@@ -202,6 +203,7 @@ def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp
     assert latest.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
 
 
+@pytest.mark.slow
 def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):
     folder, ends = tmp_path / "run", []
     shutil.copytree(finished[0], folder)
@@ -293,6 +295,7 @@ def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_dama
     assert "ckpt-6 cannot be read (" in caplog.text
 
 
+@pytest.mark.slow
 def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finished, tmp_path, monkeypatch):
     other = tmp_path / "config.json"
     other.write_text(CONFIG.to_json_string().replace('"intermediate_size": 32', '"intermediate_size": 64'))

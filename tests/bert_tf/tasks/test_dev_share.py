@@ -167,6 +167,7 @@ def test_sentences_are_held_out_alone_or_with_their_document(flags, tmp_path):
     assert [sentence.starts_document for sentence in dev] == [True, False, False] * 2
 
 
+@pytest.mark.slow
 def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, caplog):
     own = ("--task_name=own", table(tmp_path / "train.tsv"), f"--data_dir={tmp_path}")
     scores = run_classifier(flags(ClassifierSettings, *own, "--do_train", "--do_eval", "--dev_share=0.2"))

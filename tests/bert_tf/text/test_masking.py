@@ -46,6 +46,7 @@ def theirs(kind, times, seed):
     return reference.summary(*reference.official(times, seed, prob, limit, whole, ngrams))
 
 
+@pytest.mark.quick_cases("words")
 @pytest.mark.parametrize("kind", KINDS)
 def test_masking_has_the_law_of_tf_models_official(kind):
     found = reference.p_values(ours(rule_of(kind), 20_000, 1), theirs(kind, 6_000, 2))
@@ -70,6 +71,7 @@ def test_the_comparison_notices_another_rule(kind, changes, noticed):
     assert reference.p_values(ours(rule, 20_000, 1), theirs(kind, 6_000, 2))[noticed] < LEVEL
 
 
+@pytest.mark.slow
 def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkeypatch):
     import random
 

@@ -51,6 +51,7 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
     return sum(map(product_flops, products))
 
 
+@pytest.mark.quick_cases("ltr-1")
 @pytest.mark.parametrize(
     ("direction", "examples"),
     [("bidi", 6), ("ltr", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("bidi", 1), ("ltr", 6)))],
@@ -67,6 +68,7 @@ def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, exampl
     assert BATCH * formula == pytest.approx(counted, rel=0.01)
 
 
+@pytest.mark.slow
 def test_the_formula_of_classification_counts_what_the_graph_does():
     counted = traced_flops(make_classifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
     assert BATCH * make_task(3).training_flops(CONFIG, LENGTH) == pytest.approx(counted, rel=0.01)
@@ -117,6 +119,7 @@ def test_a_tpu_that_is_not_known_has_no_peak(kind):
     assert flops.tpu_peak(kind) is None
 
 
+@pytest.mark.slow
 def test_the_peak_of_a_cpu_is_measured_once_whatever_the_replicas():
     one = flops.peak(tf.distribute.get_strategy(), "float32")
     two = flops.peak(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), "float32")

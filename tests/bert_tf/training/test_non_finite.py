@@ -88,6 +88,7 @@ def test_only_steps_in_a_row_are_counted_together():
     assert trainer._skipped.numpy().tolist() == [MOST_SKIPPED_IN_A_ROW + 1, 1]
 
 
+@pytest.mark.slow
 def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
     trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
     before = state(trainer)

@@ -64,6 +64,7 @@ def official_lamb():
     return lamb.LAMB(**OFFICIAL)
 
 
+@pytest.mark.quick_cases("adamw")
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
@@ -197,6 +198,7 @@ def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
         np.testing.assert_allclose(first_moments(optimizer), expected, rtol=1e-6)
 
 
+@pytest.mark.quick_cases("Lamb")
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
 def test_gradients_are_summed_over_replicas_before_they_are_clipped(make, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not

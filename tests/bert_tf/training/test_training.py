@@ -76,6 +76,7 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
     run_pretraining(settings(data, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
 
 
+@pytest.mark.slow
 def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
     model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
     model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
@@ -196,6 +197,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_a
         np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
 
 
+@pytest.mark.slow
 def test_two_runs_do_not_train_in_one_folder_at_once(data, finished, tmp_path):
     with run_folder.Lock(str(finished[0])):
         with pytest.raises(InputError, match="another run is training there"):

@@ -81,6 +81,7 @@ def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
         gc.enable()
 
 
+@pytest.mark.slow
 def test_policies_labels_and_reloads(tmp_path):
     base, other, outside = tmp_path / "models/m", tmp_path / "models/other", tmp_path / "outside"
     for folder in (base, other, outside):
@@ -122,6 +123,7 @@ def test_policies_labels_and_reloads(tmp_path):
         assert answered_version(server) == 3
 
 
+@pytest.mark.slow
 def test_the_configuration_file_is_polled_and_deleted_versions_leave(tmp_path, caplog):
     base = tmp_path / "m"
     base.mkdir()

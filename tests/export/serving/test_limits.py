@@ -111,6 +111,7 @@ def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
         assert server.post(PATH, {"signature_name": "slow", "instances": [steps]})[0] == 504
 
 
+@pytest.mark.slow
 def test_sigterm_under_load_loses_no_accepted_request(base):
     """Clients reuse their connections, as in production; each client stops at the first refused connection."""
     process, port, _ = start(base, "--enable_batching", f"--shutdown_grace_seconds={PATIENCE}")

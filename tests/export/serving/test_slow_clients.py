@@ -93,6 +93,7 @@ def test_slow_bodies_end(server):
     assert until_closed(client).startswith(b"HTTP/1.1 408 ")
 
 
+@pytest.mark.slow
 def test_clients_that_do_not_read_are_dropped_and_free_their_place(base):
     """The answer exceeds the buffers of the sockets."""
     limits = ["--max_requests_in_flight=1", "--max_request_rows=1000000"]

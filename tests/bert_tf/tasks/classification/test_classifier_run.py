@@ -76,6 +76,7 @@ def test_predictions_have_a_file_with_header_and_labels_too(trained):
     assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
 
 
+@pytest.mark.slow
 def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
     written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
     left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
@@ -91,6 +92,7 @@ def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, v
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_eval", "--bilstm_head"))
 
 
+@pytest.mark.slow
 def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it_anew(
     inputs, vocab_file, trained, tmp_path
 ):
@@ -136,6 +138,7 @@ def first_entries(folder) -> tuple[dict, dict, dict]:
     return start, first, second
 
 
+@pytest.mark.slow
 def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, tmp_path, caplog):
     out, start = tmp_path / "out", f"--init_checkpoint={unfinished}"
     with caplog.at_level("INFO"):
@@ -150,6 +153,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
     assert second["model_flop_utilization"] > 0
 
 
+@pytest.mark.slow
 def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     convert_checkpoint(
@@ -183,6 +187,7 @@ def own_files(folder, header: str, rows: list[str]) -> list[str]:
     return [f"--data_dir={folder}", "--task_name=own", "--do_train", "--do_eval"]
 
 
+@pytest.mark.slow
 def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
     flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
@@ -196,6 +201,7 @@ def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
     assert again["accuracy"] == 1.0
 
 
+@pytest.mark.slow
 def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
     rows = [
@@ -310,6 +316,7 @@ def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_names_its_examples(inputs, vocab_file, tmp_path, monkeypatch):
     numerators = FineTuningObjective.numerators
 

@@ -108,6 +108,7 @@ def make_task(path, **decoding) -> SquadTask:
     return SquadTask(files, Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY)
 
 
+@pytest.mark.quick_cases("uncased")
 def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
     ours, theirs = tokenizers
     task = make_task(hard, has_unanswerable=True)
@@ -141,6 +142,7 @@ def logits_for(features, rng) -> np.ndarray:
     return np.where(mask[:, :, None] > 0, logits, np.float32(-1e9))
 
 
+@pytest.mark.quick_cases("uncased-3-v2.0", "cased-3-v1.1")
 @pytest.mark.parametrize("has_unanswerable", [False, True], ids=["v1.1", "v2.0"])
 @pytest.mark.parametrize("n_best_size", [20, 3])
 def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
@@ -175,6 +177,7 @@ def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
     assert ("" in found[0].values()) == has_unanswerable
 
 
+@pytest.mark.quick_cases("cased")
 def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
     path = write(tmp_path / "a.json", *(paragraph(context, [], i) for i, context in enumerate(["", " \t", LONG])))
     content = json.loads(open(path).read())
@@ -192,6 +195,7 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
         encoded_split(task, only, tokenizers[0], LENGTH)
 
 
+@pytest.mark.quick_cases("uncased")
 def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
     task = make_task(hard, exact_offsets=True, max_answer_length=1000)
     questions = [q for _, q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
@@ -254,6 +258,7 @@ def test_scores_are_the_official_ones():
     assert 0.2 < found["f1"] < 0.8
 
 
+@pytest.mark.slow
 def test_the_tuned_threshold_has_the_best_f1():
     def f1(threshold):
         texts = [found.text(threshold) for found in answers]
@@ -386,6 +391,7 @@ def test_an_id_may_be_a_number(tmp_path):
     assert [question.id for question in make_task(write(tmp_path / "a.json", entry)).read("dev")] == ["17"]
 
 
+@pytest.mark.quick_cases("cased")
 def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
     (tmp_path / "a.json").write_text(
         '{"data": [{"paragraphs": [{"context": "a \\ud83d b man", "qas": [{"id": "1", "question": "\\udc00?"}]}]}]}'
@@ -403,6 +409,7 @@ def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, ca
     assert task.files("train") == [first, second, first]
 
 
+@pytest.mark.quick_cases("uncased")
 def test_an_alignment_that_fails_is_logged_by_flag(tokenizers, caplog):
     question = Question("1", "who", "the café\u00b4s man", None)
     task = make_task("")

@@ -123,6 +123,7 @@ def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file,
         assert len(files) == len(before) and files[0] == json.loads(before[0])
 
 
+@pytest.mark.slow
 def test_a_test_file_needs_no_answers_to_predict_but_to_evaluate(inputs, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     command = [f"--predict_file={inputs}/test.json", f"--output_dir={folder}"]

@@ -180,6 +180,7 @@ def test_loss_and_gradients_of_a_packed_step_are_those_of_the_padded_one(tokeniz
     np.testing.assert_allclose(logits[1], logits[0], atol=1e-5 * np.abs(logits[0]).max())
 
 
+@pytest.mark.slow
 def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
     task, split, objective = tagger
     _, _, batch = step_of(objective, task, tokenizer, split, packed=False)
