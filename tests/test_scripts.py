@@ -91,6 +91,7 @@ def test_a_script_tells_its_version(tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (0, f"bert_tf {bert_tf.__version__}\n", "")
 
 
+@pytest.mark.slow
 def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
     """Two other distributions have packages `export` and `tfrecords`, and pip overwrites ours without a warning."""
     for name in ("bert_tf", "data_gen", "tfrecords", "export"):
@@ -104,6 +105,7 @@ def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
     assert done.stderr.endswith("install bert_tf into a separate environment\n") and done.stderr.count("\n") == 1
 
 
+@pytest.mark.quick_cases("data_gen.create_pretraining_data", "bert_tf.run_classifier", "export.export_saved_model")
 @pytest.mark.parametrize("module", SCRIPTS)
 def test_path_and_console_command_are_the_same_script(module, tmp_path):
     by_path = run(sys.executable, ROOT / (module.replace(".", "/") + ".py"), "--help", cwd=tmp_path)
@@ -131,6 +133,7 @@ def test_contradicting_flags_end_before_tensorflow_is_imported(tmp_path):
     assert "tensorflow" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
     flags = [f"--input_file={corpus_file}", "--output_file=vocab.txt", "--vocab_size=120"]
     done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)

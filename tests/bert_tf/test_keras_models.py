@@ -83,6 +83,7 @@ def test_a_frozen_encoder_has_no_trainable_weights():
     assert len(model.trainable_weights) == 2 and len(model.weights) == 2 + len(encoder.weights)
 
 
+@pytest.mark.slow
 # Keras unfreezes single layers when it loads a model from a SavedModel.
 @pytest.mark.parametrize(
     ("name", "whole"),

@@ -87,6 +87,7 @@ def test_capital_sigma_takes_its_final_form_where_the_original_gives_it(tmp_path
     assert tokenizer.tokenize("ΟΔΟΣ Σ ΣΟΣ ΟΔΟΣ'") == ["οδος", "σ", "σ", "##ος", "οδος", "'"]
 
 
+@pytest.mark.quick_cases("a-True", "\\u0130-True", "a\\u0301-False")
 @BOTH_CASES
 @pytest.mark.parametrize("unit", ["a", "é", "한", "𝒜", "İ", "a\u0301"])
 def test_words_around_the_limit_of_200_characters_equal_the_original(tmp_path, unit, lower):

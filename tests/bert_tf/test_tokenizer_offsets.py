@@ -156,6 +156,7 @@ def test_ascii_texts_become_the_pieces_that_the_table_gives_and_the_original(tmp
         assert flat.numpy().tolist() == table.numpy().tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases("False")
 @BOTH_CASES
 def test_a_signature_takes_any_bytes_and_drops_what_is_not_utf_8(tmp_path, lower):

@@ -72,6 +72,7 @@ DUMP = (
 )
 
 
+@pytest.mark.quick_cases("lines-The \\xff of\\n\\nof-expected0-compress", "jsonl-content2-expected2-bytes")
 @pytest.mark.parametrize("pack", [bytes, bz2.compress])
 @pytest.mark.parametrize(
     ("input_format", "content", "expected"),

@@ -16,6 +16,7 @@ def modules():
     return demo_text.read_modules()
 
 
+@pytest.mark.slow
 def test_no_paragraph_is_on_both_sides_of_the_split(modules, tmp_path):
     rows = demo_text.write_task(modules, tmp_path)
     train, dev = ({text for text, _ in rows[split]} for split in ("train", "dev"))
@@ -26,6 +27,7 @@ def test_no_paragraph_is_on_both_sides_of_the_split(modules, tmp_path):
     assert not {text for text in dev if len(demo_text.sentences(text)) == 1} & seen, "pre-training sees no dev text"
 
 
+@pytest.mark.slow
 def test_every_label_is_in_train_and_dev(modules, tmp_path):
     rows = demo_text.write_task(modules, tmp_path)
     labels = set(demo_text.labeled_packages(modules))

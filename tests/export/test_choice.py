@@ -10,6 +10,9 @@ from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
 from tests.export.exports import PAIRS, ask, export, padded, put_together
 
+# The quick tests of exports use classifiers, questions and entities.
+pytestmark = pytest.mark.slow
+
 EXAMPLES = [
     ChoiceExample("the man said", "he", ("was there", "is", "they had all of it"), None),
     ChoiceExample("", "", ("very " * 40, "a"), None),

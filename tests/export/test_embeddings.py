@@ -12,6 +12,9 @@ from bert_tf.features.extractor import FeatureExtractor
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
 
+# The quick tests of exports use classifiers, questions and entities.
+pytestmark = pytest.mark.slow
+
 TEXTS = ["the man said", "", "Ünïcödé\t中文 \U0001f600 café", "very " * 40, "a\u00adb \u200b x", "they had, all of it!"]
 LENGTH = 24
 

@@ -211,6 +211,7 @@ def regression(tmp_path, vocab_file):
     return run, task, put_together(run, vocab_file, task)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "reading",
     [

@@ -14,6 +14,9 @@ from export.kinds.fill_mask import _filled
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
 
+# The quick tests of exports use classifiers, questions and entities.
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     "the [MASK] said", "[MASK]", "[MASK][MASK] of [MASK]", "Ünïcödé [MASK]\t中文 \U0001f600", "a[MASK]b", "  [MASK] . ",
     "they [MASK] had [MASK] all " + "of " * 12, " ".join(["[MASK]"] * 20), "[mask] [MASK ] [MASK]]",

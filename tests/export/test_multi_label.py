@@ -14,6 +14,9 @@ from bert_tf.tasks.classification import multi_label
 from tests.bert_tf.classification import make_task
 from tests.export.exports import ask, export, put_together
 
+# The quick tests of exports use classifiers, questions and entities.
+pytestmark = pytest.mark.slow
+
 TEXTS = ["the man said", "word", "all of you", "", "they had 中文"]
 
 

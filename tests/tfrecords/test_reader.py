@@ -161,6 +161,7 @@ def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_
                 "give a file that create_pretraining_data wrote, or download this file again", cut  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
     path = tmp_path / "data"
     whole = small_file(path, True)

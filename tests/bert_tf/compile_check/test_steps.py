@@ -48,6 +48,7 @@ def test_a_step_is_static_and_stays_on_the_chip(program):
     assert "mhlo.copy" not in program
 
 
+@pytest.mark.slow
 def test_a_step_takes_the_batch_and_every_variable_and_gives_the_variables_back(program):
     types = list(arguments(program).values())
     assert types.count("tensor<3x12xi32>") == 3  # ids, mask, segments

@@ -12,6 +12,7 @@ from tests.bert_tf.tagging import make_task, sentences
 from tests.small_configs import small_config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("features", "layers"), [("embeddings", 1), pytest.param("weighted_sum_last_four", 4, marks=pytest.mark.slow)]
 )

@@ -162,6 +162,7 @@ def test_each_epoch_masks_anew_and_evaluation_always_alike(unmasked):
     assert (evaluations[0] != got[:6]).any()
 
 
+@pytest.mark.slow
 def test_other_seeds_mask_in_another_way(unmasked):
     assert (ids(masked_batches(unmasked, 3)) != ids(masked_batches(unmasked, 3, seed=1))).any()
 

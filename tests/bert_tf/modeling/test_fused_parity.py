@@ -122,6 +122,7 @@ def batch(packed: bool) -> dict[str, tf.Tensor]:
     return {name: tf.constant(value, tf.int32) for name, value in columns.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bound", "packed", "positions", "direction"),
     [

@@ -51,6 +51,7 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
     return sum(map(product_flops, products))
 
 
+@pytest.mark.slow
 @pytest.mark.quick_cases("ltr-1")
 @pytest.mark.parametrize(
     ("direction", "examples"),

@@ -58,6 +58,7 @@ class Load:
             thread.join(PATIENCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "swaps, flags",
     [(4, []), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, ["--enable_batching"]), (100, [])))],
