@@ -86,7 +86,8 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     """
     odds = np.array([found.null_odds for found in answers])
     _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
-    unanswered = np.array([float(not question.answers) for question in questions])
+    # "" is also right if nothing of an answer remains after the metric's normalization, as of the answer "the".
+    _, unanswered = question_scores(questions, [""] * len(questions), has_unanswerable=True)
     order = np.argsort(odds, kind="stable")
     gains = np.cumsum((answered - unanswered)[order])
     ranked = odds[order]

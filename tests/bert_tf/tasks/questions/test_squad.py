@@ -291,6 +291,16 @@ def test_the_tuned_threshold_has_the_best_f1():
     assert squad_results.best_threshold(one, answers) < 1
 
 
+def test_the_best_threshold_gives_no_answer_where_the_metric_counts_it_as_right():
+    questions = [
+        Question(str(number), "?", "the man", (Answer(text, 0),)) for number, text in enumerate(["the", "the", "man"])
+    ]
+    answers = [Answers((Candidate("man", 0.0, 0.0),), odds) for odds in (1.0, 2.0, 0.0)]
+    threshold = squad_results.best_threshold(questions, answers)
+    assert 0 < threshold < 1
+    assert squad_results.scores(questions, [found.text(threshold) for found in answers], True)["f1"] == 1.0
+
+
 def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
     folder = str(tmp_path)
     assert squad_results.NULL_THRESHOLD.read(folder, 7) == 0.0
