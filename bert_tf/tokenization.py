@@ -173,7 +173,7 @@ class BertTokenizer(tf.Module):
         return (row_splits, ids.values, *_in_source(split, starts, ends))
 
     def _encode_mixed(self, texts, is_plain, with_offsets):
-        """Tokenizes ASCII texts by the faster path and the others by `_encode_any`; keeps the order of the texts."""
+        """Tokenizes ASCII texts by the faster path, and other texts by `_encode_any`; keeps the order of the texts."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
         plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
         other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)

@@ -286,7 +286,7 @@ def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
-    """Returns the phases that began at or before the latest checkpoint; later phases have lost their checkpoints."""
+    """Returns the phases that the latest checkpoint has reached. Later phases have lost their checkpoints."""
     return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
