@@ -86,6 +86,7 @@ def vocabulary_like(cased, path, change) -> str:
     return f"--vocab_file={path}"
 
 
+@pytest.mark.slow
 def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(cased, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "train", lambda *arguments: None)  # the folder's files are written before the first step
     monkeypatch.setattr(finetuning_engine, "_require_finite_loss", lambda *arguments: None)

@@ -135,7 +135,7 @@ def test_a_lone_surrogate_is_dropped(vocab_file):
     assert BertTokenizer(vocab_file).tokenize("the\ud800 of") == ["the", "of"]
 
 
-@pytest.mark.quick_cases("False")
+@pytest.mark.slow
 @BOTH_CASES
 def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
     rng = random.Random(5)

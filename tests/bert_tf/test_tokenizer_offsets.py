@@ -77,7 +77,7 @@ def ours_with_offsets(ours, texts):
     return [list(zip(ours.to_tokens(ids), starts, ends, strict=True)) for ids, starts, ends in zip(*rows, strict=True)]
 
 
-@pytest.mark.quick_cases("False")
+@pytest.mark.slow
 @BOTH_CASES
 def test_offsets_of_random_texts_are_those_of_plain_python(tmp_path, lower):
     rng = random.Random(7)

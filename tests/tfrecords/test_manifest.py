@@ -89,7 +89,7 @@ def test_a_missing_shard_is_named(a_set):
     assert list(reader.find_faults(a_set[2])) == [f"{a_set[1]}: missing; repeat the command that wrote it"]
 
 
-@pytest.mark.quick_cases("packed")
+@pytest.mark.slow
 def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):
     whole = a_set[0].read_bytes()
     entries = manifest.read_manifest(a_set[2])

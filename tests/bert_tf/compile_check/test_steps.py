@@ -10,6 +10,8 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from tests.small_configs import small_config
 
+pytestmark = pytest.mark.slow
+
 CONFIG = small_config(50, max_position_embeddings=24)
 SHAPE = steps.Shape(batch_size=3, length=12, predictions=2)
 SETTINGS = DeviceSettings(dtype="bfloat16")
@@ -41,14 +43,12 @@ def reached(program: str, name: str, operation: str) -> list[bool]:
     return found
 
 
-@pytest.mark.slow
 def test_a_step_is_static_and_stays_on_the_chip(program):
     programs.check(program)
     assert "?" not in "".join(arguments(program).values())
     assert "mhlo.copy" not in program
 
 
-@pytest.mark.slow
 def test_a_step_takes_the_batch_and_every_variable_and_gives_the_variables_back(program):
     types = list(arguments(program).values())
     assert types.count("tensor<3x12xi32>") == 3  # ids, mask, segments
@@ -59,7 +59,6 @@ def test_a_step_takes_the_batch_and_every_variable_and_gives_the_variables_back(
     assert weights <= given_back
 
 
-@pytest.mark.slow
 def test_dropout_masks_depend_on_the_step_that_is_an_argument(program):
     def dropped(text):
         counters = [name for name, kind in arguments(text).items() if kind == "tensor<i64>"]
@@ -76,7 +75,6 @@ def test_the_products_are_in_bfloat16(program):
     assert all(kind.endswith("bf16>") for kind in products)
 
 
-@pytest.mark.slow
 def test_the_same_step_is_the_same_program(program):
     assert keras.mixed_precision.global_policy().name == "float32"  # the state before
     assert steps.our_step(CONFIG, SHAPE, SETTINGS) == program

@@ -190,7 +190,7 @@ def pooled(folder):
     return FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
 
 
-@pytest.mark.quick_cases("npz")
+@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
 def test_pooled_vectors_in_every_format(folder, tmp_path, pooled, form):
     flags = {"output_format": form, "pooling": "mean", "normalize": True}

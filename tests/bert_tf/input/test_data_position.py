@@ -88,7 +88,7 @@ def position_after(batch) -> Position:
     return Position(*positions[0].tolist())
 
 
-@pytest.mark.quick_cases("dynamic, packed")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["static", "dynamic, packed"])
 def test_from_any_position_on_the_same_batches_follow(data, kind):
     whole = batches(data, kind, 20, seed=5)
@@ -161,7 +161,7 @@ def names_in(data, kind, batch) -> list[str]:
     return names
 
 
-@pytest.mark.quick_cases("static")
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["static", "packed"])
 def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
     whole = batches(data, kind, 10, seed=3)

@@ -161,7 +161,7 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
     assert abs(np.sum((counts - counts.mean()) ** 2) / counts.mean() - 255) < 5 * 22.6
 
 
-@pytest.mark.quick_cases("float32-ltr")
+@pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr"), ("bfloat16", "bidi")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
     """Loss and gradients are equal with plain operations and with fused ones and few positions in the last layer."""
@@ -218,6 +218,7 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(la
     assert products[1] - products[0] == 6 * config.num_hidden_layers + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
 def test_barriers_stand_in_a_program_that_is_compiled_whole_and_nowhere_else(whole, monkeypatch):
     monkeypatch.setattr(compilation, "_LARGE", 1)

@@ -87,6 +87,7 @@ def test_rows_without_segments_are_equal(both):
     assert_equal(both, batch)
 
 
+@pytest.mark.slow
 def test_another_gelu_is_told_apart():
     """Their GELU uses tanh, like the original's; with the exact form, the outputs differ."""
     with pytest.raises(AssertionError, match="encoder_outputs 0"):

@@ -60,7 +60,7 @@ def expected(model, tokenizer, text, hides_rest=False) -> list[tuple[str, float]
     return found
 
 
-@pytest.mark.quick_cases("flags1")
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [["--batch_size=5"], ["--hide_rest_of_word"]])
 def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file, tmp_path, flags):
     entries = scored(checkpoint, tmp_path, TEXTS, *flags)

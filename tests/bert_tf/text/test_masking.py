@@ -53,6 +53,7 @@ def test_masking_has_the_law_of_tf_models_official(kind):
     assert min(found.values()) > LEVEL, found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, changes, noticed",
     [

@@ -195,6 +195,7 @@ def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
     np.testing.assert_allclose(total, np.sum(losses), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_row_is_labeled_the_same_in_any_batch(tokenizer, tagger):
     task, split, objective = tagger
     predict = tf.function(lambda inputs: objective.model(inputs)["logits"])
