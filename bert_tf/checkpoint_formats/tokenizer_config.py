@@ -59,8 +59,8 @@ def find(folder: str, path: str = "") -> Casing:
     Raises:
       InputError: `tokenizer_config.json` or `tokenizer.json` is not a JSON object.
     """
-    file = os.path.join(folder, NAME)
     entries = read(folder)
+    file = os.path.join(folder, NAME if "do_lower_case" in entries else TOKENIZER_JSON)
     stated = entries.get("do_lower_case", _lower_cases_json(folder))
     strip = entries.get("strip_accents")
     rules = {
@@ -76,7 +76,7 @@ def find(folder: str, path: str = "") -> Casing:
         return Casing(True, f"the name {name}", **rules)
     if found := _PUBLISHED.fullmatch(name):
         return Casing("un" in found.groups(), f"the name {name}", **rules)
-    return Casing(None, file, **rules)
+    return Casing(None, os.path.join(folder, NAME), **rules)
 
 
 def _lower_cases_json(folder: str) -> bool | None:

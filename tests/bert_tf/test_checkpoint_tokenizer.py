@@ -136,6 +136,7 @@ def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_pa
     assert load_vocabulary(str(file)) == tokens
     tokenizer = checkpoint_tokenizer.of(str(folder))
     assert (tokenizer.vocab_file, tokenizer.casing.do_lower_case) == (str(file), False)
+    assert tokenizer.casing.source == str(file), "messages name the file that states the casing"
     checkpoint_tokenizer.keep(str(tmp_path), CONFIG, tokenizer.vocab_file, False)
     assert (tmp_path / "vocab.txt").read_text().split() == tokens
     for damaged in ({}, {"model": {"type": "BPE", "vocab": {}}}, {"model": model | {"vocab": {"[PAD]": 3}}}):
