@@ -1,4 +1,4 @@
-"""Checks an export: loads it with nothing but tensorflow and tensorflow_text, and replays its warm-up requests.
+"""Checks an export: loads it with only tensorflow and tensorflow_text, and replays its warm-up requests.
 
 check_saved_model models/reviews/1
 

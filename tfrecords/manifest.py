@@ -32,7 +32,7 @@ class Shard:
 
 
 def manifest_path(first_output: str) -> str:
-    """Returns the path of a set's manifest: the first shard's path without its shard number, plus a suffix."""
+    """Returns the path of a set's manifest: the first shard's path without the shard number, plus `SUFFIX`."""
     return re.sub(r"-\d{5}-of-\d{5}$", "", first_output) + SUFFIX
 
 
@@ -54,7 +54,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest; returns None if the file does not exist, for example for records of other tools.
+    """Reads a manifest; returns None if the file does not exist, because other tools write records without a manifest.
 
     Raises:
       InputError: the file exists but is not a JSON object.
@@ -82,8 +82,8 @@ def shards_of(path: str, entries: Mapping) -> list[Shard]:
 def find_manifest(path: str) -> dict | None:
     """Returns the manifest of the set that a shard belongs to; None if there is no such manifest.
 
-    If the user named the shards one by one, the manifest has the first shard's name. So this function looks in the
-    folder for a manifest that lists the shard.
+    If the user named the shards one by one, the manifest is named after the first shard. To find the manifest from
+    another shard, this function searches the shard's folder for a manifest that lists the shard.
 
     Raises:
       InputError: the manifest that is named after the shard cannot be read.
@@ -116,7 +116,7 @@ def shard_names(entries: Mapping) -> list[str]:
 
 
 def is_listed(path: str) -> bool:
-    """Returns whether a manifest lists the file, so that `create_pretraining_data` wrote it."""
+    """Returns whether a manifest lists the file. If so, `create_pretraining_data` wrote the file."""
     try:
         entries = find_manifest(path)
     except InputError:
@@ -136,7 +136,7 @@ def examples_of(path: str) -> int | None:
 
 
 def check_size(path: str, entries: Mapping) -> None:
-    """Checks that a shard has the size that its manifest states, if it states one.
+    """Compares a shard's size with the manifest, if the manifest states a size.
 
     Raises:
       InputError: the size differs.

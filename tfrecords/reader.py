@@ -24,14 +24,14 @@ _BLOCK_BYTES = 1 << 20
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
 
-    A glob leaves out manifests and unfinished files, which are in the same folder as the shards of a set.
+    Manifests and unfinished files are in the same folder as the shards of a set; a glob leaves these files out.
 
     Raises:
-      InputError: the list is empty, a file is missing or is a manifest, or a glob matches no record file.
+      InputError: the list is empty, a path is missing or is not a record file, or a glob matches no record file.
     """
     files = []
     for pattern in items(patterns):
-        # An existing file may have a bracket in its name without being a glob.
+        # The name of an existing file may contain a bracket, which does not make the name a glob.
         files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
@@ -103,7 +103,7 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
     try:
         return tf.train.Example.FromString(record)
     except Exception as error:
-        # The module of protobuf's DecodeError differs between versions, so compare its name.
+        # Protobuf's versions define DecodeError in different modules, so compare the class's name.
         if type(error).__name__ != "DecodeError":
             raise
         raise InputError(f"{path}: record {index} is not a tf.train.Example; {_remedy(path)}") from error
@@ -113,7 +113,7 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
     """Checks that the first record of every file has the expected features and lengths.
 
     Raises:
-      InputError: a feature is missing or has another length; the message names the file, the feature and both lengths.
+      InputError: a feature is missing or has a different length; the message names the file and the feature.
     """
     for path in files:
         found = first_example(path).features.feature
@@ -162,8 +162,8 @@ def checked_records(path: str) -> Iterator[bytes]:
     except tf.errors.DataLossError as error:
         cut = "truncated" in str(error)
         raise InputError(f"{path}: {_fault(path, count, cut)}") from error
-    # TensorFlow silently ignores a truncated record shorter than its frame, a missing end of compressed data, and in
-    # some files everything after the first gzip member.
+    # TensorFlow does not report three faults: a last record that is cut off within its frame, compressed data without
+    # its end, and (in some files) data after the first gzip member.
     whole, unpacked = _unpacked_size(path) if packed else (True, tf.io.gfile.stat(path).length)
     if whole and unpacked - size > FRAME_BYTES:
         raise InputError(
@@ -206,7 +206,7 @@ def find_faults(path: str) -> Iterator[str]:
     """Checks all bytes of a set's shards against the manifest.
 
     Yields:
-      One line for each shard that is missing or differs from what was written.
+      One line for each shard that is missing, or whose contents differ from the contents that were written.
 
     Raises:
       InputError: the manifest is missing or cannot be read.

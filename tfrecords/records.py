@@ -1,7 +1,7 @@
-"""Serializes many `tf.train.Example` records at once: encodes whole columns in protobuf's wire format.
+"""Serializes many `tf.train.Example` records at once, by encoding whole columns in protobuf's wire format.
 
 Building one `tf.train.Example` object per record takes longer than everything else that the generator does. This
-module uses NumPy instead. `tests/tfrecords/test_records.py` compares the result with protobuf's.
+module uses NumPy instead. `tests/tfrecords/test_records.py` compares the result with protobuf's output.
 
 Letters: N records, L values of a feature.
 """
@@ -14,8 +14,10 @@ import numpy as np
 
 from tfrecords.schema import Feature
 
-# Tags of the length-delimited fields of Example, Features, map entries, Feature and the two lists.
+# Protobuf's tags of these fields: features of an Example, entry of the features' map, key and value of an entry, and
+# values of a list.
 _FEATURES, _ENTRY, _KEY, _VALUE, _PACKED = b"\x0a", b"\x0a", b"\x0a", b"\x12", b"\x0a"
+# Protobuf's tags of the two types of lists in a Feature.
 _LIST = {"float": b"\x12", "int64": b"\x1a"}
 
 
@@ -23,14 +25,14 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
     """Serializes N records.
 
     Args:
-      columns: maps feature names to values [N, L], which are non-negative integers or floats.
-      features: the features of each record, with their lengths L.
+      columns: maps feature names to arrays [N, L] of non-negative integers or of floats.
+      features: the features of each record; L is a feature's length.
 
     Returns:
       N serialized `tf.train.Example` messages, each with its features sorted by name.
 
     Raises:
-      ValueError: a column has another length or type than its feature, or contains a negative integer.
+      ValueError: a column's length or type differs from the feature's, or a column contains a negative integer.
     """
     blocks: list[_Block] = []
     for feature in sorted(features, key=lambda feature: feature.name):
@@ -51,7 +53,7 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
 
 
 class _Block:
-    """One or several encoded features of all records, with a fixed or a variable size per record."""
+    """One or several encoded features of all records. Each record takes `stride` bytes; 0 means different sizes."""
 
     def __init__(
         self, data: bytes, *, stride: int = 0, offsets: np.ndarray | None = None, feature: Feature | None = None
@@ -115,7 +117,7 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _header(name: str, kind: str, payload: int) -> bytes:
-    """Returns the part of a map entry before its packed values, which take `payload` bytes."""
+    """Returns the bytes of a map entry before the packed values. The packed values take `payload` bytes."""
     key = name.encode()
     packed = _PACKED + _varint(payload)
     values = _LIST[kind] + _varint(len(packed) + payload) + packed

@@ -1,6 +1,6 @@
 """Defines the names, dtypes and lengths of the features of a record.
 
-Paper: section 3.1 (the masked language model and the next-sentence task).
+Paper: section 3.1 (masked language model and next sentence prediction).
 
 Letters: S sequence length, P predictions per sequence.
 """
@@ -14,7 +14,7 @@ class Feature:
 
     Attributes:
       name: the key in the `tf.train.Example`.
-      kind: "int64" or "float", the type of its list in the Example.
+      kind: "int64" or "float", the type of the feature's list in the Example.
       length: number of values.
     """
 
@@ -26,17 +26,19 @@ class Feature:
 def pretraining_features(
     max_seq_length: int, max_predictions_per_seq: int, *, masked: bool = True, next_sentence: bool = True
 ) -> tuple[Feature, ...]:
-    """Returns the features of a pre-training record, with the original's names.
+    """Returns the features of a pre-training record, with the names of google-research/bert.
 
     Args:
       max_seq_length: S.
       max_predictions_per_seq: P.
-      masked: whether the rows are masked; False for rows that are masked when they are read, or never.
-      next_sentence: whether the rows are pairs with a label.
+      masked: whether the record is masked; False if the record is masked when training reads it, or never.
+      next_sentence: whether the record is a pair of segments with a label.
 
     Returns:
-      `input_ids`, `input_mask`, `segment_ids` [S]; for masked rows `masked_lm_positions`, `masked_lm_ids`,
-      `masked_lm_weights` [P]; for pairs `next_sentence_labels` [1], where 1 means that B is random.
+      `input_ids`, `input_mask`, `segment_ids`: int64 [S].
+      `masked_lm_positions`, `masked_lm_ids`: int64 [P], only if `masked`.
+      `masked_lm_weights`: float [P], only if `masked`.
+      `next_sentence_labels`: int64 [1], only if `next_sentence`; 1 means that segment B is random.
     """
     s, p = max_seq_length, max_predictions_per_seq
     features = [Feature("input_ids", "int64", s), Feature("input_mask", "int64", s), Feature("segment_ids", "int64", s)]

@@ -2,7 +2,7 @@ r"""Prints records as text, with the masked positions and their original tokens.
 
 show_tfrecords train.tfrecord --num_examples=3 --vocab_file=vocab.txt
 
-In the text, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a word that another word replaces, and
+In the output, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a word that another word replaces, and
 {=word} is a word that is predicted but unchanged.
 """
 
@@ -34,12 +34,12 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
       count: maximum number of records.
 
     Raises:
-      InputError: the file is damaged, contains other data, or has no such record.
+      InputError: the file is damaged, does not contain pre-training data, or has no record with the index `first`.
     """
     from tfrecords import reader
 
     found = 0
-    # Read no record after the requested ones, because it may be damaged.
+    # Do not read the records after the requested records, because they may be damaged.
     for index, record in enumerate(itertools.islice(reader.checked_records(path), first + count)):
         found += 1
         if index >= first:
@@ -81,7 +81,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
 
 
 def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
-    """Raises InputError for ids outside the vocabulary and for features with inconsistent lengths."""
+    """Raises InputError for ids outside the vocabulary, inconsistent lengths of features, and an invalid mask."""
     ids = [*values["input_ids"], *values.get("masked_lm_ids", [])]
     wrong = [number for number in ids if not 0 <= number < vocab_size]
     if wrong:
@@ -98,7 +98,7 @@ def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
 
 
 def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
-    """Returns the token to predict at each predicted position."""
+    """Maps each predicted position to the token to predict."""
     columns = (values.get(name, []) for name in _PREDICTIONS)
     return {position: vocabulary[label] for position, label, weight in zip(*columns, strict=True) if weight}
 
@@ -110,7 +110,12 @@ def _marked(token: str, label: str | None) -> str:
 
 
 def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """Reads the given vocabulary, or by default the manifest's; refuses tokens that differ from the manifest's."""
+    """Reads the given vocabulary or, by default, the vocabulary that the manifest names.
+
+    Raises:
+      InputError: the file to show is invalid, there is no vocabulary, or the manifest has the checksum of a different
+        vocabulary.
+    """
     import tensorflow as tf
 
     from bert_tf.core import vocabulary_file
@@ -160,7 +165,7 @@ def run() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
-    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: as the data's manifest says", **own)
+    flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the vocabulary named in the manifest", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
     app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))

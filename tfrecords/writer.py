@@ -19,7 +19,7 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
 
 
 def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False) -> tuple[int, str]:
-    """Writes records that already have their TFRecord framing, atomically; creates the folder if necessary.
+    """Atomically writes records that already have their TFRecord framing; creates the folder if necessary.
 
     Args:
       path: the TFRecord file to write.
@@ -42,7 +42,7 @@ def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False)
 
 
 class _CountingFile:
-    """A file wrapper that computes the size and SHA-256 of the bytes written."""
+    """Wraps a file, and computes the size and SHA-256 of the bytes that are written."""
 
     def __init__(self, file):
         self._file = file

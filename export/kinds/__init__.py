@@ -12,11 +12,11 @@ CHECKPOINT_KINDS: dict[str, type[ServedCheckpoint]] = {**embeddings.KINDS, **fil
 
 
 def of_task(described: TaskDescription) -> type[ServedTask]:
-    """Returns the class of served models for a fine-tuned task, whose kind is registered."""
+    """Returns the class of served models for a fine-tuned task. The task's kind must be registered."""
     modules = [importlib.import_module(f"export.kinds.{folder}") for folder in registry.FOLDERS]
     return next(module.KINDS[described.kind] for module in modules if described.kind in module.KINDS)
 
 
 def of(described: TaskDescription) -> type[ServedModel]:
-    """Returns the class of served models for a description, with or without a fine-tuned task."""
+    """Returns the class of served models for the description of a task or of a checkpoint without a task."""
     return CHECKPOINT_KINDS.get(described.kind) or of_task(described)

@@ -1,4 +1,4 @@
-"""The base classes of served models, which map raw strings or tokens to answers, with the tokenizer in the graph.
+"""The base classes of served models. A served model maps raw strings or tokens to answers.
 
 Letters: B batch, S sequence length, N choices per example, C classes.
 """
@@ -32,14 +32,14 @@ _SENTENCES = (
 
 
 class ServedModel(tf.Module, abc.ABC):
-    """A model with its tokenizer, which maps strings to answers. Each subclass gives one kind of answer.
+    """A model that maps strings to answers; the tokenizer is part of the graph. Each subclass gives one kind of answer.
 
-    All outputs are dense and have stable names; their first axis is the batch. An empty batch has empty answers.
+    All outputs are dense tensors with stable names. Their first axis is the batch. An empty batch has empty answers.
 
     Args:
-      model: a model with trained weights, which takes the inputs of `BertEncoder`.
+      model: a model with trained weights and the inputs of `BertEncoder`.
       tokenizer: the tokenizer that the model was trained with.
-      description: the task's description; for a checkpoint without a task, it contains the kind's parameters.
+      description: the task's description; for a checkpoint without a task, a description with the kind's parameters.
       assets: maps the names of additional files to their paths.
 
     Attributes:
@@ -63,7 +63,7 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the inputs of `answer` by name: string [None], or [None, None] for several texts per row."""
+        """Returns the specs of the inputs of `answer`: string [None], or [None, None] if a row has several texts."""
 
     @abc.abstractmethod
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -74,15 +74,16 @@ class ServedModel(tf.Module, abc.ABC):
         """Computes the answers to rows of tokens. If an answer needs the text, returns scores of the tokens instead.
 
         Args:
-          inputs: `input_ids`, `input_mask` and `segment_ids`, each with `token_spec`; S is dynamic.
+          inputs: `input_ids`, `input_mask` and `segment_ids`, each with the shape and dtype of `token_spec`; S is
+            dynamic.
         """
 
     def more_signatures(self) -> MoreSignatures:
-        """Returns the additional signatures of this kind; none by default. Their inputs have the form of `inputs`."""
+        """Returns the additional signatures of this kind; none by default. Their inputs are strings, as in `inputs`."""
         return {}
 
     def token_spec(self) -> tf.TensorSpec:
-        """Returns the spec that each input of `answer_tokens` has: [B, S], or [B, N, S] for some kinds."""
+        """Returns the spec of each input of `answer_tokens`: int32 [B, S], or int32 [B, N, S] for multiple choice."""
         return tf.TensorSpec([None, None], tf.int32)
 
     @property
@@ -107,7 +108,8 @@ class ServedModel(tf.Module, abc.ABC):
         """Returns real inputs for warm-up requests, one dict per row.
 
         Args:
-          folder: the checkpoint's folder. Its `dev_predictions.jsonl` has the texts; without it, texts are fixed.
+          folder: the checkpoint's folder. The inputs are from the file `dev_predictions.jsonl` in this folder. Without
+            this file, the inputs are fixed sentences.
         """
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
@@ -116,7 +118,7 @@ class ServedModel(tf.Module, abc.ABC):
 
 
 def dev_lines(folder: str) -> list[dict[str, Any]]:
-    """Returns the dev examples that a run's last evaluation wrote; [] if their file is missing or damaged."""
+    """Returns the dev examples that a run's last evaluation wrote; [] if the file is missing or damaged."""
     try:
         return evaluation_file.read(folder)
     except ValueError:  # an export does not require this file
@@ -131,7 +133,7 @@ def _fits(value: Any, spec: tf.TensorSpec) -> bool:
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
-    """Returns a row with one sentence per input; with N sentences for an input [B, N], or 2 if N is dynamic."""
+    """Returns a row with one sentence for each input [B], and N sentences for each input [B, N]; a dynamic N is 2."""
     row, start = {}, 0
     for name, spec in inputs.items():
         count = 1 if spec.shape.rank == 1 else spec.shape[1] or 2
@@ -141,11 +143,19 @@ def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str])
 
 
 class ServedTask(ServedModel):
-    """A served model of a fine-tuned task; `task.json` in the run's folder names its kind."""
+    """A served model of a fine-tuned task; `task.json` in the run's folder names the kind."""
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Completes the description for the checkpoint of a step, from the settings and the run's folder.
+        """Returns the description with the values that the answers need from the settings and from the run's folder.
+
+        By default, the answers need no such values.
+
+        Args:
+          settings: the settings of the export.
+          description: the task's description.
+          folder: the run's folder.
+          step: the step of the exported checkpoint.
 
         Raises:
           InputError: the settings do not fit the kind, or the folder is damaged.
@@ -155,7 +165,7 @@ class ServedTask(ServedModel):
 
 
 class ServedCheckpoint(ServedModel):
-    """A served model from a checkpoint of any format without fine-tuning; `--task_name` names its kind."""
+    """A served model from a checkpoint of any format that was not fine-tuned; `--task_name` names the kind."""
 
     @property
     def length(self) -> int:
@@ -165,7 +175,7 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """Returns the parameters that the answers need in addition to the weights, for `TaskDescription.parameters`.
+        """Returns the values of `TaskDescription.parameters`: the values that the answers need beside the weights.
 
         Raises:
           InputError: the checkpoint lacks a part that the kind needs, or the settings do not fit the kind.

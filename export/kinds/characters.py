@@ -1,16 +1,16 @@
-"""The characters of served texts, and their offsets, which locate an answer in its text.
+"""The characters of served texts. Character offsets tell the client where an answer is in the text.
 
 An offset is the number of Unicode characters (code points) before a place in the text. Invalid bytes do not count. So
 an offset is an index into `text.decode("utf-8", "ignore")` in Python.
 
-Letters: B texts, N characters of all texts, K ranges.
+Letters: B texts, N characters of all texts, K places or ranges in texts.
 """
 
 from typing import NamedTuple
 
 import tensorflow as tf
 
-# The offset of padding, which is not in the text.
+# The offset of values that are not in the text, such as padding.
 NOWHERE = -1
 
 
@@ -29,7 +29,7 @@ class Characters(NamedTuple):
 
     @classmethod
     def of(cls, texts: tf.Tensor) -> "Characters":
-        """Reads texts, string [B]; bytes that are not UTF-8 do not count as characters."""
+        """Returns the characters of texts, string [B]; bytes that are not UTF-8 do not count as characters."""
         codes, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
         bases = tf.cumsum(tf.cast(tf.strings.length(texts), tf.int64), exclusive=True)
         return cls(codes, offsets.values + tf.gather(bases, offsets.value_rowids()), bases)
@@ -39,7 +39,7 @@ class Characters(NamedTuple):
 
         Args:
           owners: int64 [K], index of the text that each place belongs to.
-          places: int64 [K], byte offsets in these texts at which a character begins or the text ends.
+          places: int64 [K], byte offsets in these texts. At each offset, a character begins or the text ends.
 
         Returns:
           int64 [K], the number of characters of the text before each place.
@@ -48,7 +48,16 @@ class Characters(NamedTuple):
         return found - tf.gather(self.codes.row_starts(), owners)
 
     def texts(self, owners: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
-        """Returns parts of texts, string [K]: the characters from `starts` up to `ends` (exclusive), int64 [K]."""
+        """Returns parts of texts.
+
+        Args:
+          owners: int64 [K], index of the text that each part belongs to.
+          starts: int64 [K], character offset of each part's start.
+          ends: int64 [K], character offset of each part's end, exclusive.
+
+        Returns:
+          string [K].
+        """
         first = tf.gather(self.codes.row_starts(), owners)
         ranges = tf.ragged.range(first + starts, first + ends)
         return tf.strings.unicode_encode(tf.gather(self.codes.values, ranges), "UTF-8")

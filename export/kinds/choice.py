@@ -2,7 +2,7 @@
 
 Paper: section 4.4.
 
-Letters: B batch, N choices, R rows, S sequence length.
+Letters: B examples in a batch, N choices per example, R choices of all examples, S sequence length.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from export.kinds.base import ServedTask
 
 
 class ServedChoice(ServedTask):
-    """Inputs: `context`, `start` and `choices`, the fields of the training data. Outputs: see `answer`."""
+    """Inputs: `context`, `start` and `choices`, as in the training data. Outputs: see `answer`."""
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """See `ServedModel`."""
@@ -34,12 +34,12 @@ class ServedChoice(ServedTask):
 
         Args:
           context: string [B].
-          start: string [B], the beginning of the second text, before each choice; may be "".
-          choices: string [B, N]; "" pads rows with fewer choices.
+          start: string [B], the text that precedes each choice in the second segment; may be "".
+          choices: string [B, N]; examples with fewer choices are padded with "".
 
         Returns:
-          `probabilities`: float32 [B, N], the probabilities of a row's choices; 0 for "".
-          `choice`: int32 [B], the index of the most probable choice; -1 if the row has no choices.
+          `probabilities`: float32 [B, N], the probability of each choice; 0 on padding.
+          `choice`: int32 [B], the index of the most probable choice; -1 if the example has no choices.
         """
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
@@ -53,7 +53,11 @@ class ServedChoice(ServedTask):
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Chooses one of N rows for each example, int32 [B, N, S]; see `answer`. A row without tokens is padding."""
+        """Chooses one of the N rows of each example. The inputs are int32 [B, N, S]; a row without tokens is padding.
+
+        Returns:
+          See `answer`.
+        """
         shape = tf.shape(inputs["input_ids"])
         rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
         scores = tf.reshape(self._model(rows)["logits"], shape[:2])
@@ -65,7 +69,7 @@ class ServedChoice(ServedTask):
 
 
 def _chosen(scores: tf.Tensor, is_there: tf.Tensor) -> dict[str, tf.Tensor]:
-    """Returns the outputs of `answer` for the scores of choices, [B, N]; ignores padding."""
+    """Returns the outputs of `answer` for `scores`, float32 [B, N]. `is_there`, bool [B, N], is false on padding."""
     scores = tf.where(is_there, scores, scores.dtype.min)
     best = tf.reduce_max(scores, -1, keepdims=True)
     chances = tf.where(is_there, tf.exp(scores - best), 0.0)

@@ -1,6 +1,6 @@
 """Served classification, regression and multi-label classification of a text or a pair of texts.
 
-Letters: B batch, S sequence length, C classes, P labels of the row with the most labels.
+Letters: B batch, S sequence length, C classes, P number of predicted labels in the row with the most predicted labels.
 """
 
 import abc
@@ -33,7 +33,7 @@ class _ServedClassification(ServedTask):
         return self.answers_of(reading.logits(columns, self.tokenizer, self.length, model))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the answers to rows, int32 [B, S]; see `answers_of`. Each window of a long text is a row."""
+        """Computes the answers to rows, int32 [B, S]; see `answers_of`. Each window of a long text gets an answer."""
         return self.answers_of(self._logits(inputs))
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -45,7 +45,7 @@ class _ServedClassification(ServedTask):
         """Returns the answers for logits, float32 [B, C]."""
 
     def _all_classes(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the outputs of TF Serving's method classify: all classes of each row, in the order of the labels."""
+        """Returns the outputs of TF Serving's method classify: for each row all classes, in the order of the labels."""
         labels = tf.constant(self._description.labels, tf.string)
         return {"classes": tf.broadcast_to(labels, tf.shape(probabilities)), "scores": probabilities}
 
@@ -59,7 +59,8 @@ class ServedClassifier(_ServedClassification):
         """Computes the probabilities of all classes, and the most probable class.
 
         Returns:
-          `probabilities`, float32 [B, C], and `label`, string [B].
+          `probabilities`: float32 [B, C].
+          `label`: string [B], the name of the most probable class.
         """
         labels = tf.constant(self._description.labels, tf.string)
         return {
@@ -81,7 +82,7 @@ class ServedRegression(_ServedClassification):
         """Converts logits to scores.
 
         Returns:
-          `score`, float32 [B], in the range of the training data.
+          `score`: float32 [B], in the range of the training data's scores.
         """
         scale = self._description.parameters
         return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
@@ -107,7 +108,7 @@ class ServedMultiLabel(_ServedClassification):
 
         Returns:
           `probabilities`: float32 [B, C].
-          `predicted`: bool [B, C], whether the probability is above its label's threshold.
+          `predicted`: bool [B, C], whether the probability exceeds the label's threshold.
           `labels`: string [B, P], the names of the predicted labels, padded with "" at the end.
         """
         probabilities = tf.sigmoid(logits)

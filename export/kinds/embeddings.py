@@ -1,8 +1,8 @@
-"""Served vectors of texts and of their tokens, from an encoder without a task.
+"""Served embedding vectors of texts and of tokens, from an encoder without a task.
 
-Paper: section 5.3; for pooled vectors N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019.
+Paper: section 5.3; for pooled vectors, N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019.
 
-Letters: B batch, S sequence length, T tokens of the longest text, L layers, H hidden size.
+Letters: B batch, S sequence length, T tokens of the longest text, L layers that are read, H hidden size.
 """
 
 import os
@@ -33,11 +33,11 @@ _DEFAULT_POOLING = pooling.Pooling("mean", normalize=False)
 class ServedEmbeddings(ServedCheckpoint):
     """Input: `text`. Output: one pooled vector per text, see `answer`.
 
-    The signature `token_embeddings` has the same input, and returns one vector per token.
+    The signature `token_embeddings` has the same input, but returns one vector per token.
     """
 
     def __init__(self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets):
-        # Layers above the highest one that is read are not computed, so leave out their weights.
+        # Remove the layers above the highest layer that is read, so that the export does not contain their weights.
         model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
         super().__init__(model, tokenizer, description, assets)
 
@@ -90,7 +90,7 @@ class ServedEmbeddings(ServedCheckpoint):
           `tokens`: string [B, T]; "" on padding.
           `start`, `end`: int32 [B, T], the range of the token's characters in the text; `end` is exclusive; -1 on
             [CLS], [SEP] and padding.
-          `num_tokens`: int32 [B].
+          `num_tokens`: int32 [B], the number of tokens, including [CLS] and [SEP].
         """
         ids, starts, ends = self.tokenizer.encode_with_offsets(text)
         characters, owners = Characters.of(text), ids.value_rowids()
@@ -108,13 +108,18 @@ class ServedEmbeddings(ServedCheckpoint):
         """Computes the vectors of rows, int32 [B, S].
 
         Returns:
-          `embedding`, see `answer`; and `token_embeddings`, float32 [B, S, H] or [B, S, L, H].
+          `embedding`: see `answer`.
+          `token_embeddings`: float32 [B, S, H], or [B, S, L, H] if several layers are read; 0 on padding.
         """
         vectors = self._vectors(inputs)
         return {"embedding": self._pool(vectors, inputs["input_mask"]), "token_embeddings": vectors}
 
     def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
-        """Places the values of tokens, [B, (tokens)], after [CLS]; returns int32 with the shape of `is_token`."""
+        """Aligns the values of tokens, [B, (tokens)], with the columns of the rows.
+
+        Returns:
+          int32 with the shape of `is_token`; `NOWHERE` at [CLS], [SEP] and padding.
+        """
         values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self.length - 2])
         return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]
 
@@ -142,7 +147,7 @@ class ServedEmbeddings(ServedCheckpoint):
 
 
 class _Layers(keras.Model):
-    """An encoder of which some layers are read; layer 0 is the embeddings."""
+    """An encoder that returns the outputs of selected layers; layer 0 is the embeddings."""
 
     def __init__(self, config: BertConfig, layers: Sequence[int], **options):
         super().__init__(**options)
@@ -150,7 +155,7 @@ class _Layers(keras.Model):
         self.encoder = BertEncoder(config)
 
     def call(self, inputs, training=False, seed=None):
-        """Computes `layers`, float32 [B, S, L, H]; only for inference."""
+        """Computes `layers`, float32 [B, S, L, H], the outputs of the selected layers. Only for inference."""
         del training, seed
         outputs = self.encoder(inputs)
         found = [outputs["embedding_output"], *outputs["encoder_outputs"]]

@@ -3,7 +3,7 @@
 Paper: section 3.1, Task 1.
 
 Letters: B batch, S sequence length, M masks of the row with the most masks, K predicted tokens per mask, V vocabulary
-size, N rows of a part.
+size, N rows that the model computes at once.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,11 @@ from export.kinds.characters import NOWHERE
 from export.settings import ExportSettings
 
 FILL_MASK = "fill_mask"
-# Limit of masks per text; it bounds memory, because each mask has a score for every token of the vocabulary.
+# Maximum number of masks per text. The limit bounds memory, because each mask has a score for every token of the
+# vocabulary.
 _MOST_MASKS = 20
-# Tokens per part. With 20 masks in rows of 22 tokens and a vocabulary of 30,000, the scores of a part take 110 MB.
+# Number of tokens that the model computes at once, see `row_groups`. If rows of 22 tokens have 20 masks, and the
+# vocabulary has 30,000 tokens, the scores take 110 MB.
 _TOKENS_OF_A_PART = 1024
 _SAMPLES = (
     "The capital of France is [MASK].",
@@ -36,7 +38,7 @@ _SAMPLES = (
 
 
 class ServedFillMask(ServedCheckpoint):
-    """Inputs: `text` with [MASK] for each token to predict. Outputs: see `answer`."""
+    """Input: `text`, which contains [MASK] for each token to predict. Outputs: see `answer`."""
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
@@ -62,13 +64,14 @@ class ServedFillMask(ServedCheckpoint):
         return [{"text": text} for text in _SAMPLES]
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Predicts the masked tokens of texts, string [B]; predicts all masks of a text at once.
+        """Predicts the masked tokens of texts, string [B]. All masks of a text are predicted at the same time.
 
         Only the first 20 masks of a text are predicted, and only masks within the first S tokens.
 
         Returns:
-          The outputs of `answer_tokens`, and `filled`, string [B, M, K]: the text with the token in place of the mask,
-          and with the most probable tokens in place of the text's other masks; "" on padding.
+          `filled`: string [B, M, K], the text with this token in place of this mask; the most probable tokens replace
+            the other predicted masks of the text; "" on padding.
+          All other outputs: see `answer_tokens`.
         """
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
@@ -99,7 +102,11 @@ class ServedFillMask(ServedCheckpoint):
         }
 
     def _likeliest(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the probabilities of the most probable tokens, and the bits of their ids: float32 [N, 2, M, K]."""
+        """Finds the most probable tokens at each mask.
+
+        Returns:
+          float32 [N, 2, M, K]: the probabilities, and the token ids, whose int32 bits are stored as float32.
+        """
         # The embedding table may have more rows than the vocabulary has tokens.
         size = len(self.tokenizer.vocabulary)
         probabilities = tf.nn.softmax(self._model(inputs)["logits"])
@@ -107,33 +114,33 @@ class ServedFillMask(ServedCheckpoint):
         return tf.stack([values, tf.bitcast(ids, tf.float32)], 1)
 
     def _rows_around(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        """Packs texts into rows; `between`, string [B, (masks + 1)], has the parts around the masks of each text."""
+        """Packs texts into rows. `between`, string [B, (masks + 1)], has each text's parts before and after masks."""
         ids = self.tokenizer.encode(between.values)
         mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
-        ids = tf.concat([ids, mask], 1)  # a mask after each part; `[:, :-1]` removes the last one
+        ids = tf.concat([ids, mask], 1)  # a mask after each part; below, `[:, :-1]` removes each text's last mask
         splits = tf.gather(ids.row_splits, between.row_splits)
         ids = tf.RaggedTensor.from_row_splits(ids.values, splits, validate=False)[:, :-1]
         return self.rows(ids)
 
 
 class _MaskedLm(BertPretrainer):
-    """Predicts only the masked tokens."""
+    """A pre-trained model that predicts only the masked tokens."""
 
     def call(self, inputs, training=False, seed=None):
         """Computes `logits`, float32 [B, M, V], at `positions`, int32 [B, M]; only for inference."""
         del training, seed
         positions = inputs["positions"]
-        # The last layer is computed only at the positions that are read.
+        # The encoder computes its last layer only at `positions`.
         read = self.encoder(inputs, positions=positions)["sequence_output"]
         logits = self.masked_lm.logits(self.masked_lm(read, None, self.encoder.embeddings.word_embeddings))
         return {"logits": tf.reshape(logits, [*tf.unstack(tf.shape(positions)), self.config.vocab_size])}
 
 
 def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Replaces the masks of texts by predicted tokens; see `ServedFillMask.answer`.
+    """Replaces the masks of texts with predicted tokens; see `ServedFillMask.answer`.
 
     Args:
-      between: string [B, (masks + 1)], the parts of each text before, between and after its masks.
+      between: string [B, (masks + 1)], the parts of each text before, between and after the masks.
       tokens: string [B, M, K].
       counts: int32 [B], number of predicted masks of each text.
 
@@ -152,7 +159,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
     best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
 
     def joined(chosen: tf.Tensor) -> tf.Tensor:
-        """Joins, for each mask, the strings in `best` that `chosen`, bool [M, M], selects; returns [B, M, 1]."""
+        """Joins some strings of `best` for each mask; `chosen`, bool [M, M], selects them. Returns string [B, M, 1]."""
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 
     before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])
@@ -161,7 +168,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
 
 
 def _glued(parts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-    """Joins parts and tokens; no space precedes a token that continues a word."""
+    """Joins each part of a text with the token after it, without a space before a token that continues a word."""
     continues = tf.strings.regex_full_match(tokens, "##.+")
     rest = tf.strings.regex_replace(tokens, "^##(.)", r"\1")
     trimmed = tf.strings.regex_replace(parts, r"[\s\p{Z}]+$", "")

@@ -26,11 +26,13 @@ class ServedQuestions(ServedTask):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds the decoding parameters, from the settings or else from the run; for SQuAD 2.0 also the null threshold.
+        """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description.
+
+        Values that the settings lack are the run's values.
 
         Raises:
-          InputError: the settings have a threshold, but all questions of the run have an answer; or the run's own
-            threshold is damaged, lost or belongs to another checkpoint.
+          InputError: the settings have a threshold, but all questions of the run have an answer; or the file with the
+            run's threshold is damaged, lost or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, folder)
@@ -60,10 +62,11 @@ class ServedQuestions(ServedTask):
           `answer`: string [B], a part of the context; "" for no answer.
           `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 for no
             answer.
-          `score`: float32 [B], the sum of the answer's two logits.
-          `probability`: float32 [B], the softmax over the scores of the best answers.
-          `null_odds`: only for SQuAD 2.0; float32 [B], the score of "no answer" minus the score of the best answer. If
-            the odds exceed the null threshold, there is no answer.
+          `score`: float32 [B], the start logit plus the end logit of the answer. For no answer, the score is the null
+            score (SQuAD 2.0) or 0.
+          `probability`: float32 [B], the answer's probability from a softmax over the scores of the best answers.
+          `null_odds`: float32 [B], the null score minus the score of the best answer. If the odds exceed the null
+            threshold, the question has no answer. This output exists only for SQuAD 2.0.
         """
         data, parameters = self._description.data, self._description.parameters
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
@@ -80,7 +83,8 @@ class ServedQuestions(ServedTask):
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
-          `start_logits` and `end_logits`, float32 [B, S]; very low on padding.
+          `start_logits`: float32 [B, S]; very low on padding.
+          `end_logits`: float32 [B, S]; very low on padding.
         """
         start, end = tf.unstack(self._logits(inputs), axis=-1)
         return {"start_logits": start, "end_logits": end}
@@ -98,7 +102,7 @@ class ServedQuestions(ServedTask):
 
 
 def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
-    """Returns `n_best_size` and `max_answer_length`: from the settings, else from the run, else the defaults.
+    """Returns `n_best_size` and `max_answer_length`: the settings' values, otherwise the run's, otherwise the defaults.
 
     Raises:
       InputError: the run's `run.json` is damaged.

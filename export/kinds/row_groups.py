@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 
 import tensorflow as tf
 
-# Tokens per part. A higher number is not faster, but takes more memory: 8,192 tokens have 0.3 GB of activations in
-# BERT-Base.
+# Number of tokens per part. Larger parts are not faster, but take more memory: with BERT-Base, the activations of 8,192
+# tokens take 0.3 GB.
 _TOKENS = 8192
 
 
@@ -18,9 +18,9 @@ def compute(
     """Computes a model's output for rows.
 
     Args:
-      model: function from inputs to a float32 tensor, whose first axis is the rows.
-      inputs: inputs of the model, int32, whose first axis is the rows; `input_ids` is [N, S].
-      tokens: number of tokens per part.
+      model: a function that maps inputs to a float32 tensor. The first axis of the tensor is the rows.
+      inputs: int32 inputs of the model. The first axis of each input is the rows; `input_ids` is [N, S].
+      tokens: number of tokens per part; a part has at least one row.
 
     Returns:
       The model's output for all rows, in their order.
@@ -38,6 +38,6 @@ def compute(
         return number + 1, found.write(number, output)
 
     found = tf.TensorArray(tf.float32, size=parts, infer_shape=False)
-    # Parts run one after another, since otherwise memory would not be bounded.
+    # The parts run one after another, because the memory of parts that run at the same time would not be bounded.
     _, found = tf.while_loop(lambda number, _: number < parts, step, (0, found), parallel_iterations=1)
     return tf.ensure_shape(found.concat(), [None, *shapes[0]])

@@ -32,7 +32,14 @@ class Contexts(NamedTuple):
 
 
 def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
-    """Cuts contexts, [B, (tokens)], into the same windows as in training. `question_lengths` is int64 [B]."""
+    """Cuts contexts into the same windows as in training.
+
+    Args:
+      contexts: int32 [B, (tokens)], token ids of the contexts.
+      question_lengths: int64 [B], number of tokens of each question.
+      max_seq_length: S.
+      doc_stride: number of tokens between the starts of two consecutive windows.
+    """
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
     step = tf.minimum(room, doc_stride)
     counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
@@ -54,8 +61,8 @@ def decode(
       logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
       contexts: the contexts of the questions.
       windows: the windows of the contexts.
-      decoding: see `Decoding`; offsets are always exact.
-      threshold: limit of the null odds; above this limit, a question has no answer.
+      decoding: see `Decoding`; the offsets are exact even if `exact_offsets` is false.
+      threshold: the null threshold. A question with larger null odds has no answer.
 
     Returns:
       See `ServedQuestions.answer`.
@@ -87,14 +94,14 @@ def decode(
 
 
 def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: Decoding) -> Spans:
-    """Finds the valid spans in logits, [N, S, 2]; returns their starts and ends as characters of the context."""
+    """Finds the valid spans in logits, [N, S, 2]; the starts and ends are character offsets in the context."""
     found = best_spans(logits, windows, tf.size(contexts.ids.values, tf.int64), decoding)
     first, last = (tf.gather(windows.tokens.values, at) for at in (found.starts, found.ends))
     return found._replace(starts=tf.gather(contexts.starts, first), ends=tf.gather(contexts.ends, last))
 
 
 def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the scores of "no answer", float64 [B]: the lowest score of [CLS] in the windows of each question."""
+    """Returns the null scores, float64 [B]: the lowest score of [CLS] in the windows of each question."""
     found = tf.reduce_sum(tf.cast(logits[:, 0], tf.float64), 1)
     lowest = tf.math.unsorted_segment_min(found, windows.questions, rows)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(windows.questions), windows.questions, rows)
@@ -102,7 +109,11 @@ def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Ten
 
 
 def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[Spans, tf.Tensor]:
-    """Keeps the best spans of each question with different texts; returns the spans and their texts."""
+    """Keeps the best spans of each question, but only the first span of each text.
+
+    Returns:
+      The spans, and string [K], their texts.
+    """
     texts = characters.texts(spans.questions, spans.starts, spans.ends)
     number = tf.range(tf.size(texts))
     same = tf.unique(tf.strings.join([tf.strings.as_string(spans.questions), texts], " ")).idx
@@ -116,6 +127,10 @@ def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: D
 
 
 def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tensor:
-    """Returns `values[first]` for each question, [B, ...] from [K, ...]; an empty value where `is_found` is false."""
+    """Returns the entry `first` of `values`, [K, ...], for each question; an empty value where `is_found` is false.
+
+    Returns:
+      [B, ...], with the dtype of `values`.
+    """
     values = tf.concat([values, tf.zeros([1, *values.shape[1:]], values.dtype)], 0)
     return tf.gather(values, tf.where(is_found, first, tf.shape(values)[0] - 1))

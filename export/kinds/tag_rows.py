@@ -16,11 +16,12 @@ from bert_tf.tasks.tagging import tag_schemes
 
 
 class Rows(NamedTuple):
-    """The rows of sentences. Each word is labeled in exactly one row; the labeled words keep their order.
+    """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context.
 
     Attributes:
       tokens: RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP].
-      words: RaggedTensor int64 [N, (words)], the position of each labeled word's first token in the row.
+      words: RaggedTensor int64 [N, (words)], the position in the row of each labeled word's first token; position 0 is
+        [CLS]. The labeled words are in the order of the text.
     """
 
     tokens: tf.RaggedTensor
@@ -28,7 +29,7 @@ class Rows(NamedTuple):
 
 
 def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
-    """Cuts sentences into rows as `tagging_rows.make_rows` does without `document_context`.
+    """Cuts sentences into rows like `tagging_rows.make_rows` without `document_context`.
 
     Args:
       words: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
@@ -45,9 +46,14 @@ def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Returns the range of labeled words of each row (first, end), and the sentence of each row: int64 [N] each.
+    """Cuts the words of sentences into the parts that the rows label.
 
     A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
+
+    Returns:
+      int64 [N], the first word of each row's part.
+      int64 [N], the end of each row's part, exclusive.
+      int64 [N], the sentence of each row.
     """
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
@@ -63,7 +69,7 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     found = tf.TensorArray(tf.int64, size=0, dynamic_size=True, element_shape=[None])
     start = (0, sentences[:-1], found)
     *_, found = tf.while_loop(lambda number, at, found: tf.reduce_any(at < ends), step, start)
-    # After its last part, a sentence stays at its end until longer sentences are cut.
+    # A sentence that is completely cut stays at its end until all other sentences are cut.
     first = tf.transpose(tf.cond(found.size() > 0, found.stack, lambda: tf.zeros([0, tf.size(ends)], tf.int64)))
     sentence = tf.where(first < ends[:, tf.newaxis])[:, 0]
     first = tf.boolean_mask(first, first < ends[:, tf.newaxis])
@@ -71,9 +77,13 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
 
 
 def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the range of words of each row (begin, end), int64 [N] each: labeled words with context on both sides.
+    """Adds context on both sides of the labeled words of each row.
 
     The context consists of whole words. If one side has fewer words than fit, the other side gets the free space.
+
+    Returns:
+      int64 [N], the first word of each row.
+      int64 [N], the end of each row's words, exclusive.
     """
     low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))
@@ -86,7 +96,7 @@ def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.T
 
 
 def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
-    """Converts predicted labels to the tags of their entities in a scheme; see `TaggingTask.predicted_tags`.
+    """Returns the tags of the predicted entities in a tag scheme; see `TaggingTask.predicted_tags`.
 
     Args:
       labels: int32 [W], indices into `names`.
@@ -95,7 +105,7 @@ def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: 
       scheme: one of the schemes in `tag_schemes`.
 
     Returns:
-      string [W].
+      string [W], the tag of each word.
     """
     prefixes, types = zip(*map(tag_schemes.split_tag, names), strict=True)
     known = sorted(set(types))

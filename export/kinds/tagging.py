@@ -1,4 +1,4 @@
-"""Served tagging: predicts a tag for each word of a text, such as the tags of named entities.
+"""Served tagging: predicts a tag for each word of a text, for example a named-entity tag.
 
 Paper: section 3.2, Figure 4 (d); section 5.3.
 
@@ -20,7 +20,7 @@ from export.kinds.characters import NOWHERE
 from export.kinds.words import Words, of_sentences, of_spaces
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
-# Limit of words in an answer, including padding. Each word takes about 60 bytes.
+# Maximum number of words in an answer, including padding. Each word takes about 60 bytes.
 _MOST_WORDS = 1 << 22
 
 
@@ -28,7 +28,7 @@ class ServedTagging(ServedTask):
     """Input: `text`, one or more sentences of any length. Outputs: see `answer`.
 
     The signature `words` has the input `words`: a text whose words are separated by spaces, such as a sentence of a
-    CoNLL file. Its outputs are the same.
+    CoNLL file. The outputs of both signatures are the same.
     """
 
     def __init__(self, *args, **options):
@@ -42,7 +42,7 @@ class ServedTagging(ServedTask):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns the sentences of the dev data, or the texts of `ServedModel` if their file is missing or damaged."""
+        """Returns the sentences of the dev data. If their file is missing or damaged, see `ServedModel`."""
         try:
             sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
         except InputError:
@@ -54,16 +54,16 @@ class ServedTagging(ServedTask):
         return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Tags running text, string [B], which `of_sentences` splits into words.
+        """Tags running text, string [B]; `of_sentences` splits the text into words.
 
         Returns:
           `words`: string [B, W]; "" on padding.
-          `tags`: string [B, W], the tags of the predicted entities in the scheme of the training data, as in the
-            prediction files of the trainer; "" on padding.
+          `tags`: string [B, W], the tags of the predicted entities, as in the prediction files of `run_ner`; "" on
+            padding. The tag scheme is the training data's scheme.
           `start`, `end`: int32 [B, W], the range of the word's characters in the text; `end` is exclusive; -1 on
             padding.
           `scores`: float32 [B, W], the probability of the predicted label; 0 on padding.
-          `num_words`: int32 [B].
+          `num_words`: int32 [B], the number of words of each text.
         """
         return self._answer(of_sentences(text))
 
@@ -75,9 +75,9 @@ class ServedTagging(ServedTask):
         """Scores the tokens of rows, int32 [B, S].
 
         Returns:
-          `probabilities`: float32 [B, S, C], in the order of `assets/labels.txt`. A word has the probabilities of its
-            first token. A model on activations of a frozen encoder reads only tokens that begin a word or a punctuation
-            mark; all other tokens have 0.
+          `probabilities`: float32 [B, S, C], in the order of `assets/labels.txt`. The probabilities of a word are at
+            its first token. A model on activations of a frozen encoder reads only tokens that begin a word or a
+            punctuation mark; the probabilities of all other tokens are 0.
         """
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
@@ -116,7 +116,7 @@ class ServedTagging(ServedTask):
         }
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
-        """Computes the logits of all words, float32 [words, C]; `found` has the words of sentences, [B, (words)]."""
+        """Computes the logits of all words, float32 [words, C]; `found` is the words of the texts, [B, (words)]."""
         rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, self.length - _SPECIAL_TOKENS)
         inputs = self.rows(rows.tokens)
         places = rows.words
@@ -151,7 +151,7 @@ def _indices(places: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """Returns the inputs that list the positions which a head on activations reads; see `TaggingTask.model_inputs`."""
+    """Returns inputs with the positions that a head on activations reads; see `TaggingTask.model_inputs`."""
     mask = tf.ones_like(places, tf.int32)
     return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
 

@@ -12,7 +12,7 @@ from export.kinds.characters import Characters
 
 # Characters between words: white space, control and format characters.
 _BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}]+"
-# A character of a word. Chinese characters are excluded, because each is a word of its own.
+# A character of a word. Chinese characters are excluded, because each Chinese character is a word of its own.
 _LETTER = r"(?:[^\P{L}\p{Han}]|[\p{M}\p{N}\x{AD}\x{200C}\x{200D}])"
 # The first alternative that matches is used.
 _WORD = "|".join(
@@ -46,7 +46,7 @@ class Words(NamedTuple):
 
 
 def of_sentences(texts: tf.Tensor) -> Words:
-    """Splits running text, string [B], into words in the same way as corpora of named entities.
+    """Splits running text, string [B], into words in the way that is usual in corpora of named entities.
 
     White space separates words. Punctuation separates words too, except inside a word (Jean-Luc, O'Brien, AT&T,
     example.com), inside a number (1,000.5, 1996-08-22) and after initials (U.S., J.). A final 's is a word of its own.
@@ -77,7 +77,7 @@ def _valid(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
-    """Returns the words with their ranges of characters; `begins`, int64 [W], has their byte offsets in the texts."""
+    """Returns the words with their character ranges; `begins`, int64 [W], contains the words' byte offsets."""
     characters, owners = Characters.of(texts), words.value_rowids()
     ends = begins + tf.cast(tf.strings.length(words.values), tf.int64)
     return Words(words, characters.offsets(owners, begins), characters.offsets(owners, ends))
