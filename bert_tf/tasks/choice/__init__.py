@@ -1,1 +1,1 @@
-"""One of several texts (paper: section 4.4)."""
+"""Chooses one of several texts (paper: section 4.4)."""

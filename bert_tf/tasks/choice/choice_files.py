@@ -1,4 +1,4 @@
-"""Reads examples with several choices, from tables with SWAG's columns and from JSON Lines.
+"""Reads examples with several choices from tables with SWAG's columns, or from JSON Lines.
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
 Inference", 2018.
@@ -13,14 +13,15 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of columns. The first of these names that a file has is used.
+# Names of columns, and of fields in JSON Lines. If a table has several of these columns, the first in this list is
+# used.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# The column without a name is the index, which is the first column of SWAG's files.
+# The first column of SWAG's files has no name; it contains the index of the example.
 _IDS = ("id", "", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
-# SWAG's "full" files have a named column for the right ending; the endings are not numbered.
+# SWAG's "full" files have no numbered endings. One column has the right ending, and further columns have wrong endings.
 _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
 
 
@@ -30,7 +31,7 @@ class ChoiceExample:
 
     Attributes:
       context: the first text.
-      start: the beginning of the second text, before each choice; "" if absent.
+      start: the beginning of the second text; each choice continues it. "" if absent.
       choices: two or more choices.
       label: index of the right choice; None in test files.
       id: id of the example in its file; None if absent.
@@ -49,14 +50,14 @@ class ChoiceExample:
 
 
 class ChoiceSource(FileSource):
-    """Examples with choices, from a file for each split; each `Placed` contains a `ChoiceExample`."""
+    """Source of examples with choices, with one file per split. Each `Placed` contains a `ChoiceExample`."""
 
     def read_file(self, path: str, split: str) -> list[Placed]:
         """Reads a table, or a .jsonl or .json file with one object per line.
 
         Raises:
-          InputError: an example is damaged, has fewer than two choices, has an empty choice, or its label is not one of
-            the choices. The message names file and line.
+          InputError: an example is damaged, has fewer than two choices, has an empty choice, or has a label that is not
+            one of the choices. The message names the file and the line.
         """
         read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
 
@@ -86,7 +87,12 @@ def _checked(place: str, example: ChoiceExample) -> Placed:
 
 @dataclasses.dataclass(frozen=True)
 class _Columns:
-    """The numbers of a table's columns, from 0; None if absent."""
+    """The indices of a table's columns; None for an absent column.
+
+    Attributes:
+      context, start, choices, label, id: see `ChoiceExample`.
+      is_full: whether the table is a "full" file of SWAG, where the first of the choices is the right ending.
+    """
 
     context: int
     start: int | None
@@ -97,7 +103,7 @@ class _Columns:
 
 
 def _columns(path: str, header: Sequence[str]) -> _Columns:
-    """Finds the columns of a table by the names in its first line.
+    """Finds the columns of a table by the names in the table's first line.
 
     Raises:
       InputError: a column is missing or is listed twice.
@@ -126,7 +132,10 @@ def _told(header: Sequence[str]) -> str:
 
 
 def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
-    """Returns the columns of the choices in the order of their numbers, which start at 0 or 1."""
+    """Returns the indices of the columns of the choices, sorted by the numbers in their names.
+
+    The lowest number must be 0 or 1.
+    """
     found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
     numbers = [number for number, _ in found]
     first = min(numbers, default=0)
@@ -161,7 +170,7 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExampl
 
 def _number(place: str, cell: str) -> int:
     try:
-        number = float(cell)  # libraries convert integers to floats in columns with missing values
+        number = float(cell)  # some libraries write the integers of a column with missing values as floats
         if number.is_integer():
             return int(number)
     except ValueError:
@@ -198,7 +207,7 @@ def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_neede
 
 
 def _label(place: str, label: Any, choices: Sequence[str]) -> int:
-    """Returns the index of the right choice from its index or its text."""
+    """Returns the index of the right choice; `label` is this index or the text of the right choice."""
     if isinstance(label, float) and label.is_integer():  # some libraries write integers as floats
         return int(label)
     if isinstance(label, int) and not isinstance(label, bool):

@@ -1,8 +1,8 @@
-"""The task of choosing one of several texts: each choice is a row with a score, and a softmax compares the choices.
+"""The task of choosing one of several texts. Each choice is a row with a score, and a softmax compares the scores.
 
 Paper: section 4.4.
 
-Letters: B batch, N rows, G examples.
+Letters: B rows of a batch, N rows of a split, G examples.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ NAME = "SWAG"
 
 
 def choice_task(command: Command) -> "ChoiceTask":
-    """Returns the task for the files that the flags of `run_swag` name."""
+    """Returns the task for the files in the flags of `run_swag`."""
     settings = command.settings
     return with_dev_share(ChoiceTask(ChoiceSource(settings.data_dir, settings.data_paths)), command)
 
@@ -61,16 +61,23 @@ class ChoiceTask(SourceTask):
         require_segments(config, settings.bert_config_file)
 
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that examples with the same context stay together; there are no classes."""
+        """Returns the context of each example, and None as its class.
+
+        Because the contents are the contexts, all examples with the same context are in the same split.
+        """
         return [content_of(example.context) for example in examples], [None] * len(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples into one row for each choice.
+        """Tokenizes examples; each choice becomes a row.
 
         Returns:
-          `segment_a`, the context, and `segment_b`, the start and the choice, int32 [N, (tokens)]; `choice_ids`,
-          int32 [N], the number of the choice in its example; `label_ids`, float32 [N], 1 for the right choice, 0 for
-          other choices and for all choices of test files; `example_ids`, int [N].
+          The columns:
+
+          - `segment_a`: int32 [N, (tokens)], the token ids of the context.
+          - `segment_b`: int32 [N, (tokens)], the token ids of the start and the choice.
+          - `choice_ids`: int32 [N], the index of the choice in its example.
+          - `label_ids`: float32 [N], 1 for the right choice, and 0 for other choices and for examples without a label.
+          - `example_ids`: int [N], the index of the example.
         """
         counts = [len(example.choices) for example in examples]
         example_ids = np.repeat(np.arange(len(examples)), counts)
@@ -104,24 +111,25 @@ class ChoiceTask(SourceTask):
         return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns 1 for rows of right choices and 0 for other rows, float32 [B].
+        """Returns 1 for the rows of right choices, and 0 for other rows, float32 [B].
 
-        The loss of an example is therefore the loss of its right choice.
+        The loss of an example is therefore the loss of the row of its right choice.
         """
         return batch["row_weights"] * batch["label_ids"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes cross-entropy and accuracy from scores [B, 1]; each row's values assume that its choice is right.
+        """Computes the cross-entropy and the accuracy from scores [B, 1].
 
-        The choices of an example are consecutive rows. A row that only fills the batch is a copy of row 0, so it starts
-        a separate example.
+        The values of a row are the values that its example would have if the row's choice were the right choice. The
+        choices of an example are consecutive rows. A padding row is a copy of row 0, which has `choice_ids` 0, so each
+        padding row counts as an example of its own.
         """
         scores, count = logits[:, 0], logits.shape[0] or tf.shape(logits)[0]
         example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
         best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
         below = scores - tf.gather(best, example)
         sums = tf.gather(tf.math.unsorted_segment_sum(tf.exp(below), example, count), example)
-        # A tie for the best score counts as wrong.
+        # If several choices have the best score, the prediction counts as wrong.
         as_good = tf.gather(tf.math.unsorted_segment_sum(tf.cast(below >= 0, tf.float32), example, count), example)
         return {
             "loss": tf.math.log(sums) - below,
@@ -129,10 +137,11 @@ class ChoiceTask(SourceTask):
         }
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy from scores [N, 1]; as in `losses`, a tie of different choices counts as wrong.
+        """Computes the accuracy from scores [N, 1].
 
-        The right choice may be the first one in every example, as in SWAG's "full" files. A model that gives all
-        choices the same score would then seem to be right everywhere.
+        If choices with different texts have the best score, the prediction counts as wrong. Otherwise, a model that
+        gives all choices the same score could seem to be always right, because the right choice may be the first choice
+        in every example, as in SWAG's "full" files.
         """
         right = []
         for scores, example in zip(self._by_example(split, predictions), split.examples, strict=True):
@@ -141,14 +150,14 @@ class ChoiceTask(SourceTask):
         return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns the number that the right choice has most often; None if the right choice always has one number."""
+        """Returns the most frequent index of the right choice; None if all right choices have the same index."""
         counts = np.bincount([example.label for example in split.examples])
         if np.count_nonzero(counts) == 1:
             return None
         return ConstantAnswer(f"choice {counts.argmax()}", {"accuracy": float(counts.max() / counts.sum())})
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the name of the choice that is predicted for every example, such as "choice 0"; see `Task`."""
+        """Returns the name of the choice, such as "choice 0", that is predicted for every example; see `Task`."""
         answers = {int(np.argmax(scores)) for scores in self._by_example(split, predictions)}
         is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
         return f"choice {answers.pop()}" if is_one else ""
@@ -176,8 +185,9 @@ class ChoiceTask(SourceTask):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
 
-        `test_results.tsv` has the probabilities of the choices. `test_predictions.jsonl` adds the example's id (or its
-        number, from 0), the number of the predicted choice, from 0, and its text.
+        `test_results.tsv` contains the probabilities of the choices. `test_predictions.jsonl` also contains the
+        example's id (or its index, if it has no id), the index of the predicted choice, and the text of this choice.
+        Indices start at 0.
         """
         tables, lines = [], []
         for number, entry in enumerate(self._answers(split, predictions)):
@@ -201,7 +211,7 @@ class ChoiceTask(SourceTask):
         return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.group_sizes(split))[:-1])
 
     def _answers(self, split: Split, predictions: np.ndarray) -> list[dict]:
-        """Returns the number of each example's best choice, and the probabilities of all its choices."""
+        """Returns, for each example, the index of the best choice and the probabilities of all choices."""
         answers = []
         for scores in self._by_example(split, predictions):
             chances = np.exp(scores - scores.max())
@@ -210,5 +220,5 @@ class ChoiceTask(SourceTask):
 
 
 def make_head(config: BertConfig) -> keras.layers.Layer:
-    """Returns the head: a vector whose product with the output of [CLS] is a choice's score."""
+    """Returns the head. It computes the score of a choice from the pooled output of [CLS]."""
     return ClassificationHead(config, 1)

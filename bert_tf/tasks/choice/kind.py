@@ -14,10 +14,11 @@ from bert_tf.tasks.report_parts import Part, chosen, short
 
 
 class Choice(Kind):
-    """See `ChoiceTask`."""
+    """The kind of `ChoiceTask`."""
 
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
-    # Without this entry, Hugging Face's code would infer a regression model from the head's single output.
+    # Without this entry, Hugging Face's code would take the model for a regression model, because its head has one
+    # output.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

@@ -1,1 +1,1 @@
-"""Answers to questions as spans of a text (paper: sections 4.2 and 4.3)."""
+"""Answers questions about a context by a span of the context (paper: sections 4.2 and 4.3)."""

@@ -12,7 +12,7 @@ from bert_tf.tasks.registry import Kind
 
 
 class Questions(Kind):
-    """See `SquadTask`."""
+    """The kind of `SquadTask`."""
 
     name, settings, make_task = QUESTIONS, SquadSettings, staticmethod(squad_task)
     tuned = squad_results.NULL_THRESHOLD

@@ -1,4 +1,4 @@
-"""The parts of the report on answers to questions."""
+"""Makes the parts of the report on answers to questions."""
 
 from collections.abc import Mapping, Sequence
 
@@ -8,9 +8,9 @@ from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Part, errors, s
 
 
 def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the calibration of the answers, and a table of the questions with the lowest F1.
+    """Returns the calibration of the answers, and a table of the answers with the lowest F1.
 
-    Among questions with the same F1, the most probable answers come first.
+    Among answers with the same F1, the most probable answers come first.
     """
     del labels
     is_right = np.array([entry["exact_match"] == 1 for entry in entries])

@@ -12,7 +12,8 @@ from bert_tf.settings.finetuning import FineTuningSettings
 class SquadSettings(FineTuningSettings):
     """Settings of `run_squad`, with the names and defaults of google-research/bert.
 
-    A model flag that is not given takes its value from the run in `output_dir`, else its default.
+    If a model flag is not given, its value is the value of the run in `output_dir`. Without such a run, the flag has
+    its default.
     """
 
     flag_group = "Evaluation"
@@ -46,7 +47,7 @@ class SquadSettings(FineTuningSettings):
         first=True,
     )
     do_predict: bool = setting(
-        "write the prediction files of --predict_file, which may lack answers", False, group="Run", first=True
+        "write the prediction files for --predict_file; this file may lack answers", False, group="Run", first=True
     )
     doc_stride: int | None = setting(
         "number of tokens between the starts of two windows of a long context; default: from the run in "
@@ -72,16 +73,16 @@ class SquadSettings(FineTuningSettings):
         first=True,
     )
     null_score_diff_threshold: float | None = setting(
-        '--version_2_with_negative: predict "" (no answer) if the score of "" exceeds the best answer\'s score by more '
-        "than this value; default: the value that --tune_null_threshold found for the checkpoint, else 0", None,
+        'with --version_2_with_negative: predict "" (no answer) if the score of "" exceeds the best answer\'s score by '
+        "more than this value; default: the value that --tune_null_threshold found for the checkpoint, else 0", None,
     )  # fmt: skip
     tune_null_threshold: bool = setting(
-        "--version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; later "
-        "evaluations and predictions use this threshold", False,
+        "with --version_2_with_negative: choose the null_score_diff_threshold that gives the best F1 on the dev data; "
+        "later evaluations and predictions use this threshold", False,
     )  # fmt: skip
     exact_answer_offsets: bool = setting(
-        "take the text of an answer from the context by the character offsets of its tokens, and write the offsets "
-        "into nbest_predictions.json; by default, the text is aligned with whole words, as in the original",
+        "copy the text of an answer from the context at the character offsets of the answer's tokens, and write the "
+        "offsets into nbest_predictions.json; by default, the text is aligned with whole words, as in the original",
         False,
     )
     verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)
@@ -120,7 +121,7 @@ class SquadSettings(FineTuningSettings):
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
-        """The files that the flags name, by split; the training data may be several files."""
+        """The files that the flags name, by split; the training data may consist of several files."""
         found = super().data_paths
         return found | {"train": items(self.train_file)} if self.train_file else found
 

@@ -1,8 +1,8 @@
-"""Decodes logits to answers: finds the best spans in a question's windows, and their text.
+"""Decodes logits to answers: finds the best spans in a question's windows, and the texts of these spans.
 
-Paper: sections 4.2 and 4.3. The answers are equal to the original's.
+Paper: sections 4.2 and 4.3. The answers are the same as in google-research/bert ("the original" in comments).
 
-Letters: N rows (the windows of all contexts), W windows of one context, S sequence length, D tokens of all contexts,
+Letters: N rows (the windows of all contexts), W windows of one context, S sequence length, T tokens of all contexts,
 M tokens of all windows, K spans of all windows, n candidates for the start and for the end.
 """
 
@@ -19,26 +19,26 @@ from bert_tf.tasks.questions.squad_file import Question, words_of
 from bert_tf.tasks.questions.squad_windows import Tokens, Windows, in_best_window, windows_of
 from bert_tf.tokenization import BertTokenizer
 
-# The original's score of "no answer" for a question without a window.
+# The score of "no answer" for a question without a window, as in the original.
 NULL_WITHOUT_WINDOW = 1e6
-# The original's answer if there is no valid span.
+# The answer if there is no valid span, as in the original.
 _NO_SPAN = "empty"
-# The columns with a window's tokens, in the order of `Tokens`.
+# The columns with a window's tokens, in the order of the fields of `Tokens`.
 _TOKENS = ("segment_b", "token_starts", "token_ends")
-# Number of questions to decode at once. All pairs of starts and ends in their windows are in memory at the same time.
+# Number of questions to decode at once. For all these questions, the pairs of starts and ends are in memory together.
 _AT_ONCE = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Options for decoding logits to answers; the fields are flags of `run_squad`.
+    """Options for decoding logits to answers; each field has the value of a flag of `run_squad`.
 
     Attributes:
-      n_best_size: number of start and end positions to try in each window, and number of answers to keep.
+      n_best_size: number of start positions and of end positions to try in each window, and number of answers to keep.
       max_answer_length: maximum number of tokens in an answer.
-      has_unanswerable: `version_2_with_negative`.
-      exact_offsets: `exact_answer_offsets`.
-      verbose: `verbose_logging`.
+      has_unanswerable: value of `--version_2_with_negative`.
+      exact_offsets: value of `--exact_answer_offsets`.
+      verbose: value of `--verbose_logging`.
     """
 
     n_best_size: int = 20
@@ -54,7 +54,7 @@ class Candidate:
 
     Attributes:
       text: text of the answer; "" for no answer.
-      start_logit, end_logit: logits of the first and the last token; their sum is the score.
+      start_logit, end_logit: start logit of the answer's first token, and end logit of its last token.
       offsets: range of the answer's characters in the context; None unless the decoding has `exact_offsets`.
     """
 
@@ -74,7 +74,7 @@ class Answers:
     """The best answers to a question.
 
     Attributes:
-      candidates: candidates by descending score; "no answer" may follow at the end with any score.
+      candidates: the candidates by descending score; "no answer" may be the last candidate, whatever its score.
       null_odds: the score of "no answer" minus the best answer's score; None if every question has an answer.
     """
 
@@ -83,11 +83,11 @@ class Answers:
 
     @property
     def best_text(self) -> str:
-        """The text of the best candidate other than "no answer"; "" if there is none."""
+        """The text of the best candidate other than "no answer"; "" if there is no such candidate."""
         return next((candidate.text for candidate in self.candidates if candidate.text), "")
 
     def text(self, null_threshold: float) -> str:
-        """Returns the answer's text; "" (no answer) if `null_odds` exceeds the threshold."""
+        """Returns the text of the predicted answer; "" (no answer) if `null_odds` exceeds the threshold."""
         if self.null_odds is None:
             return self.candidates[0].text
         return "" if self.null_odds > null_threshold else self.best_text
@@ -104,9 +104,9 @@ class Spans(NamedTuple):
     """Spans that may be answers, sorted by question, then by descending score, then by window.
 
     Attributes:
-      questions: int64 [K], ascending.
-      logits: float64 [K, 2], logits of start and end; their sum is the score.
-      starts, ends: int64 [K], indices of the first and the last token among all M.
+      questions: int64 [K], index of each span's question, ascending.
+      logits: float64 [K, 2], start logit and end logit; their sum is the score.
+      starts, ends: int64 [K], indices of the first and the last token among the M tokens of all windows.
     """
 
     questions: tf.Tensor
@@ -121,17 +121,17 @@ def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decod
     The function uses only graph operations, because the served model calls it too.
 
     Args:
-      logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
+      logits: float32 [N, S, 2], logits of start and end; they are very low at positions without a token.
       windows: N windows.
-      num_tokens: int64 [], D.
+      num_tokens: int64 [], number of tokens of all contexts, T.
       decoding: see `Decoding`.
     """
-    # top_k returns equal logits in the order of their positions.
+    # If logits are equal, top_k returns them in the order of their positions.
     count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
     values, positions = tf.math.top_k(tf.transpose(logits, [0, 2, 1]), count)  # [N, 2, n]
     places = tf.cast(positions, tf.int64) - windows.offsets[:, tf.newaxis, tf.newaxis]
     is_inside = (places >= 0) & (places < windows.tokens.row_lengths()[:, tf.newaxis, tf.newaxis])
-    places = tf.where(is_inside, places, 0) + windows.tokens.row_starts()[:, tf.newaxis, tf.newaxis]  # among all M
+    places = tf.where(is_inside, places, 0) + windows.tokens.row_starts()[:, tf.newaxis, tf.newaxis]  # among the M
     is_best = in_best_window(windows.tokens, num_tokens)
     starts, ends = places[:, 0, :, tf.newaxis], places[:, 1, tf.newaxis, :]  # [N, n, 1] and [N, 1, n]
     is_start = is_inside[:, 0, :, tf.newaxis] & tf.gather(is_best, starts)
@@ -142,7 +142,7 @@ def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decod
     start, end = tf.stack([window, side, first], 1), tf.stack([window, side + 1, last], 1)
     scores = tf.cast(tf.stack([tf.gather_nd(values, start), tf.gather_nd(values, end)], 1), tf.float64)  # [K, 2]
     questions = tf.gather(windows.questions, window)
-    # Both sorts are stable.
+    # Both sorts are stable, so the second sort keeps the order of the scores within a question.
     order = tf.argsort(tf.reduce_sum(scores, 1), direction="DESCENDING", stable=True)
     order = tf.gather(order, tf.argsort(tf.gather(questions, order), stable=True))
     columns = questions, scores, tf.gather_nd(places, start), tf.gather_nd(places, end)
@@ -190,7 +190,7 @@ def _answers(
     spans: Iterator[tuple], nulls: np.ndarray, question: Question, tokens: Tokens, tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> Answers:  # fmt: skip
-    """Returns the answers to a question; `nulls` [W, 2] are the logits of [CLS] in the question's windows."""
+    """Returns the answers to a question; `nulls` [W, 2] contains the logits of [CLS] in the question's windows."""
     null = None
     if decoding.has_unanswerable:
         lowest = nulls[np.argmin(nulls.sum(axis=1))].tolist() if len(nulls) else (NULL_WITHOUT_WINDOW, 0.0)
@@ -203,13 +203,13 @@ def _answers(
     if null is None:
         return Answers(tuple(candidates))
     best = next((candidate for candidate in candidates if candidate.text), None)
-    # The operations have the same order as in the original, so that the floating-point result is the same.
+    # The operations are in the same order as in the original, so that the floating-point results are equal.
     odds = null.score - best.start_logit - best.end_logit if best else null.score
     return Answers(tuple(candidates), odds)
 
 
 def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple | Candidate]:
-    """Inserts "no answer" after all spans with an equal or higher score."""
+    """Yields the spans, with "no answer" after all spans whose score is at least the score of "no answer"."""
     for span in spans:
         if null is not None and null.score > span[2] + span[3]:
             yield null
@@ -226,7 +226,7 @@ def _best(
     tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> list[Candidate]:
-    """Returns the best candidates with different texts."""
+    """Returns the best candidates; each text occurs once."""
     found: list[Candidate] = []
     seen: set[str] = set()
     for span in spans:
@@ -249,7 +249,10 @@ def _best(
 
 
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
-    """Returns the text of tokens as in the original: the words of the tokens, without characters outside the tokens."""
+    """Returns the text of a span of tokens as in the original.
+
+    The text consists of the words that contain the tokens, without the characters outside the tokens.
+    """
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))

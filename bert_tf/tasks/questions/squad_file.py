@@ -1,4 +1,4 @@
-"""Reads files in SQuAD's layout: articles with paragraphs, each with a context, questions and their answers.
+"""Reads files in SQuAD's layout: articles that consist of paragraphs. A paragraph has a context, questions and answers.
 
 Paper: sections 4.2 and 4.3.
 """
@@ -18,14 +18,14 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.example_source import Placed
 
-# The words of a context; the original separates words by this white space.
+# A word of a context. google-research/bert separates words by this white space.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
-# Half of a surrogate pair cannot be encoded as UTF-8.
+# Half of a surrogate pair; it cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Answer(NamedTuple):
-    """An answer: its text, and the index of its first character in the context."""
+    """An answer: its text, and the index in the context of its first character."""
 
     text: str
     start: int
@@ -40,7 +40,8 @@ class Question:
       text: the question.
       context: the passage that the question is about.
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
-      is_impossible: whether the file marks the question as unanswerable, or by default, whether `answers` is ().
+      is_impossible: whether the file marks the question as unanswerable. If the file does not say so for a question,
+        the value is true if `answers` is ().
     """
 
     id: str
@@ -61,7 +62,12 @@ class Question:
 
 
 class Words(NamedTuple):
-    """The words of a context, separated by the original's white space: texts, and ranges of characters."""
+    """The words of a context, separated by white space as in google-research/bert.
+
+    Attributes:
+      texts: the words.
+      starts, ends: range of each word's characters in the context; the end is exclusive.
+    """
 
     texts: tuple[str, ...]
     starts: tuple[int, ...]
@@ -74,7 +80,7 @@ class Words(NamedTuple):
 
 @functools.lru_cache(maxsize=16)
 def words_of(context: str) -> Words:
-    """Splits a context into words; cached, because the questions of a paragraph share a context."""
+    """Splits a context into words. The result is cached, because the questions of a paragraph share a context."""
     found = list(_WORD.finditer(context))
     return Words(
         tuple(word.group() for word in found),
@@ -84,9 +90,10 @@ def words_of(context: str) -> Words:
 
 
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
-    """Returns the indices of the first and last word that overlap an answer; None if they do not contain its text.
+    """Returns the indices of the first and the last word that overlap an answer.
 
-    Differences in white space are ignored, as in the original.
+    Returns None if these words and the words between them do not contain the answer's text. Differences in white space
+    are ignored, as in google-research/bert.
     """
     last = answer.start + len(answer.text) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):
@@ -133,7 +140,7 @@ def _parsed(path: str) -> Any:
 
 
 def _not_json(path: str, error: json.JSONDecodeError) -> InputError:
-    """Returns the error for a file that is not JSON, or that has several JSON values."""
+    """Returns the error for a file that is not JSON, or that contains several JSON values."""
     begin = error.doc.lstrip("\ufeff \t\r\n")
     if not begin.startswith(("{", "[")):
         return InputError(

@@ -1,4 +1,4 @@
-"""Results of an evaluation of questions: the official metric, the prediction files, and the tuned null threshold.
+"""Computes and writes the results of an evaluation: the official metric, the prediction files, and the null threshold.
 
 Paper: sections 4.2 and 4.3.
 
@@ -22,10 +22,10 @@ from bert_tf.training import metrics_file
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-# An evaluation with a tuned threshold writes this score. If the file of the threshold is missing, the score shows that
-# the file was lost.
+# An evaluation with a tuned threshold writes a score with this name. If a folder has this score but no file with the
+# threshold, the file was lost.
 TUNED_THRESHOLD = "tuned_null_threshold"
-# Number of characters of the context that an evaluation writes, and how many of these characters precede the answer.
+# Number of the context's characters that an evaluation writes, and number of these characters that precede the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
@@ -39,8 +39,8 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
       has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
 
     Returns:
-      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0, there are also both metrics on the questions with an answer
-      (prefix `HasAns_`), and on the questions without an answer (prefix `NoAns_`), if there are such questions.
+      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0, the result also has both metrics for the questions with an
+      answer (prefix `HasAns_`) and for the questions without an answer (prefix `NoAns_`), if there are such questions.
     """
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
@@ -56,7 +56,7 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
 def question_scores(
     questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Computes exact match and F1 of each question, float64 [N] each; for the arguments, see `scores`."""
+    """Returns the exact match and the F1 of each question, float64 [N] each; for the arguments, see `scores`."""
     from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 
     found = []
@@ -76,9 +76,9 @@ def question_scores(
 def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
     """Chooses the null threshold with the best F1; if several thresholds have the best F1, chooses the lowest.
 
-    An answer is predicted if `null_odds` is at most the threshold. The candidates are halfway between neighboring odds,
-    so that rounding in a later evaluation does not move a question to the other side. Two more candidates are below
-    and above all odds.
+    An answer is predicted if `null_odds` is at most the threshold. The candidates for the threshold are halfway between
+    neighboring odds, so that rounding in a later evaluation does not move the odds of a question across the threshold.
+    Two more candidates are below and above all odds.
 
     Args:
       questions: N questions with their answers.
@@ -86,7 +86,7 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     """
     odds = np.array([found.null_odds for found in answers])
     _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
-    # "" is also right if nothing of an answer remains after the metric's normalization, as of the answer "the".
+    # "" is also right if the metric's normalization removes the whole right answer, such as the answer "the".
     _, unanswered = question_scores(questions, [""] * len(questions), has_unanswerable=True)
     order = np.argsort(odds, kind="stable")
     gains = np.cumsum((answered - unanswered)[order])
@@ -116,10 +116,11 @@ NULL_THRESHOLD = TunedFile(
 def write_predictions(
     folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float
 ) -> list[str]:
-    """Writes the original's prediction files: JSON objects whose keys are the questions' ids. Returns the paths.
+    """Writes the same prediction files as google-research/bert, and returns their paths.
 
-    `predictions.json` contains the answers, and `nbest_predictions.json` contains the candidates. If questions may have
-    no answer, `null_odds.json` contains `Answers.null_odds`.
+    Each file is a JSON object whose keys are the questions' ids. `predictions.json` contains the answers, and
+    `nbest_predictions.json` contains the candidates. If questions may have no answer, `null_odds.json` contains
+    `Answers.null_odds`.
     """
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
@@ -141,11 +142,19 @@ def keep_answers(
     has_unanswerable: bool,
     prefix: str = "dev",
 ) -> None:
-    """Writes `dev_predictions.jsonl`, see `evaluation_file`, unless a score is not finite.
+    """Writes `dev_predictions.jsonl` (see `evaluation_file`), unless a score is not finite.
 
-    Each line is one question: `index`, `id`, `question`, the `context` around the answer, `label` (the texts of the
-    answers; empty for a question without an answer), `prediction` ("" for no answer), its `probability` among the best
-    answers, `exact_match` and `f1`; for SQuAD 2.0, also `null_odds`.
+    Each line is a JSON object for one question, with these fields:
+
+    - `index`: index of the question, from 0.
+    - `id`: the question's id.
+    - `question`: the question.
+    - `context`: the part of the context around the right answer.
+    - `label`: the texts of the right answers; an empty list for a question without an answer.
+    - `prediction`: the text of the predicted answer; "" for no answer.
+    - `probability`: the probability of the predicted answer among the best answers.
+    - `exact_match`, `f1`: the metrics of this question.
+    - `null_odds`: `Answers.null_odds`; only for SQuAD 2.0.
     """
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return

@@ -18,12 +18,14 @@ _MOST_NAMED = 10
 
 @dataclasses.dataclass(frozen=True)
 class QuestionSource(FileSource):
-    """Files in SQuAD's layout; each `Placed` contains a `Question`. Several training files are read as one data set.
+    """Source of questions from files in SQuAD's layout. Several training files are read as one data set.
+
+    Each `Placed` contains a `Question`.
 
     Attributes:
-      data_dir: always "", because flags name all files.
+      data_dir: always "", because every file is named by a flag.
       paths: see `FileSource`.
-      has_unanswerable: whether questions may lack an answer.
+      has_unanswerable: whether some questions have no answer, as in SQuAD 2.0.
     """
 
     data_dir: str = ""
@@ -31,10 +33,10 @@ class QuestionSource(FileSource):
     has_unanswerable: bool = False
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the questions of a file; of a training file, only the questions that can be used for training.
+        """Reads the questions of a file; in a training file, skips the questions that cannot be used for training.
 
         Raises:
-          InputError: the file is invalid, see `squad_file.read_questions`, or lacks answers that the run needs.
+          InputError: the file is invalid (see `squad_file.read_questions`), or lacks answers that the run needs.
         """
         placed = read_questions(path)
         if not self.has_unanswerable:
@@ -70,9 +72,10 @@ class QuestionSource(FileSource):
 
 
 def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> list[Placed]:
-    """Returns the questions for training: without an answer, or with an answer that is at its `answer_start`.
+    """Returns the questions for training.
 
-    A warning counts and names the other questions.
+    These are the questions whose answer is at its `answer_start`, and the questions without an answer. A warning states
+    the number of other questions and lists their ids.
 
     Raises:
       InputError: answers are missing, or no answer is at its `answer_start`.
@@ -95,7 +98,7 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
 
 
 def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
-    """Warns about questions whose answer is not at its `answer_start`; lists their ids."""
+    """Warns about questions whose answer is not at its `answer_start`; the message lists the questions' ids."""
     if wrong:
         named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
         more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""

@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
-Letters: B batch, S sequence length, N rows.
+Letters: B rows of a batch, S sequence length, N rows of a split.
 """
 
 import dataclasses
@@ -35,22 +35,22 @@ from bert_tf.training.metrics import Form, Metric
 QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
-# Defaults of the flags that change the model or its data. A run's `task.json` records these flags.
+# Default values of the flags that change the model or its data. A run's `task.json` records the values of these flags.
 _DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
-# The logit of a position without a token: finite, so that means and differences of logits are finite.
+# The logit of a position without a token. It is finite, so that means and differences of logits are finite too.
 _NO_TOKEN = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask(SourceTask):
-    """Marks the answer to a question in its context.
+    """Finds the answer to a question in the question's context.
 
     Attributes:
       source: the source of the questions.
       decoding: options for decoding logits to answers.
       doc_stride, max_query_length: see `encode_questions`.
       run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
-      null_threshold: see `null_score_diff_threshold`.
+      null_threshold: value of the flag `null_score_diff_threshold`; None if the flag is not given.
       tune_null_threshold: whether an evaluation chooses a new threshold.
       held_out: see `Task`.
     """
@@ -72,12 +72,12 @@ class SquadTask(SourceTask):
 
     @property
     def test_is_dev(self) -> bool:
-        """Whether dev data and test data are the same file, `--predict_file`; false if the dev data is held out."""
+        """Whether `--predict_file` is both the dev data and the test data; false if the dev data is held out."""
         return not (self.held_out and self.held_out.is_dev)
 
     @property
     def evaluation_predictions(self) -> Sequence[str]:
-        """See `Task`; as in the original, an evaluation writes these files too."""
+        """See `Task`. As in google-research/bert, an evaluation also writes the prediction files."""
         names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
         return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
 
@@ -94,7 +94,7 @@ class SquadTask(SourceTask):
         """Refuses a model without a second segment, and rows that are too short for a context.
 
         Raises:
-          InputError: the model or the row length is refused.
+          InputError: the model has no second segment, or `max_seq_length` leaves no token for a context.
         """
         require_segments(config, settings.bert_config_file)
         room = settings.max_seq_length - self.max_query_length - 3
@@ -106,7 +106,10 @@ class SquadTask(SourceTask):
             )
 
     def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contexts, so that questions about the same context stay together; classes: `is_impossible`."""
+        """Returns the context and the class of each question; the class is `is_impossible`.
+
+        Because the contents are the contexts, all questions about a context are in the same split.
+        """
         return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -123,11 +126,13 @@ class SquadTask(SourceTask):
         return SpanHead(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; 0 if the answer is unknown."""
+        """Returns the weights of rows, float32 [B]; the weight of a row with an unknown answer is 0."""
         return batch["row_weights"] * batch["has_label"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the mean of the cross-entropies of start and end; the softmax is over the tokens of the row.
+        """Computes the loss, and whether both predicted positions are right.
+
+        The loss is the mean of the cross-entropies of start and end. The softmax is over the tokens of the row.
 
         Args:
           logits: logits of start and end, float32 [B, S, 2].
@@ -145,12 +150,12 @@ class SquadTask(SourceTask):
         }
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns logits [B, S, 2] that are very low at all positions that do not have a token of the row."""
-        # In a packed row, such positions have tokens of other rows. In a padded row, they have padding.
+        """Returns the logits [B, S, 2], with very low values at all positions without a token of the row."""
+        # In a packed row, the other positions have tokens of other rows. In a padded row, they have padding.
         return of_tokens(logits, batch["input_mask"])
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Decodes the logits [N, S, 2] of all windows to one `Answers` for each question."""
+        """Decodes the logits [N, S, 2] of all windows; the result has one `Answers` for each question."""
         found = decode(split.examples, split.columns, split.example_ids, predictions, split.tokenizer, self.decoding)
         answers = np.empty(len(found), object)
         answers[:] = found
@@ -158,7 +163,11 @@ class SquadTask(SourceTask):
         return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the official metric from `Answers`; for SQuAD 2.0, adds the threshold as `null_threshold`."""
+        """Computes the official metric from `Answers`.
+
+        For SQuAD 2.0, adds the null threshold as `null_threshold`; if this threshold was tuned, also adds it as
+        `squad_results.TUNED_THRESHOLD`.
+        """
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
         found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
@@ -181,18 +190,18 @@ class SquadTask(SourceTask):
         return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
-        """See `Task`; a question without an answer is labeled only in SQuAD 2.0."""
+        """See `Task`. A question without an answer counts as labeled only in SQuAD 2.0."""
         accepts_none = self.decoding.has_unanswerable
         return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns the scores of "no answer" to every question; None if every question has an answer."""
+        """Returns the scores of predicting "no answer" for every question; None if every question has an answer."""
         if not self.decoding.has_unanswerable:
             return None
         return ConstantAnswer("no answer", squad_results.scores(split.examples, [""] * len(split.examples), True))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns "no answer" if it is predicted for every question although some questions have an answer."""
+        """Returns "no answer" if this is the prediction for every question although some questions have an answer."""
         threshold = self._threshold(split, predictions)
         is_none = not any(answers.text(threshold) for answers in predictions)
         return "no answer" if is_none and any(question.answers for question in split.examples) else ""
@@ -211,7 +220,10 @@ class SquadTask(SourceTask):
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a lost threshold, or a threshold of another checkpoint, unless the flags give or tune a threshold."""
+        """Refuses a lost threshold, and a threshold of another checkpoint.
+
+        If the flags give a threshold or tune a new one, nothing is refused.
+        """
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
             squad_results.NULL_THRESHOLD.check_not_lost(folder)
             squad_results.NULL_THRESHOLD.read(folder, step)
@@ -223,7 +235,7 @@ class SquadTask(SourceTask):
 
 
 def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
-    """Returns logits [B, S, 2] that are very low where `input_mask`, int32 [B, S], is 0."""
+    """Returns the logits [B, S, 2], with very low values where `input_mask`, int32 [B, S], is 0."""
     return tf.where(tf.expand_dims(input_mask, -1) > 0, logits, _NO_TOKEN)
 
 
@@ -231,7 +243,7 @@ def squad_task(command: Command) -> SquadTask:
     """Returns the task for the flags of `run_squad`.
 
     Raises:
-      InputError: the null threshold is given or tuned although every question has an answer, or a trained model is
+      InputError: a flag gives or tunes the null threshold although every question has an answer, or a trained model is
         evaluated on the other version of SQuAD.
     """
     settings, of_model = command.settings, command.of_model(**_DEFAULTS)

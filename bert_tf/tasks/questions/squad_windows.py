@@ -1,8 +1,8 @@
 """Encodes questions and contexts as rows; splits a long context into several overlapping windows.
 
-Paper: section 4.2; the windows are the same as in the original.
+Paper: section 4.2. The windows are the same as in google-research/bert.
 
-Letters: N rows (the windows of all contexts), D tokens of a context or of all contexts, M tokens of all windows.
+Letters: N rows (the windows of all contexts), D tokens of one text, T tokens of all contexts, M tokens of all windows.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.tasks.questions.squad_file import Question, answer_words, words_of
 from bert_tf.tokenization import BertTokenizer
 
 _TEXTS_PER_CALL = 1024
-# Factor of a window's length in the score that compares windows, as in the original.
+# Factor of a window's length in the score that compares windows, as in google-research/bert.
 _LENGTH_FACTOR = 0.01
 
 
@@ -42,8 +42,9 @@ class Windows(NamedTuple):
 
     Attributes:
       questions: int64 [N], index of each window's question, ascending.
-      tokens: RaggedTensor int64 [N, (tokens)], indices of the window's tokens among all D.
-      offsets: int64 [N], position of the window's first token in the row.
+      tokens: RaggedTensor int64 [N, (tokens)], indices of each window's tokens among the T tokens of all
+        contexts.
+      offsets: int64 [N], position in the row of each window's first token.
     """
 
     questions: tf.Tensor
@@ -52,12 +53,12 @@ class Windows(NamedTuple):
 
 
 def window_starts(length: int, room: int, stride: int) -> list[int]:
-    """Returns the indices of the first tokens of a context's windows.
+    """Returns, for each window of a context, the index of the window's first token.
 
     Args:
-      length: D.
+      length: number of tokens of the context.
       room: maximum number of tokens of a window.
-      stride: number of tokens between two starts.
+      stride: number of tokens between the starts of two consecutive windows; a stride above `room` counts as `room`.
     """
     starts = [] if length == 0 else [0]
     while starts and starts[-1] + room < length:
@@ -66,14 +67,18 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds, for each token, the window with the most context on its shorter side; in a tie, the first such window.
+    """Finds the best window for each token that is in several windows.
+
+    A window's score for a token is the smaller of two counts, plus 0.01 times the window's length. The counts are the
+    numbers of the window's tokens before and after this token. If several windows have the highest score, the first of
+    these windows is the best.
 
     Args:
       tokens: int64 [N, (tokens)], see `Windows`.
-      num_tokens: int64 [], D.
+      num_tokens: int64 [], number of tokens of all contexts, T.
 
     Returns:
-      bool [M], whether the window is the best window for this token.
+      bool [M], for each token of each window, whether the window is the token's best window.
     """
     windows, flat = tokens.value_rowids(), tokens.values
     lengths = tf.gather(tokens.row_lengths(), windows)
@@ -97,15 +102,22 @@ def encode_questions(
     Args:
       questions: any number of questions; a question gets no row if its context has no token.
       tokenizer: see `BertTokenizer`.
-      max_seq_length: S.
-      doc_stride: number of tokens between the starts of two windows.
+      max_seq_length: maximum number of tokens in a row.
+      doc_stride: number of tokens between the starts of two consecutive windows.
       max_query_length: maximum number of tokens of a question; longer questions are truncated.
 
     Returns:
-      `segment_a`, the question, and `segment_b`, the window, int32 [N, (tokens)]; `token_starts` and `token_ends`,
-      int32 [N, (tokens)], the characters of the window's tokens in the context; `window_starts`, int32 [N];
-      `start_positions` and `end_positions`, int32 [N], the answer in the row, or 0 ([CLS]) if the window does not
-      contain the answer; `has_label`, float32 [N], 0 if the answer is unknown; `example_ids`, int64 [N].
+      The columns:
+
+      - `segment_a`: int32 [N, (tokens)], the token ids of the question.
+      - `segment_b`: int32 [N, (tokens)], the token ids of the window.
+      - `token_starts`, `token_ends`: int32 [N, (tokens)], range in the context of the characters of each token in the
+        window; the end is exclusive.
+      - `window_starts`: int32 [N], index in the context of the window's first token.
+      - `start_positions`, `end_positions`: int32 [N], positions in the row of the first and the last token of the
+        answer. Both are 0, the position of [CLS], if the window does not contain the whole answer.
+      - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
+      - `example_ids`: int64 [N], index of the row's question.
 
     Raises:
       InputError: no context has a token.
@@ -128,7 +140,7 @@ def encode_questions(
             rows.add(index, ids, tokens, slice(start, start + room), span)
     if without_token:
         logging.warning(
-            "the answers of %d questions do not include a token of their context, so they do not affect the loss: %s",
+            "%d questions do not affect the loss, because their answers do not cover any token of the context: %s",
             len(without_token), ", ".join(without_token[:10]),
         )  # fmt: skip
     if not rows.example_ids:
@@ -137,10 +149,10 @@ def encode_questions(
 
 
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
-    """Returns the first and the last token of a question's first answer in its context.
+    """Returns the indices in the context of the first and the last token of a question's first answer.
 
-    As in the original, these are all tokens of the words that overlap the answer. If these tokens contain the tokens of
-    the answer's text, only the tokens of the text count.
+    As in google-research/bert, the range covers all tokens of each word that overlaps the answer. If the range contains
+    the tokens of the answer's text, the range is narrowed to these tokens.
 
     Args:
       question: a question with its answers.
@@ -148,7 +160,8 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
       answer_ids: int32, token ids of the answer's text.
 
     Returns:
-      Two indices; (-1, -1) for a question without an answer; None if the answer is unknown or does not include a token.
+      The two indices; (-1, -1) for a question without an answer. None if the file lacks answers, if the answer is not
+      at its `answer_start`, or if the answer covers no token.
     """
     if question.is_impossible or question.answers == ():
         return -1, -1
@@ -161,14 +174,14 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
         return None
     wanted, found = answer_ids.tolist(), tokens.ids[first : last + 1].tolist()
     for start in range(len(found)):
-        # At the end of the list, the slice is shorter than `wanted`, and cannot be equal.
+        # At the end of the list, the slice is shorter than `wanted`, so the two lists differ.
         if wanted and found[start : start + len(wanted)] == wanted:
             return first + start, first + start + len(wanted) - 1
     return first, last
 
 
 def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
-    """Tokenizes texts, and finds the range of characters of each token."""
+    """Tokenizes texts, and finds the characters of each token in its text."""
     encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
     found = []
     for begin in range(0, len(texts), _TEXTS_PER_CALL):
@@ -184,8 +197,8 @@ def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
 
 
 def _characters(text: str) -> np.ndarray:
-    """Returns the index of the character at each byte of a text, and at its end, int32 [bytes + 1]."""
-    begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the last byte is the end
+    """Returns the index of the character at each byte of a text's UTF-8, and at the text's end, int32 [bytes + 1]."""
+    begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the added byte marks the text's end
     return (np.cumsum(begins) - 1).astype(np.int32)
 
 
@@ -199,7 +212,7 @@ def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:
 
 
 class _Rows:
-    """Collects columns row by row; a ragged column is a list of arrays."""
+    """Collects the columns of `encode_questions` row by row; a ragged column is a list of arrays."""
 
     def __init__(self):
         self.example_ids: list[int] = []
@@ -235,11 +248,13 @@ class _Rows:
 
 
 def windows_of(columns: Columns, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
-    """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts.
+    """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts, T.
+
+    A context that several questions share counts once for each question.
 
     Args:
       columns: N rows of each column.
-      example_ids: int64 [N], ascending.
+      example_ids: int64 [N], index of each row's question, ascending.
     """
     starts, lengths = tf.cast(columns["window_starts"], tf.int64), columns["segment_b"].row_lengths()
     # The number of questions is unknown, because some questions have no row.

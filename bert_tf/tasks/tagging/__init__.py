@@ -1,1 +1,1 @@
-"""A tag for each word (paper: section 5.3)."""
+"""Predicts a tag for each word (paper: section 5.3)."""

@@ -1,6 +1,6 @@
 """Reads and writes CoNLL files.
 
-Each line has a word and its tag; a blank line ends a sentence; -DOCSTART- starts a document.
+Each line has a word and its tag. A blank line ends a sentence, and a -DOCSTART- line starts a document.
 """
 
 import dataclasses
@@ -15,7 +15,7 @@ from bert_tf.tasks.tagging import tag_schemes
 DOCUMENT_START = "-DOCSTART-"
 _BLANK = " \t\r\n"
 _LANGUAGES = ("eng", "esp", "ned", "deu")
-# Names of the files of CoNLL-2003 and CoNLL-2002: the official names, and the names in common copies.
+# File names of CoNLL-2003 and CoNLL-2002: the official names, and the names in common copies of the data.
 FILE_NAMES = {
     "train": ("train.txt", *(f"{language}.train" for language in _LANGUAGES), "train.conll"),
     "dev": ("valid.txt", "dev.txt", *(f"{language}.testa" for language in _LANGUAGES), "dev.conll"),
@@ -29,7 +29,7 @@ class Sentence:
 
     Attributes:
       words: one or more words.
-      tags: the words' tags in the file; None if the file has no tags.
+      tags: the tags of the words, as in the file; None if no tags were read.
       line: number of the first word's line, from 1; each further word is on the next line.
       starts_document: whether the sentence follows a -DOCSTART- line.
     """
@@ -55,8 +55,8 @@ class Layout:
     """The columns of a file.
 
     Attributes:
-      word: column of the word, from 0; negative numbers count from the end.
-      tag: column of the tag, counted in the same way.
+      word: index of the column with the word; a negative index counts from the last column, which is -1.
+      tag: index of the column with the tag; see `word`.
     """
 
     word: int = 0
@@ -64,7 +64,7 @@ class Layout:
 
 
 def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
-    """Reads the sentences of a file. Tabs separate the columns; in lines without a tab, spaces do.
+    """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces.
 
     Args:
       path: path of the file.
@@ -73,7 +73,8 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
 
     Raises:
       InputError: the file is missing, empty or not UTF-8; a line lacks a tag, or has more or fewer columns than the
-        first line; or the column of words contains numbers. The message names file and line.
+        first line; or the column of words contains the numbers of the words. The message names the file and, if
+        possible, the line.
     """
     reader = _Reader(path, layout, with_tags)
     for number, line in enumerate(decoded_lines(path), 1):
@@ -124,7 +125,7 @@ class _Reader:
         return self._sentences
 
     def _are_numbered(self) -> bool:
-        """Whether the words of each sentence are the numbers from 1, as in the first column of some files."""
+        """Returns whether the words of each sentence are 1, 2, 3, ..., as in the first column of some files."""
         numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
         return all(numbered) and max(len(s.words) for s in self._sentences) > 1
 
@@ -157,7 +158,7 @@ class _Reader:
 
 
 def count_columns(path: str) -> int:
-    """Returns the number of columns in the first line with a word; 0 if there is no such line."""
+    """Returns the number of columns of the first line with a word; 0 if there is no such line."""
     for line in decoded_lines(path):
         cells = line.strip(_BLANK)
         if cells and not cells.startswith(DOCUMENT_START):
@@ -168,8 +169,8 @@ def count_columns(path: str) -> int:
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
     """Writes predictions atomically, in the official scorer's format.
 
-    Each line has a word, the right tag if known, and the predicted tag. Spaces separate the columns, or tabs if a word
-    contains a space.
+    Each line has a word, the right tag if it is known, and the predicted tag. Spaces separate the columns; if a word
+    contains a space, tabs separate them.
     """
     separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
     lines = []

@@ -17,7 +17,13 @@ NO_TYPE = "_"
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Numbers of entities: true (in the data), predicted, and right."""
+    """Numbers of entities.
+
+    Attributes:
+      true: number of entities in the data.
+      predicted: number of predicted entities.
+      right: number of predicted entities that are right.
+    """
 
     true: int = 0
     predicted: int = 0
@@ -30,7 +36,7 @@ class Counts:
 
     @property
     def recall(self) -> float:
-        """Share of the true entities that are predicted; 0 if there are no true entities."""
+        """Share of the entities in the data that are predicted; 0 if the data has no entities."""
         return self.right / self.true if self.true else 0.0
 
     @property
@@ -46,7 +52,7 @@ class Comparison:
     Attributes:
       words: number of words.
       right_words: number of words with the right tag.
-      types: the counts of each type of entities, in the order of the sorted types.
+      types: maps each type of entity to its counts; the types are sorted.
     """
 
     words: int
@@ -84,10 +90,12 @@ def _figures(counts: Counts) -> str:
 
 
 def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Comparison:
-    """Compares the tags of sentences in any scheme; also accepts invalid sequences of tags, see `tag_schemes.entities`.
+    """Compares the predicted tags of sentences with the true tags.
+
+    The tags may have any scheme. Tag sequences may be invalid; see `tag_schemes.entities`.
 
     Raises:
-      ValueError: the numbers of sentences or words differ.
+      ValueError: `true` and `predicted` have different numbers of sentences or words.
     """
     counters = [Counter() for _ in dataclasses.fields(Counts)]
     words = right_words = 0

@@ -17,7 +17,7 @@ from bert_tf.tasks.tagging.tagging_task import TAGGING, make_head
 
 
 class Tagging(Kind):
-    """See `TaggingTask`."""
+    """The kind of `TaggingTask`."""
 
     name, settings, make_task = TAGGING, NerSettings, staticmethod(tagging_task)
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}

@@ -1,4 +1,4 @@
-"""The parts of the report on a tagger's entities."""
+"""Makes the parts of the report on the predicted entities."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,14 @@ from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 
 
 def entities(path: str) -> list[Part]:
-    """Returns a table of counts and metrics by type of entity, and a table of the sentences with the most errors."""
+    """Returns the tables of the report; [] if the file does not exist.
+
+    The first table has the counts and the metrics of each type of entity. The second table has the sentences with the
+    most errors.
+
+    Args:
+      path: path of a file with the right and the predicted tags; see `conll_files.write_predictions`.
+    """
     if not tf.io.gfile.exists(path):
         return []
     sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
@@ -30,7 +37,10 @@ def entities(path: str) -> list[Part]:
 def _wrong_sentences(
     words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Table:
-    """Returns a table of the sentences with the most wrong entities; among equals, shorter sentences come first."""
+    """Returns a table of the sentences with the most wrong entities.
+
+    Among sentences with the same number of wrong entities, shorter sentences come first.
+    """
     wrong = []
     for sentence, *tags in zip(words, true, predicted, strict=True):
         known, found = map(tag_schemes.entities, tags)

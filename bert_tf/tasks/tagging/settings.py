@@ -6,7 +6,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
 
-# Values of --feature_layers, in the order of the paper's Table 7; `modeling.heads` uses the same names.
+# The layers that --feature_layers can name, in the order of the paper's Table 7; `modeling.heads` uses the same names.
 FEATURE_LAYERS = (
     "embeddings",
     "second_to_last_hidden",
@@ -21,7 +21,8 @@ FEATURE_LAYERS = (
 class NerSettings(FineTuningSettings):
     """Settings of `run_ner`.
 
-    A data flag that is not given takes its value from the run in `output_dir`, else its default.
+    If a data flag is not given, its value is the value of the run in `output_dir`. Without such a run, the flag has its
+    default.
     """
 
     flag_group = "Data"
@@ -50,16 +51,16 @@ class NerSettings(FineTuningSettings):
         choices=("auto", "iob1", "iob2", "bioes"),
     )  # fmt: skip
     repair_tags: bool | None = setting(
-        "read tag sequences that violate the scheme in the same way as the official scorer, instead of reporting an "
-        "error; default: from the run in --output_dir, else false", None,
+        "accept tag sequences that violate the scheme, and read them as the official scorer reads them; without this "
+        "flag, such a sequence is an error; default: from the run in --output_dir, else false", None,
     )  # fmt: skip
     entity_types: str = setting("comma-separated types of entities; default: the types in the training data", "")
     test_has_tags: bool = setting(
         "the test data has a column of tags; has no effect on a file with only one column", True
     )
     document_context: bool | None = setting(
-        "fill each row with the neighboring sentences of its document, as in the paper; only the row's own sentence is "
-        "tagged; default: from the run in --output_dir, else false", None, group="Model",
+        "fill the rest of a sentence's row with the neighboring sentences of the document, as in the paper; these "
+        "sentences are not tagged in this row; default: from the run in --output_dir, else false", None, group="Model",
     )  # fmt: skip
     feature_layers: str = setting(
         "freeze the encoder, and train a BiLSTM on the activations of these layers (paper: Table 7); fine_tuning: "
@@ -67,14 +68,15 @@ class NerSettings(FineTuningSettings):
         choices=("", "fine_tuning", *FEATURE_LAYERS), group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "--feature_layers: number of units in each direction of the two-layer BiLSTM; default: 768, as in the paper",
+        "with --feature_layers: number of units in each direction of the two-layer BiLSTM; default: 768, as in the "
+        "paper",
         None,
         group="Model",
         above=0,
     )
     activations_dir: str = setting(
-        "--feature_layers: folder for the encoder's activations; several runs may share the folder; default: the "
-        "folder activations in --output_dir", "", group="Model",
+        "with --feature_layers: folder for the encoder's activations; several runs may share the folder; default: the "
+        "subfolder 'activations' of --output_dir", "", group="Model",
     )  # fmt: skip
 
     def __post_init__(self):

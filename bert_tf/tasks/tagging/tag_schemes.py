@@ -1,8 +1,9 @@
-"""Tags of entities in the schemes IOB1, IOB2 and BIOES, and the entities of a sequence of tags.
+"""Converts entities to tags in the schemes IOB1, IOB2 and BIOES, and sequences of tags to entities.
 
-A tag is O, or a prefix and a type, such as B-PER. In IOB2 (also called BIO), each entity begins with B. In IOB1, the
-scheme of CoNLL-2003, the words of entities have I; an entity begins with B only if it directly follows an entity of the
-same type. In BIOES, E ends an entity of several words, and S marks an entity of one word.
+A tag is O, or a prefix and a type, such as B-PER. In IOB2 (also called BIO), the first word of each entity has the
+prefix B, and the other words have I. In IOB1, the scheme of CoNLL-2003, all words of entities have I, except that the
+first word has B if the entity directly follows an entity of the same type. BIOES is like IOB2, but the last word of an
+entity of several words has E, and the word of an entity of one word has S.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +15,12 @@ _PREFIXES = {IOB1: "IB", IOB2: "BI", BIOES: "BIES"}
 
 
 class Entity(NamedTuple):
-    """An entity: its type, the index of its first word in a sentence, and the index of the word after its last word."""
+    """An entity.
+
+    Attributes:
+      type: the entity's type; "" if the tags have no types.
+      start, end: range of the entity's words in the sentence; the end is exclusive.
+    """
 
     type: str
     start: int
@@ -22,7 +28,7 @@ class Entity(NamedTuple):
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Returns the prefix and the type of a tag; the type is "" if absent, as in "O" and "B".
+    """Returns the prefix and the type of a tag. If the tag has no type, such as O and B, the type is "".
 
     Raises:
       ValueError: the text is not a tag of any scheme.
@@ -34,7 +40,7 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def join_tag(prefix: str, type_: str) -> str:
-    """Returns the tag of a prefix and a type."""
+    """Returns the tag with this prefix and this type."""
     return f"{prefix}-{type_}" if type_ else prefix
 
 
@@ -44,10 +50,10 @@ def tags_of_types(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """Finds the entities of any sequence of tags in the same way as CoNLL's official scorer (conlleval).
+    """Finds the entities in any sequence of tags, also an invalid one, as CoNLL's official scorer (conlleval) does.
 
-    An entity continues with I or E of its type, and ends before any other tag. Any other tag except O begins an entity,
-    even an I after an O.
+    After B or I, an entity continues if the next tag has its type and the prefix I or E. Otherwise, the entity ends.
+    Each tag that does not continue an entity begins a new entity, unless the tag is O; this includes an I after an O.
     """
     found, start = [], None
     before, type_before = OUTSIDE, ""
@@ -63,7 +69,13 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 
 def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
-    """Returns the tags of a sentence of `length` words; the inverse of `entities`. `found` is sorted by position."""
+    """Returns the tags of a sentence; the inverse of `entities`.
+
+    Args:
+      found: the entities of the sentence, sorted by position.
+      length: number of words of the sentence.
+      scheme: scheme of the tags.
+    """
     tags = [OUTSIDE] * length
     for type_, start, end in found:
         tags[start:end] = [join_tag("I", type_)] * (end - start)
@@ -76,9 +88,10 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
 
 
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
-    """Returns the scheme of a file: BIOES if a tag has the prefix E or S, else the better of IOB1 and IOB2.
+    """Returns the scheme of a file.
 
-    The better scheme makes fewer sentences invalid. If both are equal, IOB2 is chosen.
+    The scheme is BIOES if a tag has the prefix E or S. Otherwise, it is IOB1 or IOB2, whichever makes fewer sentences
+    invalid. If both make the same number of sentences invalid, it is IOB2.
 
     Args:
       sentences: the tags of each sentence.
@@ -91,7 +104,10 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
-    """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid."""
+    """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid.
+
+    If a sentence ends inside an entity, which violates BIOES, the index is the index of the last tag.
+    """
     before, type_before = OUTSIDE, ""
     for index, tag in enumerate([*tags, OUTSIDE]):
         prefix, type_ = split_tag(tag)
@@ -105,7 +121,7 @@ def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
 
 
 def _fault(before: str, type_before: str, prefix: str, type_: str, scheme: str) -> str:
-    """Returns the reason why a tag cannot follow the tag before it; "" if the two tags are valid together."""
+    """Returns the reason why a tag cannot follow the previous tag; "" if it can follow the previous tag."""
     if prefix not in (OUTSIDE, *_PREFIXES[scheme]):
         return f"{scheme.upper()} does not have {prefix}"
     same = before != OUTSIDE and type_ == type_before

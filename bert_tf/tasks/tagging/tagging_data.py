@@ -20,7 +20,7 @@ _LSTM_SIZE = 768
 
 
 def tagging_task(command: Command) -> TaggingTask:
-    """Returns the task for the flags of `run_ner`; reads the training data if the types of entities are unknown.
+    """Returns the task for the flags of `run_ner`. Reads the training data unless the command uses a trained model.
 
     Raises:
       InputError: the files or the flags are invalid.
@@ -54,7 +54,9 @@ def tagging_task(command: Command) -> TaggingTask:
 
 
 def _types(settings: NerSettings, known: TaskDescription | None, source: TaggingSource) -> tuple[str, ...]:
-    """Returns the types of entities.
+    """Returns the sorted types of entities.
+
+    The types come from `--entity_types`, else from the trained model, else from the training data.
 
     Raises:
       InputError: there are no types, or a type is listed twice.

@@ -1,8 +1,8 @@
 """Encodes tagged sentences as rows of tokens; splits long sentences, and adds neighboring sentences as context.
 
-Paper: section 5.3: the first token of each word is labeled, and the input has the maximal document context.
+Paper: section 5.3. The first token of each word is labeled, and rows can be filled with the context in the document.
 
-Letters: S sequence length, N rows.
+Letters: N rows.
 """
 
 import itertools
@@ -16,16 +16,16 @@ from bert_tf.finetuning.task import tokenize
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
 
-# The label of tokens that are not scored: all tokens of a word except the first, and all tokens of the context.
+# The label of the tokens that have no tag: all tokens of a word except the first, and all tokens of the context.
 NOT_LABELED = -1
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
 class Span(NamedTuple):
-    """The words of a row, as indices into all words of a file.
+    """The words of a row. A range of words contains indices into the sequence of all words of a file.
 
     Attributes:
-      example: index of the sentence.
+      example: index of the row's sentence.
       first, last: range of the row's labeled words; `last` is exclusive.
       begin, end: range of all words of the row, including the context; `end` is exclusive.
     """
@@ -50,12 +50,15 @@ def make_rows(
       sentences: the sentences of a file, in order.
       labels: label ids of the words of each sentence.
       tokenizer: the model's tokenizer.
-      max_seq_length: S.
+      max_seq_length: maximum number of tokens in a row, including [CLS] and [SEP].
       document_context: whether neighboring sentences of the document fill the rows.
 
     Returns:
-      `tokens`, int32 [N, (tokens)], without [CLS] and [SEP]; `token_labels`, int32 of the same shape, `NOT_LABELED` for
-      tokens without a label; `example_ids`, int64 [N], ascending. The rows of a sentence are in the order of its words.
+      The columns. The rows of a sentence are in the order of its words.
+
+      - `tokens`: int32 [N, (tokens)], token ids without [CLS] and [SEP].
+      - `token_labels`: int32 [N, (tokens)], label ids; `NOT_LABELED` for tokens without a label.
+      - `example_ids`: int64 [N], index of each row's sentence, ascending.
     """
     room = max_seq_length - _SPECIAL_TOKENS
     words = _word_tokens(sentences, tokenizer, room)
@@ -81,8 +84,8 @@ def make_rows(
 def _word_tokens(sentences: Sequence[Sentence], tokenizer: BertTokenizer, room: int) -> list[np.ndarray]:
     """Returns the token ids of each word of a file.
 
-    A word that the tokenizer removes, such as a control character, becomes [UNK], because it has a tag. A word that
-    does not fit into a row is truncated.
+    If the tokenizer removes a word, such as a control character, the word becomes [UNK], so that it gets a tag. A word
+    that does not fit into a row is truncated.
     """
     numbers: dict[str, int] = {}
     order = [numbers.setdefault(word, len(numbers)) for sentence in sentences for word in sentence.words]
@@ -94,12 +97,13 @@ def _word_tokens(sentences: Sequence[Sentence], tokenizer: BertTokenizer, room: 
 
 
 def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, document_context: bool) -> Iterator[Span]:
-    """Yields the rows of all sentences.
+    """Yields the words of each row, for the rows of all sentences.
 
     Args:
       sentences: the sentences of a file.
-      offsets: int [words + 1], number of tokens before each word of the file.
-      room: maximum number of tokens in a row.
+      offsets: int [words + 1], number of tokens before each word of the file; the last element is the number of all
+        tokens.
+      room: maximum number of tokens in a row, without [CLS] and [SEP].
       document_context: see `make_rows`.
     """
     bounds = np.concatenate([[0], np.cumsum([len(sentence.words) for sentence in sentences])])
@@ -116,9 +120,10 @@ def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, docu
 
 
 def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
-    """Yields ranges of a sentence's words: all words if they fit into a row, else parts that fill half of a row.
+    """Splits a sentence into ranges of words.
 
-    The other half of the row is context, so that the model reads the words on both sides of a cut.
+    If all words fit into a row, there is one range. Otherwise, each range fills half of a row. The other half of the
+    row is for context, so that the model reads words on both sides of a place where the sentence is split.
     """
     if offsets[last] - offsets[first] <= room:
         yield first, last
@@ -131,9 +136,10 @@ def _parts(first: int, last: int, offsets: np.ndarray, room: int) -> Iterator[tu
 
 
 def _with_context(first: int, last: int, scope: tuple[int, int], offsets: np.ndarray, room: int) -> tuple[int, int]:
-    """Extends a range of words by whole words on both sides, within the range `scope`.
+    """Extends a range of words on both sides by whole words, but not beyond the range `scope`.
 
-    If one side has too few words for its half of the space, the other side gets the rest of the space.
+    Each side may fill half of the free space in the row. If one side has too few words for its half, the other side may
+    fill the rest.
     """
     low, high = scope
     spare = room - (offsets[last] - offsets[first])

@@ -18,15 +18,16 @@ _LONGEST_SENTENCE = 200
 
 @dataclasses.dataclass(frozen=True)
 class TaggingSource(FileSource):
-    """Tagged sentences, from a file for each split; each `Placed` contains a `Sentence`.
+    """Source of tagged sentences, with one file per split. Each `Placed` contains a `Sentence`.
 
     Attributes:
       data_dir: see `FileSource`.
       paths: see `FileSource`.
       layout: columns of the files.
       scheme: scheme of the tags; "auto" to recognize the scheme of each file.
-      repairs: whether invalid sequences of tags are read as the official scorer reads them; if False, they are refused.
-      test_has_tags: whether to read tags of test data with several columns.
+      repairs: whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences
+        are refused.
+      test_has_tags: whether to read the tags of a test file that has more than one column.
     """
 
     layout: Layout
@@ -48,17 +49,17 @@ class TaggingSource(FileSource):
         }
 
     def scheme_of(self, sentences: Sequence[Sentence]) -> str:
-        """Returns the scheme of the tags of sentences."""
+        """Returns the tag scheme of the sentences."""
         if self.scheme != AUTO:
             return self.scheme
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the sentences of a split; sentences of the test data may lack tags.
+        """Reads the sentences of a file; sentences of the test data may lack tags.
 
         Raises:
-          InputError: the file is invalid, see `conll_files.read_sentences`, or a tag violates the scheme; the message
-            names file and line.
+          InputError: the file is invalid (see `conll_files.read_sentences`), or a tag violates the scheme. The message
+            names the file and the line.
         """
         with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
         sentences = conll_files.read_sentences(path, self.layout, with_tags)
@@ -67,7 +68,7 @@ class TaggingSource(FileSource):
         if with_tags:
             self._check_tags(path, sentences, scheme)
         logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
-                     f", tags of {scheme.upper()}" if with_tags else "")  # fmt: skip
+                     f", {scheme.upper()} tags" if with_tags else "")  # fmt: skip
         return [Placed(f"{path}, line {sentence.line}", sentence) for sentence in sentences]
 
     def _check_tags(self, path: str, sentences: Sequence[Sentence], scheme: str) -> None:
@@ -81,10 +82,10 @@ class TaggingSource(FileSource):
         if not self.repairs:
             raise InputError(
                 f"{path}, line {line}: the tag {reason}{more}; fix the tags, give their --tag_scheme, or give "
-                "--repair_tags to read them in the same way as the official scorer"
+                "--repair_tags to read invalid tags as the official scorer reads them"
             )
-        logging.warning("%s: %d sentences have tags that %s does not allow; they are read in the same way as the "
-                        "official scorer; the first is on line %d: %s",
+        logging.warning("%s: %d sentences have tags that %s does not allow; these tags are read as the official "
+                        "scorer reads them; the first such tag is on line %d: %s",
                         path, len(faults), scheme.upper(), line, reason)  # fmt: skip
 
 

@@ -1,8 +1,8 @@
-"""The task of tagging named entities: the first token of each word is labeled, and the metrics are conlleval's.
+"""The task of tagging named entities. The first token of each word is labeled; the metrics are the same as conlleval's.
 
 Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
 
-Letters: B batch, S sequence length, N rows, C labels.
+Letters: B rows of a batch, S sequence length, N rows of a split, C labels.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ from bert_tf.training import flops
 
 TAGGING = "tagging"
 NAME = "NER"
-# Names of the files with words and predicted tags in a run's folder.
+# Names of the files in a run's folder that contain words and predicted tags.
 DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt"
 METRICS = (LOSS, ACCURACY)
 
@@ -46,11 +46,12 @@ class TaggingTask(SourceTask):
     Attributes:
       source: the source of the sentences.
       types: sorted types of entities.
-      scheme: scheme of the training data and the predictions. If it is IOB1, the model still learns IOB2, which can
+      scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
         represent the same entities.
       document_context: see `make_rows`.
-      features: a name in `modeling.heads.FEATURES`; "" to train the encoder.
-      lstm_size: units in each direction of the BiLSTM on features.
+      features: the frozen encoder's layers that the head reads, as a name in `modeling.heads.FEATURES`; "" to train the
+        encoder.
+      lstm_size: number of units in each direction of the BiLSTM on features.
       activations_dir: see `Task`.
       held_out: see `Task`.
     """
@@ -97,10 +98,11 @@ class TaggingTask(SourceTask):
             raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
 
     def read_files(self, split: str) -> Sequence[Sentence]:
-        """See `TaggingSource.read_file`; each entity must have one of the task's types.
+        """Reads the sentences of a split (see `TaggingSource.read_file`), and checks the types of their entities.
 
         Raises:
-          InputError: the data is invalid; the message names file and line.
+          InputError: the data is invalid, or a tag has a type that is not in `types`. The message names the file and
+            the line.
         """
         sentences = self.source.examples(split)
         for sentence in sentences:
@@ -111,7 +113,11 @@ class TaggingTask(SourceTask):
         return sentences
 
     def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
-        """Returns the text of each sentence, or of its document with `document_context`, and its types of entities."""
+        """Returns the content and the class of each sentence.
+
+        The content is the text of the sentence; with `document_context`, it is the text of the sentence's document. The
+        class consists of the types of the sentence's entities.
+        """
         contents = [content_of(*sentence.words) for sentence in examples]
         if self.document_context:
             numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
@@ -134,7 +140,7 @@ class TaggingTask(SourceTask):
         )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """Also warns about types without an entity in the training data, and about data without documents."""
+        """See `Task`. Also warns about types that are missing in the training data, and data without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
@@ -146,7 +152,7 @@ class TaggingTask(SourceTask):
                                 self.source.files(split)[0], conll_files.DOCUMENT_START)  # fmt: skip
 
     def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """See `make_rows`; in data without tags, the labeled tokens have the label of O."""
+        """Encodes sentences as rows; see `make_rows`. If a sentence has no tags, its words are labeled with O."""
         ids = {label: number for number, label in enumerate(self.labels)}
         labels = []
         for sentence in examples:
@@ -159,13 +165,18 @@ class TaggingTask(SourceTask):
         """Packs token ids into rows.
 
         Args:
-          columns: `tokens` and `token_labels`, see `make_rows`.
+          columns: the columns `tokens` and `token_labels`; see `make_rows`.
           tokenizer: the model's tokenizer.
-          max_seq_length: S.
+          max_seq_length: sequence length, S.
 
         Returns:
-          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S]; `read_positions`, `label_ids` and `read_mask`, int32
-          [B, S]. In these three, the first n columns are for the n labeled tokens of a row; there, `read_mask` is 1.
+          The inputs, int32 [B, S] each. In the last three inputs, the first n columns of a row with n labeled tokens
+          are for these tokens, in order.
+
+          - `input_ids`, `input_mask`, `segment_ids`: see `BertEncoder`.
+          - `read_positions`: the position of each labeled token in the row.
+          - `label_ids`: the label of each labeled token; 0 in other columns.
+          - `read_mask`: 1 for each labeled token; 0 in other columns.
         """
         ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
         inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
@@ -180,15 +191,18 @@ class TaggingTask(SourceTask):
         return {**inputs, **{name: tf.ensure_shape(value, [None, max_seq_length]) for name, value in own.items()}}
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a head with C outputs; if `features` is not "", the inputs are the activations of these layers."""
+        """Returns a head with C outputs. If there are `features`, the head reads the activations of these layers."""
         return make_head(len(self.labels), self.features, self.lstm_size, config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns weight 1 for each labeled token and 0 for other positions, float32 [B, S]."""
+        """Returns the weights of tokens, float32 [B, S], in the order of `read_positions`.
+
+        The weight of a labeled token is the weight of its row. All other weights are 0.
+        """
         return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["read_mask"], tf.float32)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes cross-entropy and accuracy, float32 [B, S], in the order of `read_positions`."""
+        """Computes the cross-entropy and the accuracy, float32 [B, S] each, in the order of `read_positions`."""
         logits, labels = self._of_labeled(logits, batch), batch["label_ids"]
         return {
             "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
@@ -204,15 +218,16 @@ class TaggingTask(SourceTask):
         return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
-        """Joins the predictions for the rows of each sentence.
+        """Joins, for each sentence, the predictions for the sentence's rows.
 
         Args:
           split: a split with N rows.
           predictions: int32 [N, S], see `prediction`.
 
         Returns:
-          The tags of each sentence's words, in the scheme of the training data. The model may predict an invalid
-          sequence; the returned tags are the valid tags of the entities that the official scorer finds there.
+          The tags of each sentence's words, in the scheme of the training data. If the model predicts an invalid
+          sequence of tags, the returned tags are valid; they have the entities that the official scorer finds in the
+          invalid sequence.
 
         Raises:
           ValueError: the number of predictions differs from the number of words.
@@ -227,7 +242,7 @@ class TaggingTask(SourceTask):
         return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
 
     def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Comparison:
-        """Compares predictions [N, S] with the tags of the data in the same way as the official scorer."""
+        """Compares the predictions [N, S] with the tags of the data in the same way as the official scorer."""
         return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
 
     def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
@@ -238,16 +253,16 @@ class TaggingTask(SourceTask):
         ]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes F1, precision and recall of entities, and the accuracy of tags."""
+        """Computes the F1, precision and recall of entities, and the accuracy of tags."""
         return self.evaluation(split, predictions).scores
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the scores of tagging every word with O."""
+        """Returns the scores of the tag O for every word."""
         outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
         return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the tag that is predicted for every word, if there is one; see `Task`."""
+        """Returns the tag that is predicted for every word, if all predictions are equal; see `Task`."""
         tags = [{tag for sentence in sentences for tag in sentence}
                 for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
         return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
@@ -267,7 +282,7 @@ class TaggingTask(SourceTask):
     def _write(self, folder: str, name: str, scores: str, split: Split, predictions: np.ndarray) -> list[str]:
         paths, sentences = [os.path.join(folder, name)], split.examples
         if is_known := all(sentence.tags is not None for sentence in sentences):
-            # Both columns have the same scheme, because scorers compare the tags word by word.
+            # The right tags get the scheme of the predicted tags, because scorers compare the tags word by word.
             tags = self._known_tags(split)
             sentences = [dataclasses.replace(s, tags=known) for s, known in zip(sentences, tags, strict=True)]
         conll_files.write_predictions(paths[0], sentences, self.predicted_tags(split, predictions))
@@ -277,7 +292,7 @@ class TaggingTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`; 0 (unknown) if there are `features`, since the work depends on the number of words per row."""
+        """See `Task`. Returns 0 (unknown) if there are `features`, since the work depends on the words per row."""
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
