@@ -1,3 +1,3 @@
-"""The generator of bert_tf: text in, TFRecords of masked-LM and next-sentence examples out."""
+"""The data generator of bert_tf, which turns text into TFRecords of masked-LM and next-sentence examples."""
 
 # `bert_tf.core.installation` looks for the word "bert_tf" in the first line of this file.

@@ -59,14 +59,14 @@ class _Decompressed(io.RawIOBase):
     """The decompressed contents of a file.
 
     The standard library's file classes silently stop at a damaged later member of a bzip2 or xz file, and accept
-    an empty .gz as empty text. This class raises an error for both.
+    an empty .gz as empty text. This class raises an error in both cases.
     """
 
     def __init__(self, path: str, file: tf.io.gfile.GFile, new_decoder: Callable):
         super().__init__()
         self._path, self._file, self._new_decoder = path, file, new_decoder
         self._decoder = new_decoder()
-        # gzip and xz allow zero bytes as padding between members, bzip2 does not.
+        # gzip and xz allow zero bytes as padding between members, but bzip2 does not.
         self._padding = b"" if new_decoder is bz2.BZ2Decompressor else b"\0"
         self._rest = b""  # bytes that were read and belong to the next member
 
@@ -82,7 +82,8 @@ class _Decompressed(io.RawIOBase):
         while True:
             if self._decoder.eof and not self._next_member():
                 return b""
-            block = getattr(self._decoder, "unconsumed_tail", b"")  # other decoders keep this input themselves
+            # zlib's decoder returns the input that it has not used yet; the other decoders keep such input.
+            block = getattr(self._decoder, "unconsumed_tail", b"")
             needs_input = getattr(self._decoder, "needs_input", not block)
             if needs_input:
                 block, self._rest = self._rest or self._file.read(_BLOCK), b""

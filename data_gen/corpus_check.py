@@ -10,8 +10,8 @@ from bert_tf.core.errors import InputError
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15
-# The first bytes of files that are not text, or not UTF-8. UTF-32 precedes UTF-16, because its first two bytes are the
-# same.
+# The first bytes of files that are not text or not UTF-8, and the message for each. UTF-32 comes before UTF-16, because
+# the byte order marks of both start with the same two bytes.
 _NOT_TEXT = {
     b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
@@ -24,7 +24,7 @@ _NOT_TEXT = {
 }
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _JSON_LINE = re.compile(r'\{\s*"')
-# Sentences with this average number of characters would not fit into a row.
+# Sentences with more characters than this on average would not fit into a row.
 _LONG_LINE = 1000
 _NOT_UTF8 = (
     "has bytes that are not UTF-8 and are dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"
@@ -40,7 +40,7 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
       sentences: whether the ends of sentences and documents matter.
 
     Raises:
-      InputError: a file is binary, UTF-16, or compressed and damaged; the message names the file.
+      InputError: a file is binary, UTF-16 or UTF-32, or it is compressed and damaged; the message names the file.
     """
     doubtful: dict[str, list[str]] = {}
     for path in files:

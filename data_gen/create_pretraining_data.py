@@ -7,7 +7,7 @@ create_pretraining_data --input_file=corpus.txt --output_file=train.tfrecord \
 import pathlib
 import sys
 
-if not __package__:  # run by path: the packages are in the parent folder
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

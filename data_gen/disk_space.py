@@ -25,7 +25,12 @@ _COMPRESSED_RECORDS = 500
 
 @dataclasses.dataclass(frozen=True)
 class Need:
-    """Estimated size in bytes of all records of a set: in the files of the work units, and in the shards."""
+    """Estimated size of all records of a set.
+
+    Attributes:
+      units: total size of the work units' files in bytes.
+      shards: total size of the shards in bytes.
+    """
 
     units: float
     shards: float
@@ -34,7 +39,7 @@ class Need:
 def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, job: Job) -> None:
     """Checks that every disk has enough free space for its part of the set.
 
-    Files of an earlier run of the same job count as free space. Remote file systems are not checked.
+    The space of files that an earlier run of the same job left counts as free. Remote file systems are not checked.
 
     Args:
       blocks: the tokenized corpus, or its beginning.
@@ -44,7 +49,7 @@ def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, 
 
     Raises:
       InputError: a disk has too little free space; the message names the folder, the space needed and the space
-        available. The error is a NoRoomError if there are finished work units, from which a rerun resumes.
+        available. If there are finished work units, from which a rerun resumes, the error is a NoRoomError.
     """
     need = estimate(blocks, share, special_tokens, job.settings, job.id)
     if need is None:
@@ -80,7 +85,7 @@ def unit_paths(job: Job) -> list[str]:
 def estimate(
     blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, settings: GeneratorSettings, job: str
 ) -> Need | None:
-    """Estimates the space for a set from the rows of its first documents. Returns None for too few documents."""
+    """Estimates the size of a set from the rows of its first documents; returns None if there are too few documents."""
     sample = _first_blocks(blocks, 2 if settings.objective == "mlm_nsp" else 1)
     if not sample:
         return None
@@ -97,7 +102,7 @@ def estimate(
 
 
 def _first_blocks(blocks: Sequence[Block], documents: int) -> Sequence[Block]:
-    """Returns the shortest prefix of the blocks with this many documents; empty if all blocks have fewer."""
+    """Returns as few of the first blocks as contain this many documents; empty if all blocks contain fewer."""
     found = 0
     for index, block in enumerate(blocks):
         found += block.documents

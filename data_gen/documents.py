@@ -1,4 +1,4 @@
-"""Reads a corpus as a stream of documents, each a list of sentences.
+"""Reads a corpus as a stream of documents; each document is a list of sentences.
 
 A plain file is split into byte ranges that end at document boundaries. Many workers can then read one file, and
 no worker holds a whole file in memory. A compressed file does not support random access: it forms a single range,
@@ -33,7 +33,7 @@ _REMEDY = {
     "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
-_OVERLAP = 1 << 10  # a match may span two reads; blank lines longer than this are not found
+_OVERLAP = 1 << 10  # bytes that two reads share, because a match may span both; longer blank lines are not found
 
 Document = list[str]
 
@@ -68,7 +68,7 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
 
 
 def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yields the source's text in chunks that end at document boundaries; a plain source is one chunk.
+    """Yields the source's text in chunks that end at document boundaries. A range of a plain file is one chunk.
 
     Raises:
       InputError: a document exceeds MAX_DOCUMENT_BYTES, or a compressed file is damaged.
@@ -115,7 +115,7 @@ def read_documents(
 def split_lines(text: bytes) -> list[Document]:
     """Splits text in the original's format: one sentence per line, a blank line between documents.
 
-    Invalid UTF-8 is dropped. Unicode defines white space, so a line that contains only U+3000 is blank.
+    Invalid UTF-8 is dropped. White space is defined as in Unicode, so a line that contains only U+3000 is blank.
     """
     documents: list[Document] = [[]]
     for line in text.decode("utf-8", errors="ignore").split("\n"):
@@ -170,7 +170,7 @@ def _line_number(path: str, position: int) -> int:
 
 
 def _bytes_to_end(file: BinaryIO, path: str, input_format: str) -> int:
-    """Returns the number of bytes from the current position to the end of the document, or of the file."""
+    """Returns the number of bytes from the current position to the next end of a document or of the file."""
     passed, before = 0, b""
     while block := file.read(1 << 16):
         window = before + block

@@ -1,8 +1,8 @@
-"""Makes the examples of one work unit: documents as ids -> rows -> serialized records.
+"""Makes the examples of one work unit: turns documents of token ids into rows, and rows into serialized records.
 
 Paper: section 3.1 and appendix A.2.
 
-Letters: R rows, S tokens per row.
+Letters: R rows, S tokens per row, T tokens of a window.
 """
 
 import dataclasses
@@ -22,7 +22,7 @@ from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
 from tfrecords import records, schema
 
-# Keys of the random streams of a work unit: one for its rows, one for their order. Other modules use other keys.
+# Keys of a work unit's random streams: one for the rows, one for the order of the rows. Other modules use other keys.
 _ROWS, _ORDER = 1, 2
 # The arrays of a batch with this many rows stay in the processor's cache.
 _ROWS_PER_STEP = 2048
@@ -39,7 +39,17 @@ class SpecialTokens:
 
 @dataclasses.dataclass(frozen=True)
 class UnitTask:
-    """A work unit, the blocks of its window (`window[own_block]` is its own block), and the folder for its records."""
+    """The task to make the records of a work unit.
+
+    Attributes:
+      unit: the work unit.
+      window: the blocks from which random next sentences are drawn, including the unit's own block.
+      own_block: index of the unit's own block in `window`.
+      settings: the settings of the generator.
+      special_tokens: see `SpecialTokens`.
+      job: id of the job.
+      folder: folder for the unit's records.
+    """
 
     unit: Unit
     window: Sequence[Block]
@@ -62,7 +72,7 @@ class UnitTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts over the records of one or several work units; the file `UnitTask.result_path` has the same names.
+    """Counts of the records of one or several work units. The keys in `UnitTask.result_path` are the attributes' names.
 
     Attributes:
       examples: number of rows.
@@ -140,7 +150,7 @@ def example_columns(
       rng: source of randomness.
 
     Yields:
-      Columns of a batch of rows, [R, length] each, as described by `features_of(settings)`.
+      For each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them.
     """
     sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
     rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
@@ -168,12 +178,13 @@ def fill_rows(
     Args:
       tokens: int [T], the token ids that the rows' ranges index.
       rows: R segments or pairs of segments.
-      max_seq_length: S.
+      max_seq_length: row length S.
       special_tokens: see `SpecialTokens`.
 
     Returns:
-      `input_ids` int32 [R, S], `input_mask` and `segment_ids` uint8 [R, S]; the row lengths int32 [R]; and a
-      bool mask [R, S] that is True on the tokens of A and B.
+      columns: dict of `input_ids`, int32 [R, S], and of `input_mask` and `segment_ids`, uint8 [R, S].
+      lengths: int32 [R], the row lengths.
+      is_text: bool [R, S], True on the tokens of A and B.
     """
     column = np.arange(max_seq_length, dtype=np.int32)
     length_a = rows.length_a.astype(np.int32)[:, None]

@@ -91,8 +91,8 @@ def verify(settings: GeneratorSettings) -> None:
     """Checks every byte of a set against its manifest.
 
     Raises:
-      InputError: a shard differs from its manifest entry, or --output_file names another number of shards. If several
-        shards differ, the message names the first, and the log the others.
+      InputError: a shard differs from its manifest entry, or --output_file names a different number of shards. If
+        several shards differ, the message names the first shard, and the log names the others.
     """
     outputs = output_paths(settings.output_file)
     path = manifest.manifest_path(outputs[0])
@@ -119,7 +119,7 @@ def _tokenize(files: Sequence[str], special_tokens: SpecialTokens, job: Job, run
     """Tokenizes the corpus and returns its blocks in corpus order.
 
     Raises:
-      InputError: a file cannot be read, or the estimate from the first block exceeds the free disk space.
+      InputError: a file cannot be read, or an estimate from the first blocks shows that a disk has too little space.
     """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)

@@ -1,4 +1,4 @@
-"""Reads one line of a JSON Lines file as the sentences of a document."""
+"""Converts one line of a JSON Lines file into the sentences of a document."""
 
 import json
 
@@ -23,7 +23,7 @@ def document(line: bytes, text_field: str) -> list[str]:
 
     Raises:
         LineError: The line is not a JSON object, or the field does not contain text.
-        InputError: The splitter's library is not installed.
+        InputError: The library that splits text into sentences is not installed.
     """
     content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
     if not content:

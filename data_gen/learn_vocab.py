@@ -11,7 +11,7 @@ learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.t
 import pathlib
 import sys
 
-if not __package__:  # run by path: the packages are in the parent folder
+if not __package__:  # The script was started by its path; the packages are one folder above.
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core import command_line

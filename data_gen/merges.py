@@ -20,7 +20,7 @@ class Merges:
     A word of average length takes about 300 bytes of memory, without the token strings.
 
     Args:
-      words: tokens of each word; tokens that continue a word start with "##".
+      words: the tokens of each word; tokens that continue a word start with "##".
       counts: number of occurrences of each word.
     """
 
@@ -33,7 +33,7 @@ class Merges:
             for pair in itertools.pairwise(symbols):
                 self._pair_counts[pair] += counts[index]
                 self._words_with[pair].append(index)
-        # The count of an entry may be outdated, but one entry of each pair is never below the pair's current count.
+        # An entry's count may be outdated, but each pair has an entry whose count is at least the pair's current count.
         self._heap = [(-count, pair) for pair, count in self._pair_counts.items()]
         heapq.heapify(self._heap)
 
@@ -46,7 +46,7 @@ class Merges:
                 return count
             if 0 < count < -negative_count:
                 heapq.heapreplace(self._heap, (-count, pair))
-            else:  # the pair no longer exists, or another entry has its current count, which is higher
+            else:  # the pair no longer exists, or another entry of the pair has the current, higher count
                 heapq.heappop(self._heap)
         return 0
 
@@ -71,7 +71,7 @@ class Merges:
                 touched.add(other)
             for other in itertools.pairwise(after):
                 self._pair_counts[other] += count
-                if merged in other:  # all other pairs were in the word before
+                if merged in other:  # all other pairs were already in the word before the merge
                     risen.add(other)
                     self._words_with[other].append(index)
         for other in touched:

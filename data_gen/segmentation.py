@@ -13,10 +13,10 @@ _WORDS_PER_BATCH = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """How well a vocabulary fits a corpus.
+    """Statistics that show how well a vocabulary fits a corpus.
 
     Attributes:
-      tokens_per_word: mean number of tokens per word of the running text; an [UNK] is one token.
+      tokens_per_word: mean number of tokens per word of the running text; each [UNK] counts as one token.
       unknown_share: fraction of the words that become [UNK].
     """
 
@@ -25,7 +25,7 @@ class Fit:
 
 
 class Segmenter:
-    """Splits normalized words as `BertTokenizer` does, for a vocabulary that is not in a file yet.
+    """Splits normalized words as `BertTokenizer` does, with a vocabulary that need not be in a file.
 
     Args:
       vocabulary: tokens in the order of their ids, including [UNK].
@@ -54,7 +54,7 @@ def measure(vocabulary: Sequence[str], word_counts: Mapping[str, int]) -> Fit:
 
     Args:
       vocabulary: tokens in the order of their ids, including [UNK].
-      word_counts: number of occurrences of each word; at least one word.
+      word_counts: number of occurrences of each word; must contain at least one word.
     """
     segment = Segmenter(vocabulary)
     tokens = unknown = total = 0

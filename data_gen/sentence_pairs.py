@@ -1,7 +1,7 @@
 """Samples sentence pairs for the next-sentence task, as ranges of tokens.
 
-Paper: section 3.1 (Task 2) and appendix A.2. B follows A in half of the pairs and comes from another document
-in the other half. Pairs fill the row, except for a share that is short on purpose.
+Paper: section 3.1 (Task 2) and appendix A.2. Segment B follows segment A in half of the pairs, and comes from another
+document in the other half. Pairs fill their rows, except for a share of pairs that are short on purpose.
 
 Letters: R rows, D documents, Q sentences, T tokens of a window.
 """
@@ -29,12 +29,12 @@ class Window:
 
 @dataclasses.dataclass(frozen=True)
 class Rows:
-    """Segments as ranges of a window's tokens, int64 [R] each.
+    """The segments of R rows, as ranges of a window's tokens.
 
     Attributes:
-      start_a, length_a: segment A.
-      start_b, length_b: segment B; length 0 in rows of one segment.
-      is_random_next: bool [R], whether B is random (the original's label 1).
+      start_a, length_a: int64 [R], start and length of segment A.
+      start_b, length_b: int64 [R], start and length of segment B; the length is 0 in rows of one segment.
+      is_random_next: bool [R], whether segment B is random (label 1 in the original).
     """
 
     start_a: np.ndarray
@@ -49,8 +49,8 @@ def sample_pairs(
 ) -> Rows:
     """Splits documents into pairs that fill rows of `max_seq_length`.
 
-    Sentences are collected until they fill a row. They are then split into A and its true continuation B, or only
-    A is kept and B is drawn from another document of the window. In the second case the unused sentences are
+    Sentences are collected until they fill a row. Either they are split into A and its true continuation B, or only
+    A is kept, and B is drawn from another document of the window. In the second case, the unused sentences are
     collected again for the next row.
 
     Args:
@@ -126,10 +126,17 @@ def _random_segments(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws segments that start at a random sentence of a random other document.
 
-    A segment is the shortest sequence of sentences with `wanted` tokens, or the whole rest of a shorter document.
+    A segment is the shortest sequence of sentences with at least `wanted` tokens. If the document has fewer tokens
+    left, the segment is the whole rest of the document.
+
+    Args:
+      window: the documents from which segments are drawn.
+      own: int64 [R], the document of each row, from which the row's segment must not come.
+      wanted: int64 [R], the number of tokens that each segment should have.
+      rng: source of randomness.
 
     Returns:
-      Starts and ends of the segments in tokens, int64 [R] each.
+      Start and end of each segment in the window's tokens, int64 [R] each.
     """
     other = rng.integers(0, len(window.document_starts) - 2, len(own))
     other += other >= own  # skip the row's own document
@@ -142,9 +149,10 @@ def _random_segments(
 
 
 def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
-    """Truncates the longer segment until both segments fit; each token is removed from its front or back at random.
+    """Truncates the longer segment until both segments fit; removes each token at random from the front or the back.
 
-    This is the closed form of removing one token at a time, from B if both segments are equally long.
+    The result has the same distribution as if tokens were removed one at a time from the segment that is longer at
+    that moment, or from B if both segments are equally long.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))

@@ -1,4 +1,4 @@
-"""Splits text into sentences with sentencex, the Wikimedia Foundation's splitter, and its rules for English."""
+"""Splits text into sentences with the English rules of sentencex, the Wikimedia Foundation's sentence splitter."""
 
 import functools
 import re
@@ -32,14 +32,14 @@ def split_sentences(text: str) -> list[str]:
     segment = _segment()
     sentences = []
     for paragraph in _BLANK_LINE.split(text):
-        # Single spaces also prevent a panic of the library: before an initial, the library looks back over white space
-        # of several bytes (U+2028, U+3000) and splits within a character.
+        # Single spaces also prevent a panic of the library. At an initial, the library looks back over white space, and
+        # would split within a white-space character that has several bytes (U+2028, U+3000).
         line = " ".join(paragraph.split())
         try:
             found = segment("en", line)
         except BaseException as error:
-            # A panic of the compiled library is not an Exception. Keep the paragraph as one sentence rather than
-            # lose the worker.
+            # A panic of the compiled library is a BaseException, but not an Exception. Keep the paragraph as one
+            # sentence, so that the worker survives.
             if type(error).__name__ != "PanicException":
                 raise
             found = [line]

@@ -1,4 +1,4 @@
-"""Makes shards from blocks of ids: makes all work units, then distributes their records randomly over the shards."""
+"""Makes shards from blocks of token ids: makes all work units, then distributes their records randomly over shards."""
 
 import dataclasses
 import json
@@ -25,9 +25,9 @@ from data_gen.work_units import Unit, plan_units, window_around
 from tfrecords import writer
 from tfrecords.manifest import Shard
 
-# Keys of the random streams used here; `examples` uses other keys.
+# Keys of the random streams that this module uses; `examples` uses other keys.
 _TO_SHARDS, _TO_BUCKETS, _IN_BUCKET = 3, 4, 5
-# A shard is shuffled in buckets of about this size, each of which fits in memory.
+# A shard is shuffled in buckets of about this size, so that each bucket fits in memory.
 BUCKET_BYTES = 64 << 20
 _RECORDS_AT_ONCE = 1024
 
@@ -95,11 +95,11 @@ def make_shards(
     """Makes the missing shards of a job.
 
     Args:
-      tasks: the tasks of all units, whose records are on disk.
+      tasks: the tasks of all units; the units' records are on disk.
       facts: the facts of each unit, in the order of `tasks`.
       job: the job that makes the set.
       runner: the runner of the shard tasks.
-      finished: one entry per output: its shard, or None if the shard is missing.
+      finished: one entry per output, which is the output's shard, or None if the shard is missing.
 
     Returns:
       All shards, in the order of the outputs.

@@ -10,19 +10,19 @@ from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
 
-# Ordinary text in any language stays far from these shares.
+# Ordinary text in any language is far from these limits.
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN, _ALL_UNKNOWN = 0.05, 0.95
-# A fraction of --masked_lm_prob. Rounding and the minimum of one prediction per row change the share a little.
+# A fraction of --masked_lm_prob. Rounding, and the minimum of one prediction per row, change the masked share a little.
 _LEAST_MASKED = 0.8
 
 
 def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
-    """Warns if much of the corpus, or most of a file, is [UNK].
+    """Warns if many tokens of the corpus, or most tokens in a part of a file, are [UNK].
 
     Raises:
-      InputError: nearly all of the corpus is [UNK].
+      InputError: nearly all tokens of the corpus are [UNK].
     """
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
     remedy = (
@@ -61,7 +61,7 @@ def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings
 
 
 def warn_of_examples(summary: Mapping[str, float], settings: GeneratorSettings) -> None:
-    """Warns if much of the text is not in the examples, or if most next sentences are random."""
+    """Warns if examples leave out much text, most next sentences are random, or too few tokens are masked."""
     for line in _warnings(summary, settings):
         logging.warning("%s", line)
 
@@ -119,5 +119,5 @@ def in_words(summary: Mapping[str, float], shards: int) -> str:
 
 
 def counted(number: int) -> tuple[int, str]:
-    """Returns a number and the plural ending for it."""
+    """Returns a number, and the ending of the noun that follows the number: "" after 1, otherwise "s"."""
     return number, "" if number == 1 else "s"

@@ -1,6 +1,6 @@
-"""Stores the corpus as token ids on disk: each chunk is tokenized once, and several work units read it.
+"""Stores the corpus as token ids on disk, so that each chunk is tokenized only once.
 
-Random next sentences come from a window of many chunks, so the ids of a chunk are needed by many work units.
+Many work units read the ids of a chunk, because random next sentences come from a window of many chunks.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ class Block:
 
     Attributes:
       path: the file with the token ids.
-      documents, sentences, tokens: number of each; documents without tokens are omitted.
+      documents, sentences, tokens: number of each; documents and sentences without tokens do not count.
       unknown: number of tokens that are [UNK].
       text_bytes: approximate size of the sentences as text.
       unknown_files: the files that have more [UNK] than other tokens in this block.
@@ -46,7 +46,15 @@ class Block:
 
 @dataclasses.dataclass(frozen=True)
 class TokenizeTask:
-    """Adjacent sources to tokenize, how to read them, and the path prefix of the output files."""
+    """The task to tokenize adjacent sources.
+
+    Attributes:
+      sources: the sources, in corpus order.
+      input_format, text_field: values of the flags.
+      vocab_file, vocab_sha256: the vocabulary file, and the SHA-256 of its tokens.
+      do_lower_case: the tokenizer's setting.
+      prefix: start of the paths of all output files.
+    """
 
     sources: tuple[Source, ...]
     input_format: str
@@ -68,7 +76,7 @@ class TokenizeTask:
 
 
 def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
-    """Groups adjacent sources of up to CHUNK_BYTES, so that small files do not increase the number of blocks."""
+    """Groups adjacent small sources up to CHUNK_BYTES, so that many small files do not make many blocks."""
     groups: list[list[Source]] = []
     size = 0
     for source in sources:
@@ -141,7 +149,7 @@ def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertT
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-# Adjacent units share most of their windows. A window of 64 MiB of text consists of about 33 blocks of 1 MB of ids.
+# Adjacent units share most blocks of their windows. A window of 64 MiB of text has about 33 blocks of 1 MB of ids each.
 @functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job
@@ -198,7 +206,7 @@ def _encode(sentences: Sequence[str], tokenizer: BertTokenizer) -> tuple[np.ndar
 
 
 def _parts(sentence: str) -> list[str]:
-    """Splits a sentence that is too long for one call at spaces, which does not change its tokens."""
+    """Splits a sentence at spaces if it is too long for one call; the split does not change the tokens."""
     if len(sentence) <= _CHARACTERS_PER_CALL:
         return [sentence]
     # Split only at ASCII spaces: the tokenizer drops some characters that Python treats as white space.

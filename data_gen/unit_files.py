@@ -1,4 +1,4 @@
-"""Writes the records of a work unit in random order, so that any range is a random sample, and reads such ranges."""
+"""Writes the records of a work unit in random order, so that any range of records is a random sample; reads ranges."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,7 @@ def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
     """Writes serialized records in random order, and an index of their byte offsets.
 
     Args:
-      path: TFRecord file to write; the index is `path` with a suffix. Each file is written atomically.
+      path: TFRecord file to write. The name of the index is `path` with a suffix. Both files are written atomically.
       records: N serialized records.
       rng: source of the random order.
 
@@ -65,5 +65,5 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
 
 
 def _open(path: str):
-    # TensorFlow reads half a megabyte at a time, much more than a range needs.
+    # TensorFlow reads half a megabyte at a time, which is much more than a range needs.
     return tf.io.gfile.GFile(path, "rb") if "://" in path else open(path, "rb")

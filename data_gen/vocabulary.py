@@ -4,7 +4,7 @@ Paper: section 3 ("Input/Output Representations").
 
 The algorithm is byte-pair encoding over words: it merges the most frequent pair of adjacent tokens until the
 vocabulary has the requested size. Tokens that continue a word start with "##". The vocabulary contains the
-alphabet, so greedy longest-match tokenization never gives [UNK] for a word of these characters.
+alphabet, so greedy longest-match tokenization never gives [UNK] for a word that only has characters of the alphabet.
 """
 
 import collections
@@ -29,9 +29,10 @@ from data_gen.vocabulary_extension import ExistingVocabulary, extend_tokens
 from data_gen.words import WordCounts, count_words
 from tfrecords import reader
 
-# Rarer characters become [UNK], so that a few lines in other scripts cannot fill the vocabulary.
+# The alphabet has at most twice this many tokens: characters at the start of a word, and characters within a word.
+# Words with rarer characters become [UNK], so that a few lines in other scripts cannot fill the vocabulary.
 MAX_ALPHABET = 1000
-# Merges are learned from this many of the most frequent words, which bounds memory (see docs/notes/vocabulary.md).
+# To bound memory, merges are learned only from this many of the most frequent words (see docs/notes/vocabulary.md).
 # Rarer words hardly change the count of a pair.
 MAX_MERGE_WORDS = 1_000_000
 
@@ -151,8 +152,8 @@ def learn_tokens(word_counts: Mapping[str, int], size: int) -> list[str]:
       size: number of tokens; fewer are returned if no adjacent pair is left to merge.
 
     Returns:
-      The alphabet (each character, at the start of a word and within it), then the merges in their order. The result
-      does not depend on the order of the words.
+      The alphabet (each character at the start of a word and within a word), then the merged tokens in the order of the
+      merges. The result does not depend on the order of the words.
     """
     alphabet = _alphabet(word_counts, size)
     # Share one string object among all occurrences of a token to save memory.

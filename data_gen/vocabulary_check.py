@@ -11,7 +11,7 @@ UNUSED = re.compile(r"\[unused\d+\]")
 
 
 def warn_of_case(path: str, tokens: Sequence[str], do_lower_case: bool) -> None:
-    """Warns of upper-case tokens for lower-cased text, and of a vocabulary without upper case for cased text.
+    """Warns of upper-case tokens if text is lower-cased, and of a vocabulary without upper case if text keeps its case.
 
     Args:
       path: the vocabulary file.

@@ -1,11 +1,12 @@
-"""Extends a vocabulary by the most useful tokens of a domain, without changing its ids.
+"""Extends a vocabulary by the most useful tokens of a domain, without changing the ids of the existing tokens.
 
 Paper: section 3 ("Input/Output Representations").
 
 Byte-pair merging starts from the tokens into which the existing vocabulary splits the domain's words. Greedy
-matching does not follow merges: it finds a long token without the shorter tokens from which that token was merged,
-and a new token may split other words differently. Therefore the first rounds merge more tokens than requested. Each
-round splits the words with all candidates, and the next round drops the candidates that save the fewest tokens.
+matching does not follow merges: it finds a long token even if the vocabulary lacks the shorter tokens from which the
+long token was merged. A new token can also change how other words are split. Therefore the first rounds merge more
+tokens than requested. Each round splits the words with all candidates, and the next round drops the candidates that
+save the fewest tokens.
 """
 
 import collections
@@ -23,8 +24,8 @@ from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
 from data_gen.vocabulary_check import UNUSED, warn_of_case
 
-# Number of candidates in each round, as a multiple of the number of requested tokens. Many candidates at first
-# allow long tokens to form. The last rounds replace tokens that are never used.
+# Number of candidates in each round, as a multiple of the number of requested tokens. Long tokens can form because the
+# first rounds have many candidates. The last rounds replace tokens that are never used.
 _SIZES = (4, 3, 2.5, 2, 1.7, 1.5, 1.3, 1.2, 1.1, 1.05, 1, 1, 1, 1)
 
 
@@ -32,7 +33,7 @@ class ExistingVocabulary:
     """The vocabulary to extend, and the places for its new tokens.
 
     Args:
-      settings: `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
+      settings: settings; only `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
 
     Attributes:
       tokens: the tokens in the order of their ids.
@@ -78,7 +79,7 @@ class ExistingVocabulary:
 
 
 def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wanted: int) -> list[str]:
-    """Finds the new tokens that reduce the number of tokens of the counted words the most.
+    """Finds the new tokens that most reduce the number of tokens into which the counted words are split.
 
     Args:
       existing: tokens of the vocabulary, including [UNK].
@@ -86,8 +87,8 @@ def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wante
       wanted: number of tokens to find; fewer are returned if no other token would be used.
 
     Returns:
-      New tokens, the most useful first; each occurs in the split words. The result does not depend on the order of
-      the words.
+      New tokens, the most useful first. Each new token occurs when the words are split with all new tokens. The result
+      does not depend on the order of the words.
     """
     corpus = _Corpus(existing, word_counts)
     added: list[str] = []
@@ -142,8 +143,8 @@ class _Corpus:
         """Splits the words with the added tokens.
 
         Returns:
-          How many tokens of the running text each added token saves, 0 if it is never used; and the number of tokens
-          of the whole text, where each [UNK] counts as many tokens as its word has characters.
+          savings: the number of tokens that each added token saves in the running text; 0 if it is never used.
+          cost: the number of tokens of the running text; each [UNK] counts as many tokens as its word has characters.
         """
         vocabulary = self._existing + list(added)
         segment, ids, lengths = self._cut(vocabulary)
@@ -162,7 +163,7 @@ class _Corpus:
         return segment, *segment(self._words)
 
     def _missing_characters(self, unknown: np.ndarray, tokens: set[str]) -> list[tuple[int, str]]:
-        """Returns the single-character tokens that the unknown words lack, the most frequent last."""
+        """Returns the single-character tokens that unknown words need, with their counts; the most frequent is last."""
         totals: collections.Counter = collections.Counter()
         for index in np.flatnonzero(unknown):
             word, count = self._words[index], int(self._counts[index])

@@ -93,7 +93,7 @@ def _name(element: ElementTree.Element) -> str:
 
 
 def _page(element: ElementTree.Element, source: str) -> Page:
-    fields = {_name(child): child for child in element}  # the last revision, which is the newest, replaces others
+    fields = {_name(child): child for child in element}  # the last revision is the newest, and replaces the others
     texts = [child.text for child in fields.get("revision", ()) if _name(child) == "text"]
     title, wikitext = element.findtext("{*}title") or "", (texts and texts[0]) or ""
     namespace = element.findtext("{*}ns", "missing")  # schemas before 0.6 (2012) lack <ns>

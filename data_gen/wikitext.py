@@ -15,7 +15,7 @@ from collections import Counter
 from data_gen.libraries import load
 
 # Elements whose contents are not wikitext (_RAW), and elements that contain wikitext (_DROPPED). Both are removed with
-# their contents, except for nowiki, whose contents are text.
+# their contents, except for nowiki: its contents are kept as text.
 _RAW = "nowiki pre math chem ce syntaxhighlight source score timeline hiero templatedata graph gallery imagemap"
 _DROPPED = "ref references table ul ol dl h1 h2 h3 h4 h5 h6 section mapframe maplink inputbox categorytree"
 _RAW_TAGS = frozenset(_RAW.split())
@@ -39,7 +39,8 @@ _NAMESPACES = frozenset(
     afbeelding plik grafika kategoria fil файл изображение категория 文件 图像 分类 ファイル 画像 カテゴリ""".split()
 )
 _INTERWIKI = re.compile(r"^\s*(?:\[\[\s*[a-z-]{2,12}:[^][|]*\]\]\s*)+$")
-# Templates that are used within sentences: name -> the text that a reader sees, from the arguments.
+# Maps the names of templates that are used within sentences to functions. A function computes the text that a reader
+# sees from the template's arguments.
 _SHOWN = {
     "nowrap": lambda values: values[0],
     "nobr": lambda values: values[0],
@@ -105,12 +106,12 @@ def passages(wikitext: str) -> list[str]:
 def _without_nesting(wikitext: str) -> str:
     """Removes comments, templates, tables, dropped elements and file links in linear time.
 
-    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind and discards marks
-    that were opened after that mark. Unmatched marks are removed, and the text around them is kept.
+    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind, and discards the marks
+    that were opened after this open mark. Unmatched marks are removed, and the text around them is kept.
     """
     kept: list[str] = []
-    opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` at that point
-    count: Counter[str] = Counter()  # number of open marks of each kind; `opened` is searched only if it is above 0
+    opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` when the mark was opened
+    count: Counter[str] = Counter()  # number of open marks of each kind; `opened` is searched only for a number above 0
     unclosed: set[str] = set()  # raw elements without an end tag in the rest of the text
     position = 0
     while token := _TOKEN.search(wikitext, position):
@@ -151,7 +152,7 @@ def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
 
 
 def _shown(kind: str, contents: list[str]) -> list[str]:
-    """Returns the text that remains of a closed element with these contents."""
+    """Returns the parts of the text that remain of an element with these contents."""
     if kind == "[[":
         content = "".join(contents)
         target, bar, label = content.partition("|")

@@ -21,7 +21,8 @@ from data_gen.documents import plan_sources, read_documents
 
 # Bytes of text that are split into words in one call.
 _BLOCK = 1 << 18
-# Noisy web text has long words, so the total size of the words in memory is limited too: `max_words` times this number.
+# Noisy web text has long words, so the total size of the words in memory is limited too, to `max_words` times this
+# number of bytes.
 _BYTES_PER_WORD = 24
 
 
@@ -95,8 +96,9 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
     """Yields a text in blocks of bounded size, split at line ends where possible.
 
-    A line longer than a block is split at a space, or between two characters if it has no space. Such text is
-    either longer than any word of the tokenizer, or in a script without spaces, where each character is a word.
+    A line longer than a block is split at a space, or between two characters if there is no space. Text without a space
+    that fills a block is either longer than any word that the tokenizer accepts, or in a script without spaces, where
+    each character is a word.
     """
     rest = b""
     while block := file.read(_BLOCK):
@@ -143,7 +145,7 @@ class _BoundedCounter:
         return WordCounts(counts, self._dropped_words, self._dropped_occurrences, self._largest_error)
 
     def _drop_rarest(self) -> None:
-        """Keeps the most frequent words, up to half of the limits; among equally frequent words, the newest."""
+        """Keeps the most frequent words, up to half of the limits. Of equally frequent words, the newest are kept."""
         words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
         for word, count in self._counts.items():
             bytes_of[count] += len(word)
@@ -155,7 +157,7 @@ class _BoundedCounter:
             bytes_left -= bytes_of[count]
         rarest, last = count, set()
         for word in reversed(self._counts):
-            # Prefer words added last: an older word with the same count took longer to reach it.
+            # Prefer words that were added last: an older word with the same count took longer to reach this count.
             if self._counts[word] == rarest:
                 words_left -= 1
                 bytes_left -= len(word)

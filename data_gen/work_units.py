@@ -1,4 +1,4 @@
-"""Plans deterministic work units from blocks of ids.
+"""Plans deterministic work units from blocks of token ids.
 
 A work unit is one block in some of the passes over the corpus. Its output depends only on the settings, the seed
 and its position in the corpus, not on the worker or the time.
@@ -19,7 +19,14 @@ TOKENS_PER_UNIT = 8 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A block with its number of documents, in the passes from `first_pass` up to, but not including, `last_pass`."""
+    """A block in some of the passes over the corpus.
+
+    Attributes:
+      block: index of the block.
+      documents: number of documents of the block.
+      first_pass: the first pass.
+      last_pass: the pass after the last pass of this unit.
+    """
 
     block: int
     documents: int
@@ -38,7 +45,7 @@ class Unit:
 
 
 def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
-    """Splits the passes over the corpus into units: one per block, or several if one unit would not fit in memory."""
+    """Splits the passes into units: one unit per block, or several units if one unit would not fit in memory."""
     units = []
     for index, block in enumerate(blocks):
         groups = min(passes, math.ceil(passes * block.tokens / TOKENS_PER_UNIT))
