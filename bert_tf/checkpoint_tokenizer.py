@@ -33,9 +33,9 @@ class CheckpointTokenizer:
     """The tokenizer of a checkpoint.
 
     Attributes:
-      source: prefix or file of the checkpoint, also its name in messages.
-      vocab_file: the vocabulary in the checkpoint's folder; "" if there is none.
-      casing: the known rules of the tokenizer.
+      source: prefix or file of the checkpoint; messages use it as the checkpoint's name.
+      vocab_file: the vocabulary in the checkpoint's folder; "" if the folder has no vocabulary.
+      casing: what the checkpoint's files say about the casing and other rules of the tokenizer.
       vocab_sha256: SHA-256 of the vocabulary when the folder was written; "" if unknown.
     """
 
@@ -50,14 +50,14 @@ class CheckpointTokenizer:
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses flags that contradict the checkpoint's casing or vocabulary, and a vocabulary file that was changed.
+        """Refuses a vocabulary file that was changed, and flags that contradict the checkpoint's casing or vocabulary.
 
         Args:
           do_lower_case: value of the flag; None if the flag is not given.
           vocab_file: value of the flag; "" if the flag is not given.
 
         Raises:
-          InputError: the message names the flag and the file that contradicts the flag.
+          InputError: the check fails; the message names the file, and the flag that contradicts the file.
         """
         self._check_unchanged()
         if do_lower_case is not None:
@@ -69,7 +69,7 @@ class CheckpointTokenizer:
         """Refuses a tokenizer with a rule that `BertTokenizer` does not implement.
 
         Raises:
-          InputError: the message names the rule.
+          InputError: the tokenizer has such a rule; the message names the rule.
         """
         if rule := self.casing.other_rule(do_lower_case):
             file = os.path.join(self.folder, tokenizer_config.NAME)
@@ -95,7 +95,7 @@ class CheckpointTokenizer:
             )
 
     def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
-        """Refuses a different vocabulary, unless it only adds tokens at the end and replaces [unusedN] tokens."""
+        """Refuses a different vocabulary, unless it only adds tokens at the end or in place of [unusedN] tokens."""
         if not self.vocab_file or os.path.abspath(vocab_file) == os.path.abspath(self.vocab_file):
             return
         ours, theirs = load_vocabulary(vocab_file), load_vocabulary(self.vocab_file)
@@ -120,7 +120,7 @@ class CheckpointTokenizer:
           vocab_file: path of this vocabulary; "" if it was not found.
 
         Raises:
-          InputError: the message names the data and the difference.
+          InputError: the tokenizers differ; the message names the data and the difference.
         """
         self._check_unchanged()
         if vocab_file:
@@ -147,7 +147,7 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
       path: the path that the user gave.
 
     Raises:
-      InputError: `tokenizer_config.json`, `tokenizer.json` or the folder's record is damaged.
+      InputError: `tokenizer_config.json`, `tokenizer.json`, or the record of the run or conversion is damaged.
     """
     folder = os.path.dirname(contents.source) or "."
     casing = tokenizer_config.find(folder, path)
@@ -155,7 +155,7 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
 
 
 def resolve(settings, contents: Contents) -> tuple[str, bool]:
-    """Finds the vocabulary and the casing for a script: from its flags, else from the checkpoint.
+    """Finds the vocabulary and the casing for a script: from the script's flags, else from the checkpoint.
 
     Args:
       settings: settings with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
@@ -188,7 +188,7 @@ def of(path: str) -> CheckpointTokenizer:
 
 
 def _recorded_sha256(folder: str) -> str:
-    """Returns the SHA-256 of the vocabulary in the record of a run or a conversion; "" if there is none."""
+    """Returns the SHA-256 of the vocabulary from the record of a run or a conversion; "" if unknown."""
     if run_record.exists(folder):
         for phase in run_record.read_phases(folder)[-1:]:
             return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
@@ -196,7 +196,7 @@ def _recorded_sha256(folder: str) -> str:
 
 
 def read_conversion(folder: str) -> dict:
-    """Reads the record of a conversion in its output folder; {} for other folders.
+    """Reads the record that a conversion wrote into its output folder; returns {} for other folders.
 
     Raises:
       InputError: the file is not a JSON object.
@@ -213,8 +213,9 @@ def lower_case(settings, default: bool = True) -> bool:
     """Returns whether a run lower-cases its texts.
 
     Args:
-      settings: the run's settings. The flag determines the value, else the run's folder, else --init_checkpoint.
-      default: the value if these three do not determine it.
+      settings: the run's settings. The value comes from the flag, else from the run's folder, else from the folder of
+        --init_checkpoint.
+      default: the value if none of these three sources has a value.
 
     Raises:
       InputError: the flags contradict the casing or the vocabulary of --init_checkpoint.
@@ -222,7 +223,7 @@ def lower_case(settings, default: bool = True) -> bool:
     lower = settings.do_lower_case
     casing = Casing()
     if phases := run_record.read_phases(settings.output_dir):
-        # No check is needed here: a run that resumes compares its settings, and refuses another casing.
+        # No check is needed here: a run that resumes compares its settings, and refuses a different casing.
         source = os.path.join(settings.output_dir, run_record.NAME)
         casing = Casing(phases[-1].model.get("do_lower_case"), source)
     elif starts_from := run_folder.initial_checkpoint(settings):
@@ -241,7 +242,7 @@ def _first(*values: bool | None) -> bool:
 
 
 def copy_vocabulary(vocab_file: str, target: str) -> None:
-    """Copies a vocabulary to a `vocab.txt`. A `tokenizer.json` is converted; another file is copied unchanged."""
+    """Copies a vocabulary to a `vocab.txt`. A `tokenizer.json` is converted; any other file is copied unchanged."""
     if os.path.basename(vocab_file) == TOKENIZER_JSON:
         storage.write_text(target, "".join(f"{token}\n" for token in load_vocabulary(vocab_file)))
         return
@@ -250,7 +251,7 @@ def copy_vocabulary(vocab_file: str, target: str) -> None:
 
 
 def keep(folder: str, config: BertConfig, vocab_file: str, do_lower_case: bool | None) -> None:
-    """Writes the model's configuration into a run's folder, and, if known, the vocabulary and the casing.
+    """Writes the model's configuration into a run's folder; also writes the vocabulary and the casing if known.
 
     Args:
       folder: the run's folder.

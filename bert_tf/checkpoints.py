@@ -36,7 +36,8 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint, or it is a pickle, damaged, or of an unknown format or architecture.
+      InputError: there is no checkpoint; or the checkpoint is a pickle, is damaged, or has an unknown format or
+        architecture.
     """
     path = os.fspath(path)
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
@@ -78,7 +79,7 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: the checkpoint or the configuration is missing, or their shapes differ; or see `open_checkpoint`.
+      InputError: the configuration is missing, or its shapes differ from the checkpoint's; or see `open_checkpoint`.
     """
     contents = open_checkpoint(path, config_file)
     config = contents.require_config()
@@ -98,7 +99,7 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
 def initialize(
     model: tf.Module, path: str, reinitialize_head: bool = False, output_order: Sequence[int] | None = None
 ) -> str:
-    """Initializes a model's encoder from a checkpoint, and each head that the checkpoint contains.
+    """Initializes a model's encoder from a checkpoint; also initializes each head that the checkpoint contains.
 
     Log lines report the loaded tensors, the variables that keep their initial values, and the unused tensors.
 
@@ -106,8 +107,8 @@ def initialize(
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
       reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
-      output_order: for each output of the model's head, the index of the output in the checkpoint's head; None for the
-        same order.
+      output_order: for each output of the model's head, the index of this output in the checkpoint's head; None if the
+        order is the same.
 
     Returns:
       The checkpoint's prefix or file.
@@ -131,7 +132,7 @@ def initialize(
 def check_initial(
     path: str, config: BertConfig, with_heads: bool = False, head_shapes: Mapping[str, tuple[int, ...]] = {}
 ) -> Contents:
-    """Refuses a checkpoint that cannot initialize a model, before any long work.
+    """Checks, before any long work, that a checkpoint can initialize a model.
 
     Args:
       path: see `open_checkpoint`.
@@ -164,7 +165,7 @@ def model_files(settings, *flags: str) -> dict[str, str]:
 
     Args:
       settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.
-      *flags: the flags of the files, "bert_config_file" or "vocab_file"; the values may be empty.
+      *flags: the names of the files' flags, "bert_config_file" or "vocab_file"; the values of the flags may be empty.
 
     Returns:
       The path of the file for each flag.
@@ -172,7 +173,7 @@ def model_files(settings, *flags: str) -> dict[str, str]:
     Raises:
       InputError: a flag is empty, and neither folder has the file.
     """
-    # The folder of a run has its own files. Without a checkpoint, the files there are from a start that failed.
+    # A run's folder contains the run's own files. If it contains no checkpoint, the files come from a failed start.
     is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
@@ -217,7 +218,7 @@ def read_config(path: str) -> BertConfig:
 
 
 def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:
-    """Maps the path of each variable below an object, as in checkpoints, to the variable."""
+    """Maps the paths of an object's variables to the variables; the paths are the same as in checkpoints."""
     found: dict[str, tf.Variable] = {}
     view = tf.train.TrackableView(root)
 

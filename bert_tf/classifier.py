@@ -142,8 +142,8 @@ class TextClassifier:
           batch_size: number of texts per batch.
 
         Returns:
-          A list of N labels, which are strings. For a model with several labels per text, a list of N tuples, each with
-          the labels whose probabilities are above the run's thresholds. For a regression, the scores, float32 [N].
+          A list of N labels, which are strings. For a model with several labels per text, a list of N tuples; each one
+          contains the labels whose probabilities are above the run's thresholds. For a regression, scores, float32 [N].
 
         Raises:
           InputError: a text is not a string, or is not a pair although the classifier was trained on pairs.
@@ -211,7 +211,7 @@ class TextClassifier:
         Raises:
           InputError: a setting or the folder is invalid.
         """
-        from export.saved_model import export_saved_model  # a higher layer, and only this method needs it
+        from export.saved_model import export_saved_model  # `export` is a higher layer, which only this method needs
         from export.settings import ExportSettings
 
         _check_names(settings, ExportSettings, "export_saved_model")
@@ -226,7 +226,7 @@ class TextClassifier:
         return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
 
     def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
-        """Computes logits, or scores of a regression in the range of the training labels: float32 [N, C]."""
+        """Returns logits, or a regression's scores in the range of the training labels, float32 [N, C]."""
         examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(
@@ -275,7 +275,9 @@ def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
-    """Returns a smaller batch size and more epochs for few texts, unless the user gives them; {} for many texts.
+    """Returns a smaller batch size and more epochs for few texts, without settings that the user gives.
+
+    For many texts, the function returns {}.
 
     Args:
       count: number of training texts.

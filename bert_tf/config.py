@@ -26,12 +26,12 @@ _SIZES = {
     "large": (24, 1024, 16),
 }
 
-# Matches the sizes in google-research/bert's names of checkpoints, such as uncased_L-12_H-768_A-12.
+# Matches the sizes in the names of google-research/bert's checkpoints, such as uncased_L-12_H-768_A-12.
 _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# Attention in both directions, only to preceding tokens (section 5.1, "LTR"), and only to following tokens.
+# The directions of attention: both directions, only to the left (section 5.1, "LTR"), and only to the right.
 DIRECTIONS = ("bidi", "ltr", "rtl")
 
 # Keys of published configurations that have no effect on the paper's encoder.
@@ -39,7 +39,7 @@ _IGNORED_PREFIXES = ("pooler_",)
 _IGNORED = (
     # In tf-models-official: whether variables have the original's shapes.
     "backward_compatible",
-    # In other libraries: the outputs of a model, its storage and its training.
+    # In other libraries: options for the outputs, the storage and the training of a model.
     "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
     "output_past", "pad_token_id", "torch_dtype", "torchscript", "use_bfloat16", "use_cache",
 )  # fmt: skip
@@ -59,10 +59,10 @@ class BertConfig:
     """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
 
     Attributes:
-      vocab_size: V; the number of tokens, or a larger number (padding).
-      hidden_size: H.
-      num_hidden_layers: L.
-      num_attention_heads: A; must divide H.
+      vocab_size: V, the number of word embeddings; at least the number of tokens, or larger (padding).
+      hidden_size: H, the size of a token's vector.
+      num_hidden_layers: L, the number of layers.
+      num_attention_heads: A, the number of attention heads per layer; must divide H.
       intermediate_size: width of the feed-forward layer, 4H in the paper.
       hidden_act: the activation function. "gelu" is the original's tanh approximation, and "gelu_erf" is the exact
         form, which Hugging Face names "gelu".
@@ -150,7 +150,7 @@ class BertConfig:
 
         Args:
           size: "tiny", "mini", "small", "medium", "base" or "large"; or L, H and A, such as "L-6_H-768_A-3".
-          vocab_size: V.
+          vocab_size: V, the number of word embeddings.
 
         Raises:
           InputError: the name is unknown.

@@ -37,7 +37,7 @@ from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
-# Attention directions that the original code of a format supports; "bidi" alone for other formats.
+# The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 
 
@@ -127,7 +127,7 @@ def _write_tokenizer(
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
     task = _read_task(tokenizer.folder)
-    # transformers truncates texts to this length. For a fine-tuned model, it is the row length in training.
+    # transformers truncates texts to the given length. For a fine-tuned model, this is the row length in training.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # export needs the record of the task
         description.write(folder, task)
@@ -170,7 +170,7 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
 
 
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
-    """Returns the entries of Hugging Face's `config.json` about labels, type of problem and id of [PAD]."""
+    """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
     folder = os.path.dirname(contents.source)
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
@@ -181,7 +181,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
 
 
 def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
-    """Writes the settings, and the data that later conversions need but that the format cannot store."""
+    """Writes the settings, and the data that later conversions need but the format cannot store."""
     record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
     if vocabulary:
         record["vocab_sha256"] = tokens_sha256(vocabulary)
@@ -195,7 +195,7 @@ def _read_task(folder: str) -> TaskDescription | None:
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
-    """Refuses a model for which the format's original code computes other outputs; warns of smaller differences."""
+    """Refuses a model if the format's original code would compute other outputs; warns of smaller differences."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
             f"--format={format}: {contents.source} has directionality={config.directionality}, but the format's "
@@ -219,7 +219,7 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
 
 
 def _check_kind(format: str, source: str, task: TaskDescription) -> None:
-    """Refuses a task for which the format's original code always gives other answers; warns if it sometimes does."""
+    """Refuses a task for which the format's original code always gives other answers; warns if some answers differ."""
     kind = registry.of_task(task, os.path.dirname(source))
     kind.check_format(format, source, task)
     if kind.tuned and (path := kind.tuned.path(os.path.dirname(source))):

@@ -10,8 +10,8 @@ examples in a packed row, Q positions that a layer computes.
 which `tests/bert_tf/modeling/test_fused_parity.py` compares with `PlainOperations`. To add a kind of attention, change
 `PlainOperations` first, and use `BertEncoder(config, fused=False)`.
 
-Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site, which is its number in
-the network.
+Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site. The site is the number
+of the dropout in the network.
 """
 
 import dataclasses
@@ -27,10 +27,10 @@ from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_sh
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.precision import policy
 
-# This value is added to the attention scores of hidden positions. In float32, their probabilities become zero.
+# This value is added to the attention scores of hidden positions, so that their probabilities are zero in float32.
 _HIDDEN_SCORE = -10000.0
-# Maps names of inputs in other projects to our names. Such inputs are refused; other unknown names are ignored, since a
-# batch also contains labels.
+# Maps names of inputs in other projects to our names. Inputs with such names are refused. Other unknown names are
+# ignored, since a batch also contains labels.
 _NAMES_ELSEWHERE = {
     "attention_mask": "input_mask",
     "token_type_ids": "segment_ids",
@@ -40,11 +40,11 @@ _NAMES_ELSEWHERE = {
 
 
 class PlainOperations:
-    """The computations of the layers in single operations, whose gradients TensorFlow derives.
+    """The computations of the layers as single TensorFlow operations; TensorFlow derives the gradients.
 
     `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. The arguments
-    of the methods are the layers with their weights, `x` in the compute dtype, and, for the dropout, its `rate`, `seed`
-    (int32 [2], None without dropout) and `site`.
+    of the methods are the layers with the weights; `x` in the compute dtype; and the `rate`, the `seed` (int32 [2], or
+    None without dropout) and the `site` of the dropout.
     """
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
@@ -72,7 +72,7 @@ class PlainOperations:
         return activation(hidden_act)(dense(x))
 
     def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
-        """Computes LayerNorm(residual + dropout(x W + b)). x is context vectors [B, S, A, D], or float [B, S, 4H]."""
+        """Computes LayerNorm(residual + dropout(x W + b)); `x` has the shape [B, S, A, D] (contexts) or [B, S, 4H]."""
         if x.shape.rank == 4:
             x = tf.reshape(x, tf.shape(residual))
         return norm(residual + dropout(dense(x), rate, seed, site))
@@ -212,7 +212,7 @@ class Block(keras.layers.Layer):
           attention_bias: float32 [B, 1 or A, 1 or S, S], added to the attention scores.
           seed: int32 [2]; None without dropout.
           site: site of the first of the three dropouts; the others have the next two sites.
-          positions: int32 [B, Q]: the positions to compute; None for all positions.
+          positions: int32 [B, Q], the positions to compute; None for all positions.
           operations: see `PlainOperations`; None for plain operations.
 
         Returns:
@@ -236,14 +236,14 @@ class Block(keras.layers.Layer):
 
 @keras.utils.register_keras_serializable("bert_tf")
 class BertEncoder(keras.Model):
-    """The transformer encoder, bidirectional unless the configuration says otherwise.
+    """The transformer encoder, which is bidirectional unless the configuration says otherwise.
 
     Paper: section 3; section 5.1 for one direction.
 
     Args:
       config: shape and regularization.
-      recompute_activations: whether training stores only the input of each layer. The backward pass then computes the
-        layer again with the same dropout masks, which needs a third more computation and a fraction of the memory.
+      recompute_activations: whether training stores only the input of each layer. The backward pass then computes each
+        layer again with the same dropout masks. This takes a third more computation and a fraction of the memory.
       fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Plain operations give the same
         results with the same dropout masks, but are slower.
 
@@ -271,22 +271,26 @@ class BertEncoder(keras.Model):
         Args:
           inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding) and `segment_ids`, each int32 [B, S].
             Without `input_mask`, all positions are tokens; without `segment_ids`, all tokens are in segment 0.
-            Packed rows contain several examples each (see `packed_rows`) and need three more inputs: `position_ids`
-            [B, S]; `sequence_ids` [B, S], the number of each token's example in the row, from 1; `cls_positions`
-            [B, N], the positions at which the examples begin.
+            A packed row contains several examples (see `packed_rows`). Packed rows need three more int32 inputs:
+            `position_ids` [B, S]; `sequence_ids` [B, S], the number of each token's example in the row, from 1;
+            `cls_positions` [B, N], the positions at which the examples begin.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks; None draws a seed.
           positions: int32 [B, P], positions at which to compute the last layer, in addition to the positions of the
             pooled output; None for all positions.
 
         Returns:
-          A dict of float tensors: `sequence_output` [B, S, H], with `positions` [B, P, H]; `pooled_output` [B, H], with
-          `cls_positions` [B, N, H]; `embedding_output` [B, S, H]; `encoder_outputs`, a list of the outputs of the L
-          layers, each [B, S, H]. With `positions`, the output of the last layer is [B, 1 + P, H] or [B, N + P, H].
+          A dict of float tensors:
+
+          - `sequence_output`: the output of the last layer, [B, S, H], or [B, P, H] if `positions` is given.
+          - `pooled_output`: [B, H], or [B, N, H] for packed rows.
+          - `embedding_output`: [B, S, H].
+          - `encoder_outputs`: a list of the outputs of the L layers, each [B, S, H]. If `positions` is given, the last
+            output also contains the positions of the pooled output: [B, 1 + P, H], or [B, N + P, H] for packed rows.
 
         Raises:
-          ValueError: S exceeds `max_position_embeddings`; `input_ids` is missing or not of rank 2; or an input has
-            its name in another project.
+          ValueError: S exceeds `max_position_embeddings`; `input_ids` is missing, or its rank is not 2; or an input has
+            the name that another project uses.
         """
         _check_names_and_rank(inputs)
         input_ids = inputs["input_ids"]
@@ -321,7 +325,7 @@ class BertEncoder(keras.Model):
         }
 
     def get_config(self) -> dict:
-        """Returns the constructor's arguments and the frozen layers, with which Keras can save this encoder."""
+        """Returns the constructor's arguments and the frozen layers, so that Keras can save this encoder."""
         options = {"recompute_activations": self._recompute, "fused": self.fused, "dtype": self.dtype_policy.name}
         frozen = [index for index, layer in enumerate(self._all_layers()) if not layer.trainable]
         return {"config": dataclasses.asdict(self.config), "name": self.name, "frozen": frozen, **options}
@@ -333,7 +337,7 @@ class BertEncoder(keras.Model):
         return [self, *(part for part in inner if isinstance(part, keras.layers.Layer))]
 
     def build_from_config(self, config: dict) -> None:
-        """Does nothing, since the constructor has created the weights. Keras would call the model with float ids."""
+        """Does nothing: the constructor has created the weights, and Keras's method would call the model on floats."""
 
     @classmethod
     def from_config(cls, config: dict, custom_objects=None) -> "BertEncoder":
@@ -369,7 +373,7 @@ class BertEncoder(keras.Model):
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
-    """Refuses names of inputs in other projects, which would otherwise be ignored, and ids that are not of rank 2."""
+    """Refuses inputs with names from other projects, which would otherwise be ignored, and ids whose rank is not 2."""
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:
             raise ValueError(f"unknown input {theirs!r}; bert_tf names it {ours!r}")

@@ -1,4 +1,4 @@
-"""The code that all fine-tuning scripts share: finds the task for the settings, and runs it."""
+"""Finds and runs the task for a script's settings; all fine-tuning scripts share this code."""
 
 import functools
 from collections.abc import Callable

@@ -29,12 +29,12 @@ TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
 # A text that contains only these bytes does not need the Unicode table: each byte is a character, and none is dropped.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
-# The tokens that can occur in such texts.
+# Matches the tokens that can occur in such texts.
 _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary file: one token per line, or transformers' `tokenizer.json`.
+    """Reads a vocabulary file: a file with one token per line, or transformers' `tokenizer.json`.
 
     A line of white space, including U+2028 and U+2029, is the empty token, as in the original. The empty token has an
     id, but does not occur in tokenized texts, so a vocabulary may contain it several times.
@@ -164,7 +164,7 @@ class BertTokenizer(tf.Module):
         return (ids.row_splits, ids.values, *((starts.values, ends.values) if with_offsets else ()))
 
     def _encode_any(self, texts, with_offsets):
-        """Tokenizes any texts. Returns the same values as `_encode_plain`."""
+        """Tokenizes texts with any characters. Returns the same values as `_encode_plain`."""
         split = self._split.split(texts, with_offsets)
         ids, starts, ends = self._cut_words.tokenize_with_offsets(split.words)
         row_splits = tf.gather(ids.row_splits, split.text_splits)
@@ -173,7 +173,7 @@ class BertTokenizer(tf.Module):
         return (row_splits, ids.values, *_in_source(split, starts, ends))
 
     def _encode_mixed(self, texts, is_plain, with_offsets):
-        """Tokenizes ASCII texts by the faster path, and other texts by `_encode_any`; keeps the order of the texts."""
+        """Tokenizes ASCII texts on the faster path and other texts with `_encode_any`; keeps the order of the texts."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
         plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
         other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)

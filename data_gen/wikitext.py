@@ -106,8 +106,8 @@ def passages(wikitext: str) -> list[str]:
 def _without_nesting(wikitext: str) -> str:
     """Removes comments, templates, tables, dropped elements and file links in linear time.
 
-    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind, and discards the marks
-    that were opened after this open mark. Unmatched marks are removed, and the text around them is kept.
+    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind, and discards the open
+    marks that were opened after this mark. Unmatched marks are removed, and the text around them is kept.
     """
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` when the mark was opened
