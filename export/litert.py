@@ -1,4 +1,4 @@
-"""Writes the token signature as a `.tflite` file for small devices, with the tokenizer's files in the same folder.
+"""Writes the token signature as a `.tflite` file for small devices. `export.saved_model` adds the tokenizer's files.
 
 Letters: B batch, S sequence length, N choices per example.
 """
@@ -22,16 +22,18 @@ _TOLERANCE = 1e-4
 
 
 def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, np.ndarray]) -> None:
-    """Converts the token signature to TensorFlow Lite's built-in operations with TensorFlow's converter.
+    """Writes `model.tflite`: the token signature, converted to TensorFlow Lite's built-in operations.
 
     Args:
-      served: the model. Its string outputs are left out, because `labels.txt` is in the same folder.
+      served: the model. The file has no string outputs, because clients can read the labels from `labels.txt`.
       folder: the folder to write `model.tflite` into.
-      quantize: whether to store weights with 8 bits; activations are then quantized at run time (dynamic range).
-      rows: inputs for comparing the answers of both models, int32 [B, S] or [B, N, S].
+      quantize: whether to store the weights with 8 bits. If so, the interpreter quantizes activations at run time
+        (dynamic-range quantization).
+      rows: inputs of the token signature, int32 [B, S] or [B, N, S]. For these inputs, the outputs of the file are
+        compared with the outputs of the model.
 
     Raises:
-      InputError: the converter cannot express the model, or the file gives other answers than the model.
+      InputError: TensorFlow Lite cannot run the model, or the outputs of the file differ from the outputs of the model.
     """
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:
@@ -70,7 +72,7 @@ def _refusal(reason: str) -> InputError:
 
 def _check(path: str, content: bytes, rows: Mapping[str, np.ndarray], expected, is_quantized: bool) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the interpreter recommends another package
+        warnings.simplefilter("ignore")  # TensorFlow warns that another package will replace its interpreter
         try:
             answers = tf.lite.Interpreter(model_content=content).get_signature_runner(signatures.TOKENS)(**rows)
         except (RuntimeError, ValueError) as error:  # the converter wrote operations that cannot run

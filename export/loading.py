@@ -11,13 +11,13 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from bert_tf.core.errors import InputError
 from export import operations, warmup
 
-# Lines of TensorFlow's messages with these beginnings do not state the cause.
+# A line of TensorFlow's messages that starts with one of these strings does not state the cause.
 _NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")
 _INIT = "__saved_model_init_op"
 
 
 def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
-    """Returns the signatures that `saved_model.pb` declares, by their names.
+    """Returns the signatures that `saved_model.pb` declares, by name.
 
     Raises:
       InputError: the file is missing or damaged.
@@ -72,7 +72,7 @@ def _check_answers(answers: dict[str, tf.Tensor]) -> None:
 
 
 def describe(folder: str) -> Iterator[str]:
-    """Yields lines that list the signatures with their methods, and their inputs and outputs with dtypes and shapes."""
+    """Yields lines that describe the signatures: name and method, and the dtypes and shapes of inputs and outputs."""
     for name, definition in signature_defs(folder).items():
         yield f"{name}  {definition.method_name}"
         for title, infos in (("in ", definition.inputs), ("out", definition.outputs)):
@@ -82,6 +82,9 @@ def describe(folder: str) -> Iterator[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns the line of a message that states the cause; TensorFlow's messages begin with the location."""
+    """Returns the class of an error, and the line of the message that states the cause.
+
+    This line is not always the first line, because TensorFlow's messages can begin with the location.
+    """
     lines = [line.strip() for line in str(error).splitlines() if not line.startswith(_NO_REASON)]
     return f"{type(error).__name__}: {next(filter(None, lines), '')[:300]}"

@@ -18,7 +18,7 @@ from bert_tf.training import metrics_file
 NAME = "model_card.md"
 _PACKAGES = ("bert_tf", "tensorflow", "tensorflow-text", "tf-keras")
 _BLOCK_BYTES = 1 << 20
-# Relative tolerance for comparing thresholds, which are stored as decimal text.
+# Relative tolerance for comparing thresholds. Files store thresholds as decimal numbers.
 _TOLERANCE = 1e-6
 
 
@@ -69,9 +69,10 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Trained) -> dict[str, Any]:
-    """Returns the checkpoint's scores on the dev data, from the last evaluation or else from training."""
+    """Returns the checkpoint's scores on the dev data: from the last evaluation or, otherwise, from training."""
     found = evaluations.read(source.folder)
-    # Evaluations in training do not state their thresholds, so edited thresholds make these scores unusable.
+    # Evaluations during training do not record their thresholds. If the user has edited the thresholds since, the
+    # scores of these evaluations no longer apply.
     is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
     of_training = {} if is_changed else dict(found.scores.get(source.step, {}))
     shown = _exported(source, [_results(source.folder, source.step), of_training])
@@ -79,7 +80,7 @@ def _scores(source: Trained) -> dict[str, Any]:
 
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
-    """Returns this checkpoint's scores on data other than the dev data, by section title."""
+    """Maps section titles to this checkpoint's scores on data other than the dev data."""
     lines = metrics_file.read(source.folder, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
     data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
@@ -91,9 +92,15 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the first candidate of the exported step whose thresholds, if stated, are the thresholds of this export.
+    """Returns the first candidate that belongs to this export.
 
-    If no candidate matches, returns the reason; {} if there are no scores.
+    Args:
+      source: the exported model.
+      candidates: scores by name; {} if there are none. Scores can include the step and the thresholds of the
+        evaluation. If so, the step and the thresholds must be the same as in this export.
+
+    Returns:
+      The scores. If no candidate belongs to this export, {"not shown": the reason}; if there are no scores, {}.
     """
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):
@@ -110,14 +117,14 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
 
 def _results(folder: str, step: int) -> dict[str, Any]:
-    """Returns the last evaluation of a folder, with the labels' `thresholds` if the evaluation was of this step."""
+    """Returns the scores of a folder's last evaluation; adds the labels' `thresholds` if it evaluated this step."""
     results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
     is_of_step = results.get("global_step", step) == step
     return results | ({"thresholds": thresholds} if thresholds and is_of_step else {})
 
 
 def _sha256(checkpoint: str) -> str:
-    """Hashes the files of a checkpoint, in the order of their names."""
+    """Returns the SHA-256 of a checkpoint's concatenated files, in the order of their names."""
     digest = hashlib.sha256()
     files = [checkpoint] if tf.io.gfile.exists(checkpoint) else sorted(tf.io.gfile.glob(f"{checkpoint}.*"))
     for path in files:

@@ -1,4 +1,4 @@
-"""The operations that an export may have: TF Serving links only core TensorFlow and tensorflow-text."""
+"""The operations that an export may contain. TF Serving has only the operations of TensorFlow and tensorflow-text."""
 
 import sys
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 def allowed() -> frozenset[str]:
-    """Returns the names of the operations that an export may have."""
+    """Returns the names of the operations that an export may contain."""
     core = {name for name in dir(tf.raw_ops) if name[0].isupper()} - _OF_PYTHON
     text = [module for name, module in sys.modules.items() if name.startswith("tensorflow_text.python.ops.")]
     generated = [value for module in text for name, value in vars(module).items() if name.startswith("gen_")]
@@ -23,7 +23,7 @@ def allowed() -> frozenset[str]:
 
 
 def used(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields each operation of a SavedModel with the name of the function that contains it; "" for the graph itself.
+    """Yields each operation of a SavedModel with the function that contains the operation; "" for the main graph.
 
     Raises:
       google.protobuf.message.DecodeError: `saved_model.pb` is damaged.
@@ -39,10 +39,10 @@ def used(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def check(folder: str) -> None:
-    """Refuses a SavedModel with an operation that TF Serving lacks.
+    """Refuses a SavedModel that contains an operation that TF Serving lacks.
 
     Raises:
-      InputError: there is such an operation; the message names it and the function that contains it.
+      InputError: the SavedModel contains such an operation; the message names the operation and its function.
     """
     known = allowed()
     for operation, function in used(folder):

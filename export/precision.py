@@ -1,4 +1,4 @@
-"""The precision of an export: matrices are stored and multiplied in bfloat16; everything else stays in float32."""
+"""The precision of an export. With bfloat16, only matrices are stored and multiplied in bfloat16, not in float32."""
 
 import tensorflow as tf
 import tf_keras as keras
@@ -17,7 +17,7 @@ def store_matrices(model: keras.Model, dtype: str) -> None:
 
     Args:
       model: a model that was built under `bert_tf.modeling.precision.policy` of the same dtype.
-      dtype: "bfloat16"; "float32" does not change the model.
+      dtype: "bfloat16", or "float32" to leave the model unchanged.
     """
     if dtype == "float32":
         return

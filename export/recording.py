@@ -15,19 +15,19 @@ from export import signatures, warmup
 from export.kinds.base import ServedModel
 
 _MOST_ROWS = 8
-# Number of choices per example in requests of tokens, if the model accepts any number.
+# Number of choices per example in requests of tokens, if the model accepts any number of choices.
 _CHOICES = 2
 
 
 def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
-    """Returns requests for all signatures; the default signature also gets a request with a single row.
+    """Returns a request for each signature, and another request with a single row for the default signature.
 
     Args:
       served: the model.
       samples: the result of `ServedModel.samples`.
       max_seq_length: maximum number of tokens in a row.
     """
-    # Choose texts from the shortest to the longest, because a server compiles and allocates for each new shape.
+    # Choose texts of all lengths, because a server compiles code and allocates memory for each new shape.
     ordered = sorted(samples, key=lambda row: len(str(row)))
     chosen = [ordered[number * (len(ordered) - 1) // (_MOST_ROWS - 1)] for number in range(_MOST_ROWS)]
     rows = [{name: _bytes(value) for name, value in row.items()} for row in chosen]
@@ -46,7 +46,7 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_
 
 
 def _bytes(value: Any) -> list[bytes]:
-    """Returns the texts of one input in one row, in UTF-8; a list of one text if the input has one text per row."""
+    """Returns the texts of one input in one row, in UTF-8. If the input has one text per row, the list has one text."""
     return [text.encode("utf-8", errors="ignore") for text in ([value] if isinstance(value, str) else value)]
 
 
@@ -74,7 +74,7 @@ def _example(row: Mapping[str, list[bytes]]) -> tf.train.Example:
 def _tokens(
     served: ServedModel, rows: Sequence[Mapping[str, list[bytes]]], max_seq_length: int
 ) -> dict[str, np.ndarray]:
-    """Returns rows of tokens, int32 [B, S] or [B, N, S], of the first text in each row."""
+    """Returns inputs of the token signature, int32 [B, S] or [B, N, S], with the tokens of each row's first text."""
     tokenizer: BertTokenizer = served.tokenizer
     segments = tokenizer.encode([next(iter(row.values()))[0] for row in rows])
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}

@@ -35,7 +35,7 @@ def export_saved_model(settings: ExportSettings) -> str:
       The folder of the version: `export_dir`, or the next version in `export_dir`.
 
     Raises:
-      InputError: there is no model to export, `export_dir` is an existing version, or it is not a model's folder.
+      InputError: there is no model to export, or `export_dir` is neither a new version nor a model's folder.
     """
     versions.check(settings.export_dir)
     with policy(policy_name(settings.dtype)):
@@ -80,7 +80,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
 
 @contextlib.contextmanager
 def _named(export_dir: str, temporary: str) -> Iterator[None]:
-    """Replaces the temporary folder in error messages by the folder that the user gave."""
+    """Replaces the temporary folder in error messages with the folder that the user gave."""
     try:
         yield
     except InputError as error:
@@ -88,7 +88,7 @@ def _named(export_dir: str, temporary: str) -> Iterator[None]:
 
 
 def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[str, str]:
-    """Writes the assets into a folder; returns their paths by their names."""
+    """Writes the assets into a folder; returns a map from the assets' names (without suffix) to their paths."""
     texts = {
         checkpoints.CONFIG_NAME: source.config.to_json_string(),
         description.NAME: json.dumps(dataclasses.asdict(source.description), indent=2, ensure_ascii=False) + "\n",

@@ -4,7 +4,7 @@ import dataclasses
 
 from bert_tf.core.command_line import check_values, refuse_unread, require, require_folder, setting
 
-# Flags of kinds without a task.
+# The values of --task_name for checkpoints without a task.
 _EMBEDDINGS, _FILL_MASK = "--task_name=embeddings", "--task_name=fill_mask"
 
 
@@ -21,8 +21,8 @@ class ExportSettings:
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
-        "embeddings or fill_mask, which need no fine-tuning; else the task that the run must have been trained on; "
-        "empty: any task", "", first=True,
+        "embeddings or fill_mask for a checkpoint without fine-tuning, or the name of the task that the run was "
+        "trained on, as a check; empty: any task", "", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
         "export the best checkpoint on the dev data, or the last checkpoint; a run without --eval_strategy has no best "
@@ -41,20 +41,21 @@ class ExportSettings:
         choices=("none", "int8"), group="Output", first=True,
     )  # fmt: skip
     n_best_size: int | None = setting(
-        "questions on a context: number of answers whose probabilities add up to 1; default: the run's value, or 20",
+        "question answering: number of best answers whose probabilities add up to 1; default: the run's value, or 20",
         None,
         group="Questions",
         above=0,
     )
     max_answer_length: int | None = setting(
-        "questions on a context: length of the longest answer in tokens; default: the run's value, or 30",
+        "question answering: maximum number of tokens in an answer; default: the run's value, or 30",
         None,
         group="Questions",
         above=0,
     )
     null_score_diff_threshold: float | None = setting(
-        "questions that may have no answer: return none if the null score exceeds the best answer's by more than this; "
-        "default: from --tune_null_threshold of run_squad, or 0", None, group="Questions",
+        'models trained with --version_2_with_negative: return "" (no answer) if the score of "" exceeds the best '
+        "answer's score by more than this value; default: the value that --tune_null_threshold of run_squad found, or "
+        "0", None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(
         "--task_name=fill_mask: number of tokens to return for each mask", 5, group="Embeddings and masks", above=0
@@ -65,20 +66,20 @@ class ExportSettings:
         group="Embeddings and masks",
     )
     pooling: str | None = setting(
-        "--task_name=embeddings: the vector of [CLS], or the mean or maximum over all tokens; default: from the files "
-        "of sentence-transformers in the checkpoint's folder, or mean", None, choices=("cls", "mean", "max"),
+        "--task_name=embeddings: the vector of [CLS], or the mean or maximum over all tokens; default: the value in "
+        "sentence-transformers' files in the checkpoint's folder, or mean", None, choices=("cls", "mean", "max"),
         group="Embeddings and masks", read_by=(_EMBEDDINGS,), first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "--task_name=embeddings: scale pooled vectors to length 1; default: from modules.json, or false",
+        "--task_name=embeddings: scale pooled vectors to length 1; default: as in modules.json, or false",
         None,
         group="Embeddings and masks",
         read_by=(_EMBEDDINGS,),
     )
     max_seq_length: int | None = setting(
-        "--task_name=embeddings or fill_mask: maximum tokens in a row; longer texts are truncated; default: for "
-        "embeddings from sentence_bert_config.json, or 128; for fill_mask the model's number of positions; other tasks "
-        "keep their value from training", None, group="Embeddings and masks", first=True, above=0,
+        "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
+        "for embeddings: the value in sentence_bert_config.json or tokenizer_config.json, or 128; default for "
+        "fill_mask: the model's number of positions", None, group="Embeddings and masks", first=True, above=0,
         read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""The signatures of an export, whose inputs are strings, tokens, or serialized `tf.train.Example`s.
+"""The signatures of an export. Their inputs are strings, tokens, or serialized `tf.train.Example`s.
 
 Letters: B batch, S sequence length.
 """
@@ -15,7 +15,7 @@ TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
 # TF Serving's name for the input of classify and regress.
 EXAMPLES_INPUT = "inputs"
 
-# Limit of tokens in a request of the signature `tokens`, which computes all rows at the same time.
+# Maximum number of tokens in a request to the signature `tokens`. This signature computes all rows at the same time.
 _MOST_TOKENS = 1 << 16
 
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
@@ -26,7 +26,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
     Args:
       served: the model.
-      longest: the model's number of positions, which rows of tokens must not exceed.
+      longest: the model's number of positions, which is the maximum number of tokens in a row.
     """
     # `serving_default` and `examples` use one function, so that the graph contains the model only once.
     answer = tf.function(served.answer, autograph=False)
@@ -62,7 +62,10 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
 
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
-    """Refuses inputs whose first axes differ in size, because operations could read beyond an end or mix rows."""
+    """Checks, when the graph runs, that the first axes of all inputs have the same sizes.
+
+    Otherwise, operations could read beyond the end of a tensor, or combine different rows.
+    """
     first, *others = (tf.shape(value)[:axes] for value in inputs.values())
     message = f"{', '.join(sorted(inputs))} differ in {what}"
     checks = [tf.debugging.Assert(tf.reduce_all(other == first), [message]) for other in others]
@@ -74,7 +77,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
 
     def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Answers are float32, since JSON has no half precision and NumPy clients lack bfloat16.
+        # Outputs are float32, because JSON has no half precision, and NumPy lacks bfloat16.
         return {
             key: tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
             for key, value in function(**inputs).items()
@@ -84,7 +87,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
-    """Returns the features of an Example: one per input, with one text, or with all texts of a row."""
+    """Returns the features for parsing an Example. An input's feature has one text, or all texts of a row."""
     features = {}
     for name, spec in inputs.items():
         shape = spec.shape[1:]
@@ -98,14 +101,14 @@ def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
 
 
 def set_method(folder: str, method: str) -> None:
-    """Writes TF Serving's method of the signature `examples` into a SavedModel.
+    """Sets TF Serving's method of the signature `examples` in a SavedModel.
 
-    `tf.saved_model.save` gives every signature the method predict.
+    `tf.saved_model.save` cannot set methods: it gives every signature the method predict.
     """
     if method == PREDICT:
         return
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)
     updater.replace_method_name(signature_key=EXAMPLES, method_name=method)
     updater.save()
-    # This file contains a checksum of `saved_model.pb`.
+    # `fingerprint.pb` contains a checksum of `saved_model.pb`.
     fingerprinting_utils.write_fingerprint(folder)

@@ -28,7 +28,8 @@ def _of_run(settings: ExportSettings) -> Trained:
     """Loads the checkpoint of a fine-tuning run that `--use_checkpoint` selects.
 
     Raises:
-      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or `--task_name` is another task.
+      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or `--task_name` names another
+        task.
     """
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
     if latest.prefixes(folder) and not description.exists(folder):
@@ -47,7 +48,7 @@ def _of_run(settings: ExportSettings) -> Trained:
 
 
 def _of_checkpoint(settings: ExportSettings) -> Trained:
-    """Loads a checkpoint of any format, with the vocabulary and the casing of its folder.
+    """Loads a checkpoint of any format, with the vocabulary and the casing that the files beside it state.
 
     Raises:
       InputError: there is no checkpoint, configuration or vocabulary, or the checkpoint lacks tensors that the kind

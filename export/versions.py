@@ -1,4 +1,4 @@
-"""The folder of an export: a version of a model, `NAME/VERSION/`, as TF Serving expects it."""
+"""The folder of an export. As TF Serving expects, it is `NAME/VERSION/`: a version in the folder of a model."""
 
 import os
 import re
@@ -50,15 +50,16 @@ def beside(export_dir: str) -> str:
 
 
 def publish(temporary: str, export_dir: str) -> str:
-    """Renames a complete export to `export_dir` or, in a model's folder, to the number after the largest version.
+    """Renames a complete export to `export_dir`. If that is a model's folder, renames it to the next version there.
 
-    If another export takes the number at the same time, this export takes the next number.
+    The next version is the largest version plus 1. If another export takes this number at the same time, tries the
+    following number.
 
     Returns:
       The path of the version.
 
     Raises:
-      FolderTakenError: `export_dir` is a version, and another export has created this version in the meantime.
+      FolderTakenError: `export_dir` is a version, and another export has created the same version in the meantime.
     """
     path = export_dir.rstrip("/")
     if is_version(path):

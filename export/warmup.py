@@ -59,7 +59,7 @@ def logs(folder: str) -> Iterator[PredictionLog]:
     """Yields the records of a version's file; yields nothing if the file is missing.
 
     Raises:
-      google.protobuf.message.DecodeError: a record is not a request.
+      google.protobuf.message.DecodeError: a record is not a `PredictionLog`.
       tf.errors.OpError: the file is damaged.
     """
     path = os.path.join(folder, NAME)

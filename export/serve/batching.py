@@ -1,7 +1,8 @@
 """Runs a model on batches of requests of similar length.
 
-Parameters, limits and errors are TF Serving's. TF Serving takes requests in their order. Here, a batch has the oldest
-waiting request and requests of similar length, because a batch is padded to its longest text.
+The parameters, limits and errors are the same as in TF Serving. TF Serving fills batches in the order of arrival. Here,
+a batch contains the oldest waiting request, and other requests of similar length. This saves padding, because all rows
+of a batch are padded to the longest row.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
-# The fixed cost of a call of the model, in bytes of text. Requests share a batch if padding costs less than a call.
+# The fixed cost of a call of the model, as the number of bytes of text whose computation costs the same. Requests share
+# a batch if the padding costs less than another call.
 _CALL_BYTES = 96
 
 
@@ -48,7 +50,7 @@ class Batcher:
 
     Args:
       batching: the parameters.
-      on_batch: called with the rows of each batch and the seconds that its oldest request waited.
+      on_batch: called for each batch with the number of rows and the seconds that the oldest request waited.
     """
 
     def __init__(self, batching: Batching, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
@@ -91,7 +93,10 @@ class Batcher:
         ]
 
     def _start_batches(self) -> None:
-        """Starts a batch in each idle thread; a timer repeats this when the next batch has waited long enough."""
+        """Starts a batch in each idle thread, if enough requests wait or a request has waited long enough.
+
+        If a thread is still idle, a timer calls this method again when the oldest request has waited long enough.
+        """
         for key, queue in list(self._queues.items()):
             queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # drops cancelled requests
             if not queue.tasks:
@@ -195,7 +200,7 @@ def _of_like_length(tasks: list[_Task], most_rows: int) -> list[_Task]:
 
 
 def _concatenate(arrays: list[np.ndarray], rows: int) -> np.ndarray:
-    """Concatenates rows, pads shorter rows with zeros or "", and repeats the first row up to `rows` rows."""
+    """Concatenates arrays, pads short rows with zeros or "", and repeats the first row until there are `rows` rows."""
     shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
     empty = b"" if arrays[0].dtype == np.object_ else 0
     padded = [

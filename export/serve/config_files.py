@@ -1,4 +1,4 @@
-"""Reads the server's configuration files, which are protocol buffers in text format."""
+"""Reads the server's configuration files. They are protocol buffers in text format."""
 
 import dataclasses
 import os
@@ -11,7 +11,8 @@ from tensorflow_serving.config import model_server_config_pb2
 from bert_tf.core.errors import InputError
 
 PLATFORM = "tensorflow"
-# The messages of TF Serving that its API package lacks; the text format needs only the names of their fields.
+# Messages of TF Serving that the package tensorflow-serving-api lacks. The text format uses only the names of the
+# fields, so the field numbers may differ from TF Serving's.
 _LACKED = """
 name: "serve.proto" syntax: "proto3"
 message_type { name: "Number" field { name: "value" number: 1 type: TYPE_INT64 } }
@@ -44,10 +45,10 @@ class Batching:
     """Parameters of batching; the defaults are TF Serving's.
 
     Attributes:
-      max_batch_size: maximum rows of a request and of a batch.
+      max_batch_size: maximum number of rows in a request, and in a batch.
       batch_timeout: seconds that a batch waits for more rows.
-      max_enqueued_batches: batches that may wait; further requests get UNAVAILABLE.
-      num_batch_threads: batches that run at the same time.
+      max_enqueued_batches: maximum number of waiting batches; further requests get UNAVAILABLE.
+      num_batch_threads: number of batches that run at the same time.
       allowed_batch_sizes: ascending sizes to which batches are filled up; () allows any size.
       pad_variable_length_inputs: whether inputs of different shapes are padded with zeros to share a batch.
     """
@@ -145,7 +146,7 @@ def one_model(name: str, base_path: str) -> model_server_config_pb2.ModelServerC
 
 
 def problem_of(config: model_server_config_pb2.ModelServerConfig) -> str:
-    """Returns the first problem of a configuration, or ""."""
+    """Returns a description of the first problem in a configuration; "" if there is none."""
     if config.HasField("custom_model_config"):
         return "custom_model_config is not supported; give a model_config_list"
     names = set()

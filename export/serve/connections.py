@@ -1,27 +1,28 @@
-"""The connections of the REST interface, whose number and idle time are bounded."""
+"""Limits the number and the idle time of the REST interface's connections."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-# Limit in bytes for each line and field of a header.
+# Maximum number of bytes in each line and field of a header.
 _LARGEST_HEADER = 16 * 1024
-# After an answer, the server reads further data for this time, so that the client can read the answer.
+# If a client still sends data after the answer, the server reads this data for the given time before it closes the
+# connection. Otherwise the client might not get the answer.
 _LINGERING_SECONDS = 1.0
 # Turns off aiohttp's own limit, which ignores clients that do not read.
 _NO_LIMIT = 10.0**9
 
 
 class Connections(web.Server):
-    """Makes a protocol for each connection, and closes connections that wait too long for a request.
+    """Handles connections, and closes connections that wait too long for a request.
 
-    A connection waits from its beginning, or from its last answer, until a request's header is complete. So slow
-    headers count as waiting. If a new connection exceeds the limit, the connection that has waited longest is closed;
-    if none waits, the new connection is closed.
+    A connection waits from its start, or from its last answer, until the header of a request is complete. If a new
+    connection exceeds the limit, the server closes the connection that has waited longest. If no connection waits, the
+    server closes the new connection.
 
     Args:
-      handle: answers a request, and sends the answer.
+      handle: computes and sends the answer to a request.
       most: maximum number of connections.
       idle_seconds: time that a connection may wait.
     """
@@ -37,7 +38,7 @@ class Connections(web.Server):
         self._most = most
         self._idle_seconds = idle_seconds
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}
-        self._waiting: dict[web.RequestHandler, float] = {}  # start of the wait; the longest wait comes first
+        self._waiting: dict[web.RequestHandler, float] = {}  # start times of the waits; the longest wait comes first
         self._close_idle()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
@@ -70,7 +71,7 @@ class Connections(web.Server):
         self._waiting[handler] = asyncio.get_running_loop().time()
 
     def _abort(self, handler: web.RequestHandler) -> None:
-        """Closes a connection even if its client does not read."""
+        """Closes a connection at once, even if the client does not read."""
         del self._waiting[handler]
         self._open.pop(handler).abort()
 

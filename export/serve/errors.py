@@ -1,4 +1,4 @@
-"""Errors for clients: a gRPC code, its HTTP status as in TF Serving, and a message."""
+"""Errors for clients. An error has a gRPC code, the HTTP status that TF Serving gives this code, and a message."""
 
 import enum
 import re
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 # TensorFlow's messages can contain whole graphs; a client needs only the beginning.
 _LONGEST_MESSAGE = 2048
-# Lines of TensorFlow's messages that name the place of an error, not its cause.
+# Matches lines of TensorFlow's messages that state the location of an error instead of the cause.
 _NO_REASON = re.compile(
     r"Graph execution error|Detected at node|<stack traces|\d+ root error|\s*\[\[|Node: |  File |    "
 )
@@ -46,12 +46,12 @@ HTTP_STATUS = {
 
 
 class ServingError(Exception):
-    """A request or the loading of a version fails.
+    """A request failed, or a version of a model could not be loaded.
 
     Attributes:
       code: kind of the error.
       message: text for the client.
-      http_status: status of the REST answer.
+      http_status: HTTP status of the REST response.
     """
 
     def __init__(self, code: Code, message: str, http_status: int | None = None):

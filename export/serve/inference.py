@@ -1,7 +1,7 @@
-"""Plans the calls of PredictionService for both REST and gRPC.
+"""Plans calls of PredictionService, for REST and for gRPC.
 
-A plan has the tensors to feed, the tensors to fetch, and a function that makes the result. It can run alone or in a
-batch with others.
+A plan contains the tensors to feed, the names of the tensors to fetch, and a function that makes the result. A plan can
+run alone or in a batch with other plans.
 
 Letters: B batch, C classes.
 """
@@ -31,8 +31,8 @@ class Plan:
     Attributes:
       signature_name: name of the signature, never "".
       feeds: arrays by tensor name.
-      fetches: names of tensors.
-      finish: makes the result from the fetched arrays.
+      fetches: names of the tensors to compute.
+      finish: makes the result of the call from the fetched arrays.
     """
 
     signature_name: str
@@ -42,10 +42,10 @@ class Plan:
 
 
 def plan_predict(servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()) -> Plan:
-    """Plans Predict; the result is the outputs by name.
+    """Plans a Predict call. The result maps output names to arrays.
 
     Raises:
-      ServingError: the signature does not exist, or the inputs or the filter do not fit it.
+      ServingError: the signature does not exist, or the inputs or the filter do not fit the signature.
     """
     name = signature_name or DEFAULT_SIGNATURE
     signature = servable.signatures.get(name)
@@ -83,7 +83,7 @@ def _checked_filter(chosen: list[str], outputs: Iterable[str]) -> list[str]:
 
 
 def plan_classify(servable: Servable, signature_name: str, examples: input_pb2.Input) -> Plan:
-    """Plans Classify; the result is a ClassificationResult.
+    """Plans a Classify call. The result is a ClassificationResult.
 
     Raises:
       ServingError: the signature does not exist or has another method, or there are no examples.
@@ -95,10 +95,10 @@ def plan_classify(servable: Servable, signature_name: str, examples: input_pb2.I
 
 
 def plan_regress(servable: Servable, signature_name: str, examples: input_pb2.Input) -> Plan:
-    """Plans Regress; the result is a RegressionResult.
+    """Plans a Regress call. The result is a RegressionResult.
 
     Raises:
-      ServingError: as for `plan_classify`.
+      ServingError: see `plan_classify`.
     """
     name, signature = _signature(servable, signature_name, REGRESS, "regression")
     feeds, count = _example_feeds(signature, examples)
@@ -107,10 +107,13 @@ def plan_regress(servable: Servable, signature_name: str, examples: input_pb2.In
 
 
 def plan_multi_inference(servable: Servable, request: inference_pb2.MultiInferenceRequest) -> Plan:
-    """Plans several classifications and regressions of the same examples in one run; the result is the response.
+    """Plans several classifications and regressions of the same examples in one run of the model.
+
+    The result is a MultiInferenceResponse.
 
     Raises:
-      ServingError: the tasks name different models, a signature twice, or signatures with different input tensors.
+      ServingError: the tasks name different models, a signature twice, or signatures with different input tensors; or a
+        task is invalid, see `plan_classify`.
     """
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     parts: list[tuple[inference_pb2.InferenceTask, Plan]] = []
@@ -163,7 +166,7 @@ def _signature(
 
 
 def _example_feeds(signature: meta_graph_pb2.SignatureDef, examples: input_pb2.Input) -> tuple[Arrays, int]:
-    """Returns the serialized examples for the signature's only input, and their number."""
+    """Returns the serialized examples as the value of the signature's only input, and the number of examples."""
     if len(signature.inputs) != 1:
         raise invalid("Expected one input Tensor.")
     if "inputs" not in signature.inputs:
@@ -171,7 +174,7 @@ def _example_feeds(signature: meta_graph_pb2.SignatureDef, examples: input_pb2.I
     context, listed = b"", examples.example_list.examples
     if examples.WhichOneof("kind") == "example_list_with_context":
         listed = examples.example_list_with_context.examples
-        # Concatenated messages merge; a feature of the example replaces the same feature of the context.
+        # Protobuf merges concatenated messages. A feature of the example replaces the same feature of the context.
         context = examples.example_list_with_context.context.SerializeToString()
     if not listed:
         raise invalid("Input is empty.")

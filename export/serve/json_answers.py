@@ -1,7 +1,8 @@
 """Writes the JSON bodies of REST answers, with the number formats of TF Serving.
 
-Floats have six digits if these are exact, else all required digits. Whole numbers end with ".0". NaN and Infinity are
-bare words. Strings are UTF-8; outputs named `*_bytes` are {"b64": "..."}.
+A float has six digits if these digits identify it; otherwise, it has 9 digits (float32) or 17 digits (float64). Floats
+that are whole numbers end with ".0". NaN and Infinity have no quotes. Strings are UTF-8; if the name of an output ends
+with `_bytes`, its strings are {"b64": "..."}.
 """
 
 import base64
@@ -21,14 +22,14 @@ _BYTES_SUFFIX = "_bytes"
 
 
 def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
-    """Returns the body of a Predict answer; a single output is not named.
+    """Returns the body of a Predict answer. If there is only one output, the body does not contain the output's name.
 
     Args:
-      outputs: arrays by name; with `by_rows`, all have the same number of rows.
+      outputs: arrays by name. If `by_rows` is true, all arrays must have the same number of rows.
       by_rows: whether the request listed rows (`instances`).
 
     Raises:
-      ServingError: there are no outputs, their numbers of rows differ, or JSON cannot represent an output's type.
+      ServingError: there are no outputs, the numbers of rows differ, or JSON cannot represent an output's type.
     """
     if not outputs:
         raise invalid("Cannot convert empty tensor map to JSON")
@@ -121,9 +122,9 @@ def _written(name: str, array: np.ndarray) -> list[str]:
 
 
 def _floats(values: np.ndarray) -> list[str]:
-    """Writes floats like TF Serving: as short texts that parse to the same floats."""
+    """Returns the text of each float, in TF Serving's format. Parsing the text gives the same float."""
     texts = [f"{value:.6g}" for value in values.tolist()]
-    # values that six digits cannot represent get all digits
+    # Find the floats that six digits do not identify, and write these floats with all digits.
     again = np.array(list(map(float, texts)), np.float64).astype(values.dtype)
     digits = 9 if values.dtype == np.float32 else 17
     for index in np.flatnonzero((again != values) & np.isfinite(values)).tolist():
@@ -140,7 +141,7 @@ def _rows(texts: list[str], shape: Sequence[int]) -> list[str]:
 
 
 def _nested(texts: list[str], shape: Sequence[int]) -> str:
-    """Returns the text of an array from its shape and the texts of its values."""
+    """Returns the text of an array with this shape; `texts` are the texts of the array's values."""
     if not shape:
         return texts[0]
     return "[" + ", ".join(_rows(texts, shape)) + "]"

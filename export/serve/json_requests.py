@@ -1,7 +1,8 @@
 """Reads the JSON bodies of REST requests, with the rules and the error messages of TF Serving.
 
-`instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` has a whole
-tensor for each input. A binary string is {"b64": "..."}.
+`instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` contains a
+complete tensor for each input. A binary string is {"b64": "..."}. The wording of the error messages is TF Serving's,
+including its mistakes.
 """
 
 import json
@@ -21,7 +22,7 @@ from export.serve.json_values import converter, float_converter, is_base64, quot
 from export.serve.tensors import reshaped
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
-# Messages of TF Serving's parser by the messages of Python's parser.
+# Maps messages of Python's parser to the messages of TF Serving's parser.
 _PARSE_ERRORS = {
     "Expecting value": "Invalid value.",
     "Extra data": "The document root must not be followed by other values.",
@@ -35,19 +36,22 @@ _PARSE_ERRORS = {
     "Invalid control character at": "Invalid encoding in string.",
 }
 _as_float = float_converter("float")
-# Python's parser recurses, so it gets at most this number of levels. TensorFlow's tensors have at most 254.
+# Number of nested levels that Python's parser gets at once; the parser is recursive. Tensors have at most 254 levels.
 _LEVELS = 400
-_LARGEST_DEEP = 1 << 20  # maximum characters if a text nests deeper; parsing takes a second
-_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)  # also strings, which can have brackets
+# Maximum number of characters of a text that is too deep for Python's parser. Parsing such a text takes a second.
+_LARGEST_DEEP = 1 << 20
+# Matches brackets, and also whole strings, because brackets inside strings do not count.
+_BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parses a body. Strings that are not valid UTF-8 are kept as bytes, as in TF Serving.
 
-    Lists and objects may nest to any depth. Parts nested deeper than any tensor are checked and replaced by a number.
+    Lists and objects may nest to any depth. If a part is nested deeper than the levels of any tensor, only its syntax
+    is checked, and a number replaces the part.
 
     Raises:
-      ServingError: the body is not a JSON object, or is large and nests deeply.
+      ServingError: the body is not a JSON object, or the body is both large and deeply nested.
     """
     if not body:
         raise invalid("JSON Parse error: The document is empty")
@@ -56,7 +60,7 @@ def parse(body: bytes) -> dict[str, Any]:
         text = " " + text[1:]  # TF Serving accepts a byte order mark
     try:
         value = _parsed(text)
-    except ValueError as error:  # an integer of thousands of digits
+    except ValueError as error:  # an integer with thousands of digits
         raise invalid("JSON Parse error: Number too big to be stored in double.") from error
     if not isinstance(value, dict):
         raise invalid(f"JSON Value: {quoted(value)} Is not object")
@@ -100,7 +104,7 @@ def _parsed_in_parts(text: str) -> Any:
 
 
 def signature_name(document: dict[str, Any]) -> str:
-    """Returns the name of the signature that a request asks for, or "".
+    """Returns the name of the signature in a request; "" if the request names no signature.
 
     Raises:
       ServingError: the name is not a string.
@@ -114,7 +118,7 @@ def signature_name(document: dict[str, Any]) -> str:
 
 
 def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, np.ndarray], bool]:
-    """Returns the arrays of a Predict request, and whether it lists rows (`instances`).
+    """Returns the arrays of a Predict request, and whether the request lists rows (`instances`).
 
     Args:
       document: the parsed body.
@@ -202,7 +206,7 @@ class _Tensor:
         self._shape: list[int] | None = None
 
     def add(self, value: Any) -> "_Tensor":
-        """Adds a nested list or a single value; all must have the same shape."""
+        """Adds a nested list or a single value. All added values must have the same shape."""
         shape: list[int] = []
         first = value
         while isinstance(first, list):
@@ -222,7 +226,7 @@ class _Tensor:
         return self
 
     def array(self, rows: int | None = None) -> np.ndarray:
-        """Returns the added value or, with `rows`, the added values as this number of rows."""
+        """Returns the only added value as an array. If `rows` is given, stacks this number of added values as rows."""
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)
@@ -296,7 +300,7 @@ def _add_to_feature(name: str, value: Any, feature) -> None:
         raise invalid(f"Feature: {name} has element with unexpected JSON type: {type_name(value)}")
     kind = {bool: "int64", int: "int64", float: "float"}.get(type(value), "bytes")
     if kind == "int64" and not -(2**63) <= value < 2**64:
-        kind = "float"  # like TF Serving's parser
+        kind = "float"  # as in TF Serving's parser
     held = feature.WhichOneof("kind")
     if held not in (None, f"{kind}_list"):
         raise invalid(f"Unexpected element type in feature: {name} expecting type: {held.removesuffix('_list')}")

@@ -1,4 +1,4 @@
-"""Checks and converts single JSON values, and quotes them in errors, as TF Serving does."""
+"""Checks and converts single JSON values, and quotes JSON values in error messages, as TF Serving does."""
 
 import base64
 import binascii
@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from export.serve.errors import Code, ServingError, invalid
 
-# Maximum characters of a request in an error message.
+# Maximum number of characters that an error message quotes from a request.
 _LONGEST_QUOTE = 200
 _TYPES = {dict: "Object", list: "Array", str: "String", int: "Number", float: "Number", type(None): "Null"}
 
@@ -21,7 +21,7 @@ def is_base64(value: Any) -> bool:
 
 
 def converter(dtype: tf.DType) -> Callable[[Any], Any]:
-    """Returns a function that checks and converts one JSON value."""
+    """Returns a function that checks one JSON value and converts it to `dtype`."""
     if dtype == tf.string:
         return string
     if dtype == tf.bool:
@@ -35,9 +35,11 @@ def converter(dtype: tf.DType) -> Callable[[Any], Any]:
 
 
 def float_converter(name: str) -> Callable[[Any], float]:
-    """Returns a function that checks and converts one number for a type of this name.
+    """Returns a function that checks one number and converts it to a Python float.
 
-    A number that the type cannot hold exactly becomes the nearest value of the type, or infinite.
+    Args:
+      name: name of the expected type, for error messages. If this type cannot represent the number exactly, the number
+        is still accepted: the array will contain the nearest value of the type, or infinity.
     """
 
     def convert(value: Any) -> float:

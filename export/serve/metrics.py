@@ -7,14 +7,14 @@ import prometheus_client
 from prometheus_client import registry
 from prometheus_client.metrics_core import Metric
 
-# Microseconds, as in TF Serving.
+# Upper limits of the buckets for times, in microseconds, as in TF Serving.
 _BUCKETS = tuple(10 * 1.8**power for power in range(33))
 _BATCH_SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 _MICROSECONDS = 1e6
 
 
 class Metrics:
-    """Counts requests, loads and batches. All methods run in the event loop."""
+    """Counts requests, loaded versions and batches. All methods run in the event loop."""
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
@@ -27,7 +27,7 @@ class Metrics:
         for counts in (self._requests, self._loads):
             self._registry.register(counts)
         self._latency = self._histogram(
-            ":tensorflow:serving:request_latency", "microseconds from a complete request to its answer",
+            ":tensorflow:serving:request_latency", "microseconds for reading and answering a request",
             ("model_name", "API", "entrypoint"),
         )  # fmt: skip
         self._load_latency = self._histogram(
@@ -50,7 +50,7 @@ class Metrics:
         self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)
 
     def on_load(self, folder: str, seconds: float, succeeded: bool) -> None:
-        """Counts the load of a version from a model's folder."""
+        """Counts an attempt to load a version from a model's folder."""
         self._loads.add(folder, "success" if succeeded else "fail")
         self._load_latency.labels(folder).observe(seconds * _MICROSECONDS)
 
@@ -65,7 +65,7 @@ class Metrics:
 
 
 class _Counts(registry.Collector):
-    """A counter without `_total`, which prometheus_client would append to its name."""
+    """A counter with the given name. The counters of prometheus_client would append `_total` to the name."""
 
     def __init__(self, name: str, help: str, labels: tuple[str, ...]):
         self._name, self._help, self._labels = name, help, labels
