@@ -1,4 +1,4 @@
-"""All served models: their configuration, their status, and the versions that requests name."""
+"""Manages all served models: applies their configuration, states their status, and finds the version for a request."""
 
 import asyncio
 import os
@@ -22,8 +22,9 @@ class Models:
     """The models of a configuration. All methods run in the event loop.
 
     Args:
-      load: loads and warms up a version's folder; runs in a thread.
-      poll_seconds: time between two searches for new versions; 0 searches only when the configuration changes.
+      load: loads the version in a folder and warms the version up; runs in a thread.
+      poll_seconds: time between two searches for new versions; if 0, versions are searched only when the configuration
+        changes.
       early_labels: whether labels may name versions that are not loaded.
       on_load: see `Versions`.
     """
@@ -39,7 +40,7 @@ class Models:
         self._poll_seconds = poll_seconds
         self._early_labels = early_labels
         self._on_load = on_load
-        # While a large model loads, the server must still search for versions of the others.
+        # While a large model loads, the server must still search for versions of other models.
         self._threads = ThreadPoolExecutor(4, thread_name_prefix="load")
         self._models: dict[str, Versions] = {}
         self._labels: dict[str, dict[str, int]] = {}
@@ -61,7 +62,8 @@ class Models:
     async def apply(self, config: ModelServerConfig) -> None:
         """Applies a configuration, and waits until its models are loaded.
 
-        Models that were already listed keep serving. Models that are no longer listed are unloaded.
+        Models that the previous configuration also lists remain available. Models that are no longer listed are
+        unloaded.
 
         Raises:
           ServingError: the configuration is wrong, a new model cannot be loaded, or a label's version is not loaded.
@@ -86,14 +88,14 @@ class Models:
                 raise ServingError(Code.UNKNOWN, f"Some models did not become available: {{{', '.join(missing)}}}")
 
     async def close(self) -> None:
-        """Unloads each model after its last request."""
+        """Unloads each model after the model's last request."""
         for poller in self._pollers.values():
             poller.cancel()
         await asyncio.gather(*(versions.close() for versions in self._models.values()))
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def find(self, spec: model_pb2.ModelSpec) -> Version:
-        """Returns the available version that a request names, or the newest if it names only the model.
+        """Returns the version that a request names, or the newest available version if the request names none.
 
         Raises:
           ServingError: the version does not exist or is not available.
@@ -109,7 +111,9 @@ class Models:
         return found
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
-        """Returns the state of the named version, or the states of all versions of the model, newest first.
+        """Returns the state of the version that a request names, or the states of all of the model's versions.
+
+        The states are in the order of the versions, newest first.
 
         Raises:
           ServingError: the model or version does not exist.
@@ -167,10 +171,14 @@ class Models:
 
 
 def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
-    """Checks that all models of a request's configuration are inside `roots`, the result of `roots_of` at the start.
+    """Checks that the folders of all models in a requested configuration are inside allowed folders.
+
+    Args:
+      config: the configuration in a request.
+      roots: the allowed folders: the result of `roots_of` for the configuration at the server's start.
 
     Raises:
-      ServingError: PERMISSION_DENIED if a model is outside.
+      ServingError: PERMISSION_DENIED if a model's folder is outside the allowed folders.
     """
     real_roots = [_real(root) for root in roots]
     for model in config.model_config_list.config:
@@ -184,7 +192,7 @@ def check_reload_paths(config: ModelServerConfig, roots: Sequence[str]) -> None:
 
 
 def _real(path: str) -> str:
-    """Resolves links and `..`; paths of remote file systems have neither."""
+    """Resolves links and `..` in a local path. A path of a remote file system without `..` stays unchanged."""
     return path if "://" in path and ".." not in path.split("/") else os.path.realpath(path)
 
 
@@ -194,7 +202,7 @@ def roots_of(config: ModelServerConfig) -> list[str]:
 
 
 def check_folders(config: ModelServerConfig) -> str:
-    """Returns the first problem with the folders of a configuration given at the start, or ""."""
+    """Returns the first problem with the folders of the configuration at the server's start; "" if there is none."""
     for model in config.model_config_list.config:
         if not tf.io.gfile.isdir(model.base_path):
             return f"{model.base_path}: no such folder; check the path of model {model.name}"

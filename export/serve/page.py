@@ -9,7 +9,7 @@ import tensorflow as tf
 
 _TEMPLATE = (pathlib.Path(__file__).parent / "page.html").read_text(encoding="utf-8")
 _LABELS_NAME = os.path.join("assets", "labels.txt")
-# The page uses no other server.
+# These headers prevent the page from contacting any other server.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; img-src data:; "
@@ -20,7 +20,7 @@ HEADERS = {
 
 
 def read_labels(folder: str) -> list[str]:
-    """Returns the names of the classes of an export; [] if it has none."""
+    """Returns the names of an export's classes; [] if the export has no classes."""
     path = os.path.join(folder, _LABELS_NAME)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
@@ -36,5 +36,5 @@ def render(labels: Mapping[str, Sequence[str]]) -> bytes:
       labels: class names by model name.
     """
     models = json.dumps([{"name": name, "labels": list(classes)} for name, classes in labels.items()])
-    # "</script>" in a name must not end the script
+    # Without this replacement, "</script>" in a name would end the script.
     return _TEMPLATE.replace("MODELS", models.replace("<", "\\u003c"), 1).encode()

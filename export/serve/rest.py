@@ -26,9 +26,9 @@ _CORS = {
     "Access-Control-Allow-Methods": "POST, GET",
     "Access-Control-Allow-Headers": "Content-Type",
 }
-# Bodies of more bytes are parsed in a thread, so that other requests do not wait.
+# Bodies of more bytes than this are parsed in a thread, so that other requests do not wait.
 _LARGE_BODY = 1 << 16
-# Answers with more values are written in a thread.
+# Answers with more values than this are converted to JSON in a thread.
 _LARGE_ANSWER = 1 << 14
 _LARGEST_VERSION = 2**63 - 1
 
@@ -40,7 +40,7 @@ class Rest:
       service: answers calls.
       runner: runs models for REST.
       settings: the flags.
-      metrics_path: URL path of the metrics; "" for none.
+      metrics_path: URL path of the metrics; "" if metrics are not enabled.
     """
 
     def __init__(self, service: Service, runner: Runner, settings: ServeSettings, metrics_path: str):
@@ -49,8 +49,8 @@ class Rest:
         self._cors = settings.rest_api_enable_cors_support
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Answers any request, and sends the answer."""
-        with contextlib.ExitStack() as held:  # the request stays admitted until its answer is sent
+        """Computes and sends the answer to any request."""
+        with contextlib.ExitStack() as held:  # the request counts for `Admission` until the answer is sent
             response = await self._response(request, held)
             if self._cors:
                 response.headers.update(_CORS)
@@ -143,7 +143,7 @@ class Rest:
                 self._check_size(size)
                 take(len(chunk))
                 chunks.append(chunk)
-        except web.RequestPayloadError as error:  # contradicts Content-Encoding or Transfer-Encoding
+        except web.RequestPayloadError as error:  # the body contradicts Content-Encoding or Transfer-Encoding
             raise invalid("The request's body cannot be decoded") from error
         return b"".join(chunks)
 
@@ -198,13 +198,13 @@ async def _parsed(body: bytes, read: Callable[[], tuple]) -> tuple:
 
 
 def _target(request: web.BaseRequest) -> str:
-    """Returns path and query as the client sent them. As in TF Serving, routes match both."""
+    """Returns the path and the query as the client sent them. As in TF Serving, `_POST` and `_GET` match both."""
     sent = request.raw_path
     return sent if sent.startswith("/") else request.rel_url.raw_path_qs  # some proxies send a whole URL
 
 
 def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2.ModelSpec:
-    """Returns the model that a path names. A name can only select one of the served models."""
+    """Returns the model, version or label that a URL names. The server never uses the name as a file path."""
     try:
         spec = model_pb2.ModelSpec(name=urllib.parse.unquote(name or "", errors="strict"))
         if label:
@@ -219,7 +219,7 @@ def _spec(name: str | None, version: str | None, label: str | None) -> model_pb2
 
 
 def _abort(request: web.BaseRequest) -> None:
-    """Closes the connection of a client that does not read its answer."""
+    """Closes the connection of a client that does not read the answer."""
     if request.transport is not None:
         request.transport.abort()
 

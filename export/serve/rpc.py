@@ -34,7 +34,7 @@ _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 def make_server(
     service: Service, runner: Runner, reload_roots: Sequence[str], settings: ServeSettings
 ) -> grpc.aio.Server:
-    """Returns a server that has no port yet.
+    """Returns a server with PredictionService and ModelService, but without a port.
 
     Args:
       service: answers calls.
@@ -65,7 +65,7 @@ class Health:
 
 
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
-    """Makes an RPC handler from a method; an exception becomes the status of the RPC."""
+    """Converts a method to an RPC handler. If the method raises an exception, the handler returns it as RPC status."""
 
     async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
         try:

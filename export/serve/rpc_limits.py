@@ -9,14 +9,14 @@ from export.serve.settings import ServeSettings
 
 # Space for the parts of a message that are not tensors.
 _OVERHEAD_BYTES = 1 << 20
-# Ends connections that no other limit ends, for example if a client does not read. Other clients do not notice: their
-# next request opens a new connection.
+# Maximum age of a connection. This limit ends connections that no other limit ends, for example if a client does not
+# read. Other clients do not notice the limit, because their next request opens a new connection.
 _OLDEST_CONNECTION_SECONDS = 3600
 _PING_ANSWER_SECONDS = 20
 
 
 def make_server(settings: ServeSettings) -> grpc.aio.Server:
-    """Returns a server without services and ports. `--grpc_channel_arguments` overrides the limits of other flags."""
+    """Returns a server without services or ports. `--grpc_channel_arguments` overrides the limits of other flags."""
     idle_ms = int(settings.idle_timeout_seconds * 1000)
     options = {
         "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
@@ -27,7 +27,7 @@ def make_server(settings: ServeSettings) -> grpc.aio.Server:
         "grpc.max_connection_idle_ms": idle_ms,
         "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
         "grpc.max_connection_age_grace_ms": idle_ms,
-        "grpc.keepalive_time_ms": idle_ms,  # pings find clients whose machine is gone
+        "grpc.keepalive_time_ms": idle_ms,  # pings detect clients whose machine has failed
         "grpc.keepalive_timeout_ms": _PING_ANSWER_SECONDS * 1000,
     }
     return grpc.aio.server(
@@ -38,7 +38,7 @@ def make_server(settings: ServeSettings) -> grpc.aio.Server:
 
 
 class _MessageTimeout(grpc.aio.ServerInterceptor):
-    """Ends requests whose message does not arrive in time; gRPC itself would wait forever."""
+    """Ends a request if its message does not arrive in time. Without this class, gRPC would wait forever."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds

@@ -13,7 +13,7 @@ class Runner(Protocol):
     """Runs a version without blocking the event loop."""
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
-        """Computes tensors like `Servable.run`. A request that is cancelled before it starts never runs."""
+        """See `Servable.run`. If a request is cancelled before its computation starts, the model does not run."""
 
 
 class Alone:
@@ -31,7 +31,7 @@ class Alone:
         """See `Runner`."""
         loop = asyncio.get_running_loop()
         future = self._threads.submit(version.servable.run, feeds, fetches)
-        # A run continues after its client has disconnected, so the version must stay loaded.
+        # The computation continues even if the client disconnects, so the version must stay loaded.
         version.hold()
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(version.release))
         return await asyncio.wrap_future(future)

@@ -14,12 +14,12 @@ from tensorflow.core.protobuf import meta_graph_pb2
 from export.serve.errors import invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
-# Clients choose outputs, and each choice needs a callable. This number of callables is cached.
+# Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so the cache has a limit.
 _KEPT_CALLS = 32
 
 
 class Servable:
-    """A SavedModel in its own session, so that unloading frees all of its memory. Thread-safe.
+    """A SavedModel in its own session, so that unloading frees all of the model's memory. `run` is thread-safe.
 
     Attributes:
       signatures: definitions of the signatures by name.
@@ -31,7 +31,7 @@ class Servable:
         Args:
           folder: folder of the version.
           intra_op_threads: threads per operation; 0 means one per core.
-          inter_op_threads: operations at the same time; 0 means one per core.
+          inter_op_threads: number of operations that run at the same time; 0 means one per core.
 
         Raises:
           tf.errors.OpError, OSError: the SavedModel is missing or damaged.
@@ -52,15 +52,18 @@ class Servable:
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
 
     def limit_runs(self, seconds: float) -> None:
-        """Limits the time of each later run."""
+        """Limits the time of each `run` from now on."""
         self._options = tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
 
     def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:
         """Computes tensors.
 
         Args:
-          feeds: values by tensor name.
-          fetches: names of tensors.
+          feeds: maps tensor names to values.
+          fetches: names of the tensors to compute.
+
+        Returns:
+          A map from tensor names to values.
 
         Raises:
           tf.errors.OpError, ServingError: an operation fails, or the run takes longer than `limit_runs` allows.
@@ -70,7 +73,7 @@ class Servable:
             call = self._kept_calls(fed, fetched)
         try:
             values = call(*(feeds[name] for name in fed), options=self._options)
-        except UnicodeDecodeError as error:  # the message quotes bytes of the request
+        except UnicodeDecodeError as error:  # TensorFlow's error message quotes bytes that are not UTF-8
             raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))
 
@@ -78,16 +81,16 @@ class Servable:
         return self._session.make_callable(list(fetched), feed_list=list(fed))
 
     def close(self) -> None:
-        """Frees the weights. No call may run at the same time or later."""
+        """Frees the weights. No `run` may be active or start afterwards."""
         session, self._session = self._session, None
         self._kept_calls = None  # the cache refers to this object
         session.close()
         del session
-        gc.collect()  # a graph refers to itself, so otherwise it would stay until the next full collection
+        gc.collect()  # otherwise the graph, which refers to itself, would stay in memory until the next full collection
 
 
 def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:
-    """Checks names, types and shapes of inputs, so that a bad request reaches neither the graph nor a batch.
+    """Checks the names, types and shapes of inputs, so that no invalid request reaches the graph or a batch.
 
     Raises:
       ServingError: an input is missing or unknown, or its type or shape does not fit the signature.

@@ -1,4 +1,4 @@
-"""The lifecycle of the server: it loads the models, listens, and drains on SIGTERM."""
+"""The lifecycle of the server: it loads the models, listens for requests, and finishes accepted requests on SIGTERM."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,8 @@ from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 from export.serve.warmup import replay
 
-# Clients with open connections may be about to send a request. In this time, they notice that the server closes.
+# When the server stops, clients with open connections may be about to send a request. Therefore the server closes the
+# connections only after this time without requests.
 _LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
 
@@ -39,9 +40,9 @@ def serve(settings: ServeSettings) -> None:
       InputError: a configuration file or folder is wrong, a model cannot be loaded, or a port is taken.
     """
     config = read_config(settings)
-    # Hostile requests must not fill the log.
+    # aiohttp logs invalid requests. Clients must not be able to fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
-    gc.freeze()  # garbage collection of an unloaded version then takes milliseconds, not half a second
+    gc.freeze()  # after an unload, garbage collection then takes milliseconds instead of half a second
     asyncio.run(_serve_until_signal(Server(settings), config))
 
 
@@ -69,7 +70,7 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads and warms up a version without a time limit; runs in a thread.
+    """Loads a version and warms it up. Must run in a thread, because loading has no time limit.
 
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.
@@ -141,7 +142,7 @@ class Server:
         self._reloading = asyncio.create_task(self._reload_from_file(config))
 
     def _why_unavailable(self, config: ModelServerConfig) -> str:
-        """Returns the error of the first version that cannot be loaded, or ""."""
+        """Returns the error of the first version that cannot be loaded; "" if there is none."""
         for model in config.model_config_list.config:
             if failed := next((version for version in self._models.versions(model.name) if version.error), None):
                 return f"{model.base_path}: version {failed.number} cannot be loaded: {failed.error.message}"
@@ -214,7 +215,7 @@ class Server:
         try:
             await asyncio.wait_for(self._models.close(), left)
         except asyncio.TimeoutError:
-            # A running graph cannot be stopped, and the interpreter would wait for its thread.
+            # A running graph cannot be stopped, and Python's normal exit would wait for the graph's thread.
             logging.error("stopped after --shutdown_grace_seconds with requests still running")
             os._exit(1)
         for runner in {self._rest_runner, self._grpc_runner}:
@@ -234,7 +235,7 @@ class Server:
 
     @staticmethod
     async def _accept_last(server: web.Server, listening: socket.socket) -> None:
-        """Takes the connections that the kernel has accepted but asyncio has not, and closes the port."""
+        """Accepts the connections that only the kernel has accepted so far, and closes the port."""
         connections = []
         with contextlib.suppress(BlockingIOError):
             while True:

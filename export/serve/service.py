@@ -1,4 +1,4 @@
-"""The common part of REST and gRPC: it admits requests and answers calls."""
+"""The part of the server that REST and gRPC share: it limits the requests, and answers calls."""
 
 import contextlib
 import dataclasses
@@ -20,11 +20,11 @@ SIGNATURES = "signature_def"
 
 
 class Admission:
-    """Bounds the memory of requests: their number, and the total size of their bodies.
+    """Limits the memory of requests, by limiting their number and the total size of their bodies.
 
     Args:
-      most_requests: maximum requests at the same time.
-      most_bytes: maximum total bytes of their bodies.
+      most_requests: maximum number of requests at the same time.
+      most_bytes: maximum total size of the bodies of these requests, in bytes.
     """
 
     def __init__(self, most_requests: int, most_bytes: int):
@@ -35,10 +35,14 @@ class Admission:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[Callable[[int], None]]:
-        """Admits a request; yields a function that counts the bytes of its body as they arrive.
+        """Admits a request.
+
+        Yields:
+          A function that must be called with the number of bytes of each received part of the body. The function raises
+          `ServingError` (UNAVAILABLE) if the bodies of all requests are too large.
 
         Raises:
-          ServingError: UNAVAILABLE for too many requests or, from the yielded function, too many bytes.
+          ServingError: UNAVAILABLE if there are too many requests.
         """
         if self.requests >= self._most_requests:
             raise ServingError(Code.UNAVAILABLE, f"The server is busy with {self.requests} requests; try again later")
@@ -64,9 +68,9 @@ class Answer:
     """The answer to a call.
 
     Attributes:
-      result: result of the plan.
-      version: number of the version.
-      signature_name: name of the signature.
+      result: the value that `Plan.finish` returned.
+      version: number of the version that answered.
+      signature_name: name of the signature that answered.
     """
 
     result: Any
@@ -79,10 +83,10 @@ class Service:
 
     Args:
       models: the served models.
-      admission: admits requests.
+      admission: limits the requests.
       metrics: counts requests.
-      largest_bytes: limit for each decoded array of a request, and for all arrays of an answer together.
-      most_rows: maximum rows of a request.
+      largest_bytes: maximum size of each decoded array of a request, and maximum total size of an answer's arrays.
+      most_rows: maximum number of rows in a request.
     """
 
     def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int, most_rows: int):
@@ -105,8 +109,8 @@ class Service:
         Args:
           runner: runs the model.
           spec: the model that the request names.
-          plan: plans the call for the version.
-          version: version, if already known.
+          plan: returns the plan of the call for a loaded version.
+          version: the version that answers; None to find the version of `spec`.
         """
         with version or self.models.find(spec) as found:
             planned = plan(found.servable)
@@ -121,7 +125,7 @@ class Service:
             raise invalid(f"The request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
 
     def _check_answer(self, arrays: Arrays) -> None:
-        """Refuses a large answer before it is written, since its text takes many times its memory."""
+        """Refuses a large answer before its conversion to text, because the text takes many times the memory."""
         size = sum(array.nbytes for array in arrays.values())
         if size > self.largest_bytes:
             raise ServingError(
@@ -137,7 +141,7 @@ class Service:
         """Returns the signatures of a version.
 
         Raises:
-          ServingError: the version does not exist, or the request asks for other metadata than the signatures.
+          ServingError: the version does not exist, or the request asks for metadata other than signatures.
         """
         if not request.HasField("model_spec"):
             raise invalid("Missing ModelSpec")
@@ -156,7 +160,10 @@ class Service:
 
     @contextlib.contextmanager
     def counted(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Counts a request with its status and time. Unknown models share one count, since clients choose the names."""
+        """Counts a request with its status and time.
+
+        Clients can choose any name for a model, so all names of unknown models share one count.
+        """
         start, status = time.monotonic(), "OK"
         try:
             yield

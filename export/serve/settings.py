@@ -1,4 +1,4 @@
-"""Settings of the local server, one field per flag. Flags before `host` have the names of `tensorflow_model_server`."""
+"""Settings of the local server, one field per flag. `tensorflow_model_server` also has all flags before `host`."""
 
 import dataclasses
 import re
@@ -20,8 +20,9 @@ class ServeSettings:
         "--model_config_file is given", "", group="Models", first=True,
     )  # fmt: skip
     model_config_file: str = setting(
-        "ModelServerConfig text file: several models, version policies and labels", "", group="Models", first=True
-    )
+        "ModelServerConfig text file, for example with several models, version policies or labels", "", group="Models",
+        first=True,
+    )  # fmt: skip
     model_config_file_poll_wait_seconds: int = setting(
         "seconds between two reads of --model_config_file; 0 reads it only once",
         0,
@@ -78,8 +79,8 @@ class ServeSettings:
         "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
     )
     tensorflow_intra_op_parallelism: int | None = setting(
-        "threads per operation; 0: one per core; default: 1 with --enable_batching, whose batches run in parallel, "
-        "else 0", None, group="Batching and threads", at_least=0,
+        "number of threads per operation; 0: one per core; default: 1 with --enable_batching (batches run in "
+        "parallel), otherwise 0", None, group="Batching and threads", at_least=0,
     )  # fmt: skip
     tensorflow_inter_op_parallelism: int = setting(
         "number of operations that run at the same time; 0: one per core", 0, group="Batching and threads", at_least=0
@@ -94,13 +95,14 @@ class ServeSettings:
         first=True,
         above=0,
     )
-    max_request_rows: int = setting("maximum rows of a request", 4096, above=0)
+    max_request_rows: int = setting("maximum number of rows in a request", 4096, above=0)
     max_run_seconds: float = setting("time limit for running the model on a request", 120.0, first=True, above=0)
     max_requests_in_flight: int = setting(
-        "maximum requests being read, queued or answered; others get 503 (UNAVAILABLE)", 256, above=0
+        "maximum number of requests at the same time; further requests get 503 (UNAVAILABLE)", 256, above=0
     )
     max_connections: int = setting(
-        "maximum connections per interface (REST, gRPC); a further REST connection closes the longest idle connection",
+        "maximum number of connections to REST, and also to gRPC; a further REST connection replaces the connection "
+        "that has been idle longest",
         512,
         above=0,
     )
@@ -124,13 +126,13 @@ class ServeSettings:
             not self.model_config_file_poll_wait_seconds or bool(self.model_config_file),
             "--model_config_file_poll_wait_seconds: also give --model_config_file",
         )
-        _ = self.channel_arguments  # refuses wrong arguments at once
+        _ = self.channel_arguments  # raises an error if an argument is invalid
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:
-        """Values of `grpc_channel_arguments` by name; whole numbers as int.
+        """The arguments in `grpc_channel_arguments` by name. Whole numbers have the type int.
 
         Raises:
           InputError: an argument lacks its name or its value.

@@ -9,7 +9,7 @@ from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 
 from export.serve.errors import invalid
 
-# The field of TensorProto with the values of each type.
+# Maps each dtype to the field of TensorProto that contains its values.
 _FIELDS = {
     tf.float32: "float_val", tf.float64: "double_val", tf.int64: "int64_val", tf.uint32: "uint32_val",
     tf.uint64: "uint64_val", tf.bool: "bool_val", tf.int32: "int_val", tf.int16: "int_val", tf.int8: "int_val",
@@ -23,7 +23,8 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
     Args:
       name: name of the input, for errors.
       proto: the tensor.
-      largest_bytes: size limit of the array. A short message can describe a huge tensor of equal values.
+      largest_bytes: maximum size of the array. The limit is necessary because a short message can describe a huge
+        tensor of equal values.
 
     Raises:
       ServingError: the message is not a tensor of a supported type, or the tensor is too large.
@@ -54,7 +55,7 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
 
 
 def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
-    """Returns strings as an array of bytes; the last value of a TensorProto fills the rest of its shape."""
+    """Returns the strings of a TensorProto as an array of bytes; repeats the last string if there are too few."""
     values = list(proto.string_val)
     if proto.tensor_content or len(values) > count:
         raise invalid(f"tensor parsing error: {name}")
@@ -77,7 +78,10 @@ def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
-    """Converts an array to a TensorProto with a typed field (`float_val`, not `tensor_content`), as clients expect."""
+    """Converts an array to a TensorProto.
+
+    Clients expect the values in a typed field such as `float_val`, not in `tensor_content`.
+    """
     dtype = tf.string if array.dtype == np.object_ else tf.as_dtype(array.dtype)
     shape = tensor_shape_pb2.TensorShapeProto(
         dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape]

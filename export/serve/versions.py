@@ -1,4 +1,4 @@
-"""Loads and unloads the versions of one model, and keeps their states."""
+"""Loads and unloads the versions of one model, and records their states."""
 
 import asyncio
 import dataclasses
@@ -16,7 +16,7 @@ from export.serve.errors import Code, ServingError, from_exception
 from export.serve.servable import Servable
 
 _LATEST, _ALL, _SPECIFIC = "latest", "all", "specific"
-# Number of ended versions that the status still lists.
+# Number of versions in the state END that the status still lists.
 _KEPT_ENDED = 20
 
 
@@ -37,11 +37,12 @@ class Version:
     Attributes:
       model: name of the model.
       number: number of the version.
-      folder: folder of its files.
+      folder: folder of the version.
       state: see `State`.
-      error: the error, if the version failed.
-      servable: the loaded model while AVAILABLE or UNLOADING.
-      files: names, sizes and times of its files before loading; if they change, a failed version is loaded again.
+      error: the error, if the version could not be loaded.
+      servable: the loaded model in the states AVAILABLE and UNLOADING, otherwise None.
+      files: names, sizes and times of the version's files before loading. If the files change, a failed version is
+        loaded again.
     """
 
     model: str
@@ -84,9 +85,10 @@ class Versions:
 
     Args:
       config: name, folder and policy of the model.
-      load: loads and warms up a version's folder; runs in a thread.
+      load: loads the version in a folder and warms the version up; runs in a thread.
       executor: provides the threads.
-      on_load: called after each load with the model's folder, the seconds, and whether it succeeded.
+      on_load: called after each attempt to load a version, with the model's folder, the seconds that the attempt took,
+        and whether the attempt succeeded.
     """
 
     def __init__(
@@ -117,7 +119,7 @@ class Versions:
         return next((version for version in self.all() if version.state == State.AVAILABLE), None)
 
     async def update(self) -> None:
-        """Searches the folder once: loads the versions that the policy wants, then unloads the others."""
+        """Searches the model's folder once. Loads the versions that the policy wants, then unloads other versions."""
         async with self._updating:
             found = await self._run(numbers_in, self.config.base_path)
             if found is None:  # a network folder can be temporarily unreadable
@@ -125,12 +127,12 @@ class Versions:
             wanted = set(wanted_of(found, self.config.model_version_policy))
             for number in sorted(wanted):
                 await self._ensure_loaded(number, os.path.join(self.config.base_path, found[number]))
-            # The last available version stays until a wanted version is available, unless no version is wanted.
+            # If versions are wanted, other versions stay loaded until a wanted version is available.
             if not wanted or any(self._is_available(number) for number in wanted):
                 self._unload(number for number in self._versions if number not in wanted)
 
     async def close(self) -> None:
-        """Unloads each version after its last request."""
+        """Unloads each version after the version's last request."""
         async with self._updating:
             self._unload(list(self._versions))
         await asyncio.gather(*self._unloads)
@@ -194,13 +196,13 @@ def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
 
 
 def numbers_in(base_path: str) -> dict[int, str] | None:
-    """Returns the versions in a model's folder as numbers and names, or None if the folder cannot be read."""
+    """Maps the version numbers in a model's folder to the names of their folders; None if it cannot be read."""
     try:
         names = [name.rstrip("/") for name in tf.io.gfile.listdir(base_path)]
     except (tf.errors.OpError, OSError) as error:
         logging.log_every_n_seconds(logging.WARNING, "%s cannot be read: %s", 60, base_path, error)
         return None
-    # "007" and "7" are the same version; the name that sorts first is used
+    # "007" and "7" are the same version number. The name that sorts first is used.
     digits = sorted((name for name in names if name.isascii() and name.isdigit() and len(name) <= 18), reverse=True)
     return {int(name): name for name in digits}
 
@@ -214,7 +216,7 @@ def _files(folder: str) -> tuple:
                 facts = tf.io.gfile.stat(os.path.join(parent, name))
                 found.append((parent, name, facts.length, facts.mtime_nsec))
     except (tf.errors.OpError, OSError):
-        pass  # files appear and disappear while a folder is copied; the next list differs
+        pass  # files appear and disappear while the user copies a folder; the next call finds the change
     return tuple(sorted(found))
 
 

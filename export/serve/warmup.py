@@ -1,4 +1,4 @@
-"""Replays the requests that the export of a version recorded, so that the first client does not wait."""
+"""Replays the requests that the export recorded for a version, so that the first client does not have to wait."""
 
 import itertools
 
@@ -15,7 +15,7 @@ _LARGEST_BYTES = 1 << 30
 
 
 def replay(folder: str, servable: Servable) -> int:
-    """Runs the recorded requests of a version; returns their number.
+    """Runs the recorded requests of a version; returns the number of requests.
 
     Raises:
       ServingError: a recorded request fails, or the file is damaged.
