@@ -40,7 +40,7 @@ class _Prepared:
       config: the model's configuration.
       data: the record files and their contents.
       facts: the facts about the phase that `run.json` records.
-      blanks: masks to fill in at each evaluation; None if there are none.
+      blanks: masked rows that the model fills in at each evaluation; None if there are no such rows.
       eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
@@ -61,10 +61,11 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         run ends.
 
     Returns:
-      Metrics of the last evaluation; {} without `do_eval`.
+      The metrics of the last evaluation by name; {} without `do_eval`.
 
     Raises:
-      InputError: the input of a phase is invalid (found before any training), or the last evaluation is not finite.
+      InputError: the input of a phase is invalid, or the last evaluation is not finite. The input of all phases is
+        checked before any training.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -118,7 +119,7 @@ def _train(
     lock: run_folder.Lock | None,
     write_report: Report,
 ) -> dict[str, float]:
-    """Trains and evaluates, starting with the phase that the folder has reached."""
+    """Trains and evaluates, starting with the phase of the folder's newest checkpoint."""
     folder = prepared[0].settings.output_dir
     found = resume.find(folder, strategy)
     under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
@@ -178,7 +179,7 @@ def _train_phase(
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
             return evaluation() if evaluation else {}
         finally:
-            # The report is also written after an error, and its own failure must not hide this error.
+            # The report is also written after an error, and a failure of the report must not hide this error.
             with contextlib.suppress(OSError, tf.errors.OpError):
                 report_only()
 
@@ -216,7 +217,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
 
 
 def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
-    """Returns the facts about all phases that must be the same on all workers; paths may differ."""
+    """Returns the facts that must be the same on all workers, for all phases; paths may differ."""
     every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
     for phase in prepared:
         settings, facts = phase.settings, phase.facts

@@ -40,11 +40,11 @@ def no_report(folder: str) -> None:
 class Evaluation:
     """Evaluates a trainer's weights, and writes the results.
 
-    The results go to the log, `eval_results.txt` in the original's format, TensorBoard, the files of metrics and of
-    filled-in masks, and the report. A process that only evaluates writes its own files, since another process may be
-    training.
+    The results go to the log, `eval_results.txt` (in google-research/bert's format), TensorBoard, the metrics file, the
+    file of filled-in masks, and the report. A process that only evaluates writes its own files, since another process
+    may be training.
 
-    Each of several workers evaluates its share of the data, and the first worker writes the results.
+    If there are several workers, each worker evaluates its share of the data, and the first worker writes the results.
 
     If the run was trained on any of the evaluated files, the results have a separate split, because they do not measure
     performance on unseen text. Held-out data that differs from the data of the run's first evaluation also has its own
@@ -53,7 +53,7 @@ class Evaluation:
     Args:
       settings: the run's settings.
       trainer: a trainer with evaluation data.
-      blanks: the masks to fill in; None if there are none.
+      blanks: the rows whose masks are filled in; None if there are no such rows.
       write_report: function that is called with the run's folder after each evaluation.
       eval_prints: `run_folder.fingerprint` of the evaluated files.
       phase: the phase in training; None without training.
@@ -100,7 +100,7 @@ class Evaluation:
         return self._managers[split]
 
     def __call__(self) -> dict[str, float]:
-        """Evaluates the current weights; returns the metrics by name."""
+        """Evaluates the current weights, and returns the metrics by name."""
         settings, step = self._settings, int(self._trainer.global_step.numpy())
         output = self._trainer.evaluate(tf.constant(settings.max_eval_steps))
         values = {name: float(value) for name, value in output.items()}
@@ -132,10 +132,10 @@ class Evaluation:
 
 
 def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
-    """Returns the masks to fill in at each evaluation, from the user's sentences and from the first evaluated rows.
+    """Returns the rows whose masks are filled in at each evaluation: the user's sentences and the first evaluated rows.
 
     Returns:
-      The masks; None if the data's vocabulary was not found, or if there are no masks.
+      The rows and their vocabulary; None if the data's vocabulary was not found, or if there are no masks.
 
     Raises:
       InputError: there is no vocabulary for the sentences, or the sentences do not fit the model.
@@ -164,7 +164,7 @@ def evaluate_checkpoints(
     model: Mapping,
     vocabulary: DataVocabulary | None,
 ) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, then each new checkpoint that another process saves.
+    """Evaluates a folder's latest checkpoint, and then each new checkpoint that another process saves.
 
     The function waits at most `eval_timeout` seconds for each checkpoint.
 
@@ -176,7 +176,7 @@ def evaluate_checkpoints(
       vocabulary: the vocabulary of the run's data.
 
     Returns:
-      Metrics of the last checkpoint.
+      The metrics of the last checkpoint by name.
 
     Raises:
       InputError: no checkpoint appears in time, no checkpoint can be read, or a checkpoint belongs to another model.

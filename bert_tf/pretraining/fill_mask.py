@@ -24,7 +24,7 @@ _MOST_SENTENCES = 50
 _COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
 # A left-to-right model predicts every token, but only this number of tokens are shown.
 _BLANKS_OF_ONE_DIRECTION = 8
-# Offset from a blank to the position where the model predicts the blank.
+# Offset from a blank to the position whose output predicts the blank.
 _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
 
 
@@ -36,7 +36,7 @@ class Row:
       input_ids: int32 [tokens], the model's input without padding.
       segment_ids: int32 [tokens], the segment of each token.
       blanks: positions in the row, ascending.
-      right_ids: the right token of each blank; None if unknown.
+      right_ids: the id of the right token of each blank; None if unknown.
     """
 
     input_ids: np.ndarray
@@ -47,14 +47,14 @@ class Row:
 
 @dataclasses.dataclass(frozen=True)
 class Blanks:
-    """Rows with blanks, and their vocabulary (tokens by id)."""
+    """Rows with blanks, and the vocabulary of the rows (tokens by id)."""
 
     vocabulary: Sequence[str]
     rows: Sequence[Row]
 
 
 def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[Row]:
-    """Returns rows of pre-training data, [B, S], with their predicted positions, [B, P], as blanks."""
+    """Converts a batch of pre-training data into rows; the predicted positions become blanks."""
     rows = []
     for index in range(len(batch["input_ids"])):
         tokens = int(batch["input_mask"][index].sum())
@@ -80,7 +80,7 @@ def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> li
     """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict.
 
     Raises:
-      InputError: the file does not exist, a line has no [MASK] or is too long, or there are no lines or too many.
+      InputError: the file does not exist or has no lines or too many lines, or a line has no [MASK] or is too long.
     """
     rows = [
         row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
@@ -92,10 +92,10 @@ def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> li
 
 
 def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
-    """Returns the lines of a text file that are not blank, and their numbers from 1.
+    """Returns the nonblank lines of a text file, and their line numbers, counted from 1.
 
     Raises:
-      InputError: the file that the flag names does not exist, or is not UTF-8.
+      InputError: the file does not exist or is not UTF-8; the message names `flag`.
     """
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"--{flag}={path}: no such file")
@@ -111,7 +111,7 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
     """Returns the row of a sentence with [MASK] for each token to predict.
 
     Raises:
-      InputError: there are no blanks or too many, or the sentence is too long. The message starts with `where`.
+      InputError: the sentence has no blanks or too many blanks, or is too long. The message starts with `where`.
     """
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
@@ -134,7 +134,7 @@ class FillMask:
       model: a model that was created in the scope of `strategy`.
       strategy: the distribution strategy.
       blanks: the blanks to predict.
-      max_seq_length: S.
+      max_seq_length: S, the length to which rows are padded.
     """
 
     def __init__(self, model: BertPretrainer, strategy: tf.distribute.Strategy, blanks: Blanks, max_seq_length: int):
@@ -154,9 +154,12 @@ class FillMask:
         """Predicts all blanks.
 
         Returns:
-          For each row: `tokens` (the strings that the model reads) and `blanks`. A blank has `at` (its position in the
-          tokens), `right` (the right token, or None) and `guesses`: [token, probability] pairs in descending order of
-          probability.
+          One dictionary per row:
+          `tokens`: the tokens that the model reads, as strings.
+          `blanks`: one dictionary per blank:
+            `at`: position of the blank in `tokens`.
+            `right`: the right token; None if unknown.
+            `guesses`: [token, probability] pairs in descending order of probability.
         """
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
         return [
@@ -179,7 +182,7 @@ class FillMask:
 
 
 def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Tensor]:
-    """Returns rows as one batch, int32 [B, S], with `masked_lm_positions` int32 [B, K], padded with 0."""
+    """Returns rows as one batch with columns int32 [B, S] and `masked_lm_positions` int32 [B, K], padded with 0."""
     most = max(1, *(len(row.blanks) for row in rows))
     batch = {name: np.zeros([len(rows), length], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
     batch["masked_lm_positions"] = np.zeros([len(rows), most], np.int32)
@@ -196,8 +199,8 @@ def words(sample: Mapping) -> list[tuple[str, int | None]]:
     """Returns a sample as readable text, one piece per token.
 
     Returns:
-      Pairs of a piece of text and the number of its blank, or None. A piece includes the space before the token. At a
-      blank, the piece is the token that the model reads, in brackets.
+      Pairs of a piece of text and the index of the blank; the index is None if the piece is not a blank. A piece
+      includes the space before the token. At a blank, the piece is the token that the model reads, in brackets.
     """
     numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
     result = []
@@ -216,13 +219,13 @@ def words(sample: Mapping) -> list[tuple[str, int | None]]:
 
 
 def in_words(blank: Mapping) -> str:
-    """Writes a blank on one line: the right token, then the guesses, as in "went: go 0.31, went 0.22, ran 0.08"."""
+    """Formats a blank as the right token and the guesses, for example "went: go 0.31, went 0.22, ran 0.08"."""
     guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
     return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
 
 
 def line(sample: Mapping) -> str:
-    """Writes a sample's first blanks, and the text around the first blank, on one line."""
+    """Formats the text around a sample's first blank, and the guesses for the first blanks, as one line."""
     tokens = words(sample)
     first = next(index for index, (_, number) in enumerate(tokens) if number is not None)
     before, after = ("".join(text for text, _ in part) for part in (tokens[:first], tokens[first:]))
@@ -235,7 +238,7 @@ def line(sample: Mapping) -> str:
 
 
 def markdown(samples: Sequence[Mapping]) -> str:
-    """Writes samples with all blanks as Markdown for TensorBoard."""
+    """Formats samples with all blanks as Markdown for TensorBoard."""
     parts = []
     for sample in samples:
         text = "".join(f" **{text.strip()}**" if number is not None else text for text, number in words(sample))

@@ -3,7 +3,8 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: B batch, S sequence length, P predictions, N examples in a packed row, V vocabulary size.
+Letters: B rows in a batch, S sequence length, P predictions, N examples in a packed row, H hidden size, V vocabulary
+size.
 """
 
 from collections.abc import Mapping
@@ -17,8 +18,8 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random. The accuracy of a model that always gives the same answer is this
-# share, or 1 minus this share.
+# Share of the pairs whose second sentence is random. A model that gives every pair the same answer has this share as its
+# accuracy, or 1 minus this share.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.
 _MASKED_LM = (
@@ -66,14 +67,16 @@ class BertPretrainer(keras.Model):
           seed: seed of the dropout masks, int32 [2].
 
         Returns:
-          The encoder's outputs; `masked_lm_logits`, float32 [B, P, V]; `next_sentence_logits`, float32 [B, 2], or
-          [B, N, 2] for packed rows; and `masked_lm_scores` [B P, V], the masked-LM logits without their bias. In
-          training, the last layer is computed only at the positions that the heads read, so `sequence_output` is
-          [B, P, H] at the masked positions, unless the heads read all positions.
+          The encoder's outputs, and:
+          `masked_lm_logits`: float32 [B, P, V].
+          `next_sentence_logits`: float32 [B, 2], or [B, N, 2] for packed rows.
+          `masked_lm_scores`: [B P, V], the masked-LM logits without the bias.
+          In training, the last layer is computed only at the positions that the heads read. `sequence_output` is then
+          [B, P, H], the output at the masked positions. If the heads read all positions, `sequence_output` is complete.
         """
         positions = inputs["masked_lm_positions"]
-        # In training, the heads read the last layer only at these positions, which are few unless the model is
-        # left-to-right.
+        # In training, the heads read the last layer only at these positions. There are few such positions, unless the
+        # model is left-to-right.
         few = training and positions.shape[1] + _examples(inputs) < inputs["input_ids"].shape[1]
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions if few else None)
         scores = self.masked_lm(
@@ -98,7 +101,12 @@ class PretrainingObjective:
     """The joint loss and its metrics; see `gradients.Objective`."""
 
     def __init__(self, model: BertPretrainer, next_sentence: bool = True):
-        """Takes a model; `next_sentence` says whether batches contain sentence pairs with `next_sentence_labels`."""
+        """Creates the objective of a model.
+
+        Args:
+          model: the model.
+          next_sentence: whether batches contain sentence pairs with `next_sentence_labels`.
+        """
         self.model = model
         self._next_sentence = next_sentence
         self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
@@ -114,7 +122,7 @@ class PretrainingObjective:
         return mean["masked_lm_loss"] + mean["next_sentence_loss"]
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
-        """Counts the predictions of a batch for each loss term and metric, float32 []."""
+        """Counts the predictions of a batch for each loss term and metric, float32 [] each."""
         counts = {"masked_lm": tf.reduce_sum(batch["masked_lm_weights"])}
         if self._next_sentence:
             counts["next_sentence"] = tf.reduce_sum(_next_sentence_weights(batch))
@@ -124,11 +132,11 @@ class PretrainingObjective:
         return {"loss": {f"{task}_loss": count for task, count in counts.items()}, "metrics": measured}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
-        """Sums each loss term and metric over the predictions of a batch, float32 []."""
+        """Sums each loss term and metric over the predictions of a batch, float32 [] each."""
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        # Nothing reads the logits here, so the graph of a step does not compute them.
+        # No operation reads `masked_lm_logits` here, so the graph of a step does not compute these logits.
         nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
         nll = tf.reshape(nll, tf.shape(labels))
         predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
@@ -144,7 +152,15 @@ class PretrainingObjective:
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the loss, right answers and random second sentences for logits [B, 2], or [B, N, 2] for packed rows."""
+    """Sums the loss, the right answers and the random second sentences.
+
+    Args:
+      batch: the batch with labels.
+      logits: float32 [B, 2], or [B, N, 2] for packed rows.
+
+    Returns:
+      The three sums, float32 [] each.
+    """
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)

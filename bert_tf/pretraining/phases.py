@@ -1,6 +1,6 @@
 """The phases of a run: the first has the command's settings, and each flag file adds a phase.
 
-Steps are counted over all phases, and one learning-rate schedule spans them.
+Steps are counted over all phases, and one learning-rate schedule spans all phases.
 
 Paper: appendix A.2: 90% of the steps on rows of 128 tokens, the rest on rows of 512; linear decay of the learning rate.
 """
@@ -13,7 +13,7 @@ from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 
-# A phase may change how devices compute a step, but neither the devices nor the update rule.
+# A phase may change how devices compute a step. It must change neither the devices nor the update rule.
 _MAY_CHANGE = {"gradient_accumulation_steps", "skip_non_finite_steps", "recompute_activations"}
 _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MAY_CHANGE | {
     "output_dir", "init_checkpoint", "do_train", "do_eval", "use_next_sentence_label",
@@ -22,7 +22,7 @@ _OF_THE_RUN = {field.name for field in dataclasses.fields(DeviceSettings)} - _MA
 
 @dataclasses.dataclass(frozen=True)
 class PhaseSettings:
-    """The settings of one phase, and their source.
+    """The settings of one phase, and the source of the settings.
 
     Attributes:
       settings: all settings.
@@ -36,7 +36,7 @@ class PhaseSettings:
 def of(settings: PretrainingSettings) -> list[PhaseSettings]:
     """Returns the phases of a command in order.
 
-    A phase inherits all flags of the previous phase that its own flag file does not set. The default of
+    If a phase's flag file does not set a flag, the phase inherits the flag from the previous phase. The default of
     `num_schedule_steps` is the largest `num_train_steps` of all phases.
 
     Raises:

@@ -44,7 +44,8 @@ class PretrainingData:
       files: files for training.
       eval_files: files for evaluation.
       features: the features of a record.
-      dynamic_masking: how to mask the rows; None if they are masked already, or if the model predicts every token.
+      dynamic_masking: rule for masking the rows; None if the rows are already masked, or if the model predicts every
+        token.
       packing: shape of packed rows for training; None if each row has one example.
       vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
       vocab_file: path of this vocabulary; "" if it was not found.
@@ -67,7 +68,7 @@ class PretrainingData:
     def masking_facts(self) -> dict:
         """The flags of dynamic masking and their values; {} without dynamic masking.
 
-        The number of predictions per row is left out, since data that is masked already has this number too.
+        The number of predictions per row is left out, since statically masked data also has this number.
         """
         if not self.dynamic_masking:
             return {}
@@ -94,7 +95,7 @@ def inspect(
     """Inspects the files and checks that they fit the settings, the model and each other.
 
     Returns:
-      The settings, in which masking flags that are not given have the values of the data's manifests; and the data.
+      The settings and the data. Masking flags that were not given take their values from the data's manifests.
 
     Raises:
       InputError: names the file, feature or flag that does not fit.
@@ -139,10 +140,10 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """Returns the settings; masking flags that are not given have the values of the manifests of unmasked rows.
+    """Fills in masking flags that were not given from the manifests of data with unmasked rows.
 
     Raises:
-      InputError: a flag is not given, and the manifests have different values.
+      InputError: a flag was not given, and its values in the manifests differ.
     """
     values = {}
     for name in _BY_FLAG:
@@ -175,7 +176,7 @@ def _made_with(entries: Mapping) -> Mapping:
 
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
-    """Returns the shape of packed rows that suits a sample from all parts of the data.
+    """Chooses the shape of packed rows from a sample of all parts of the data.
 
     The shape does not depend on the run's seed.
     """
@@ -183,7 +184,7 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
         sample = next(batches.as_numpy_iterator())
-    one_way = config.directionality != "bidi"  # a model of one direction predicts every token
+    one_way = config.directionality != "bidi"  # a unidirectional model predicts every token
     most = settings.max_seq_length - 1 if one_way else settings.max_predictions_per_seq
     predictions = (sample["masked_lm_weights"] > 0).sum(axis=1)
     return shape_for(sample["input_mask"].sum(axis=1), predictions, settings.max_seq_length, most)
@@ -200,13 +201,13 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
 
 
 def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
-    """Refuses files given twice, unfinished sets, and globs for which a shard is missing in its folder.
+    """Refuses files that are given twice, unfinished sets, and globs that match the name of a missing shard.
 
-    The user may leave out existing shards, for example to evaluate on the last shard. A missing shard that
+    The user may leave out existing shards, for example to evaluate on the last shard. A shard that is missing and
     matches no glob is allowed, since the user then chose the other shards by name.
 
     Raises:
-      InputError: names the first such file.
+      InputError: names the first invalid file.
     """
     given = collections.Counter(os.path.abspath(path) for path in files)
     twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
@@ -251,7 +252,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
 def _dynamic_masking(
     settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping], vocab_file: str
 ) -> DynamicMasking:
-    """Returns the masking rule of the data, which must be the same for all files."""
+    """Returns the masking rule of the data; raises an error if the files have different rules."""
     made_with = {path: _made_with(manifests.get(path, {})) for path in files}
     for path, other in made_with.items():
         if "masked_lm_positions" in reader.first_example(path).features.feature:
@@ -283,7 +284,7 @@ def _dynamic_masking(
 def _vocabulary(
     settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
 ) -> tuple[DataVocabulary | None, str]:
-    """Returns the vocabulary with which all data was made, and its file; "" if the file was not found.
+    """Returns the vocabulary with which all data was made, and the path of its file; "" if the file was not found.
 
     Args:
       settings: settings with the paths to search.
@@ -291,7 +292,7 @@ def _vocabulary(
       manifests: maps record files to their manifests; files without a manifest are absent.
 
     Raises:
-      InputError: the data was made with two vocabularies, or --vocab_file is another vocabulary.
+      InputError: the data was made with different vocabularies, or --vocab_file is not the data's vocabulary.
     """
     vocabulary = data_vocabulary.common(
         DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()
@@ -321,7 +322,7 @@ def _vocabulary(
 def _has_sha256(path: str, sha256: str) -> bool:
     try:
         return file_sha256(path) == sha256
-    except InputError:  # a file of this name that is not a vocabulary
+    except InputError:  # the file has the vocabulary's name, but is not a vocabulary
         return False
 
 
@@ -330,7 +331,7 @@ def _is_file(path: str) -> bool:
 
 
 def _places(settings: PretrainingSettings, vocabulary: DataVocabulary) -> Iterator[tuple[str, str]]:
-    """Yields paths where the data's vocabulary may be, and their descriptions for the log."""
+    """Yields each path where the data's vocabulary may be, with a description of the place for the log."""
     yield vocabulary.vocab_file, "through the data's manifest"
     for name in (os.path.basename(vocabulary.vocab_file), checkpoints.VOCABULARY_NAME):
         yield os.path.join(os.path.dirname(vocabulary.data), name), "next to the data"

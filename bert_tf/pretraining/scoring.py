@@ -1,10 +1,10 @@
-"""Scores texts with a pre-trained masked LM, one masked token at a time.
+"""Scores texts with a pre-trained masked LM, by masking one token at a time.
 
 Paper: section 3.1, Task 1 (the masked LM). Pseudo-log-likelihoods: J. Salazar et al., "Masked Language Model Scoring",
 ACL 2020. Masking the rest of the word too: C. Kauf and A. Ivanova, "A Better Way to Do Masked Language Model Scoring",
 ACL 2023.
 
-Letters: B batch, S sequence length, V vocabulary size, G guesses.
+Letters: B rows in a batch, S sequence length, V vocabulary size, G guesses, Q masked positions.
 """
 
 import dataclasses
@@ -32,9 +32,9 @@ class Text:
     """A text to score.
 
     Attributes:
-      line: number of the line from 1, counted over all files.
+      line: number of the line, counted from 1 over all files.
       text: the line.
-      row: the model's input, in which the tokens to predict are blanks.
+      row: the model's input; the tokens to predict are blanks.
     """
 
     line: int
@@ -44,7 +44,7 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The model's predictions at Q masked positions.
+    """The model's predictions at the masked positions of a text.
 
     Attributes:
       log_probabilities: log-probabilities of the right tokens, float32 [Q].
@@ -83,9 +83,9 @@ class MaskedScorer:
     Args:
       model: a trained bidirectional model.
       tokenizer: the model's tokenizer.
-      batch_size: B.
-      num_guesses: G.
-      hide_rest_of_word: whether the later tokens of a masked token's word are masked too.
+      batch_size: B, number of rows in a batch.
+      num_guesses: G, number of guesses per masked position.
+      hide_rest_of_word: whether to mask, together with a token, the later tokens of the same word.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class MaskedScorer:
         self._step = tf.function(self._answer, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:
-        """Predicts the blanks of each row; for each blank, the model reads a separate copy of the row."""
+        """Predicts the blanks of each row. For each blank, the model reads a copy of the row with this token masked."""
         queries = [(number, at) for number, row in enumerate(rows) for at in range(len(row.blanks))]
         lengths = np.array([len(rows[number].input_ids) for number, _ in queries])
         found: list = [None] * len(queries)
@@ -120,7 +120,13 @@ class MaskedScorer:
         return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
-        """Returns `input_ids`, `input_mask`, `segment_ids` [B, S], positions [B, 1] and right ids [B], all int32."""
+        """Returns the inputs of a step for pairs of a row and the index of one of its blanks.
+
+        Returns:
+          `input_ids`, `input_mask` and `segment_ids`: int32 [B, S].
+          The masked positions: int32 [B, 1].
+          The ids of the right tokens: int32 [B], 0 if unknown.
+        """
         longest = max(len(row.input_ids) for row, _ in queries)
         length = next(length for length in self._lengths if length >= longest)
         ids, mask, segments = (np.zeros([self._batch_size, length], np.int32) for _ in range(3))
@@ -135,7 +141,7 @@ class MaskedScorer:
 
     def _end_of_hidden(self, row: Row, blank: int) -> int:
         end = blank + 1
-        while self._hides_rest and self._continues[row.input_ids[end]]:  # stops at the row's [SEP] at the latest
+        while self._hides_rest and self._continues[row.input_ids[end]]:  # ends at the row's [SEP] at the latest
             end += 1
         return end
 
@@ -151,7 +157,7 @@ class MaskedScorer:
 
 
 def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
-    """Returns the output for a text in which each token was masked in turn."""
+    """Returns the output for a text; each token of the text was masked in turn."""
     values = answers.log_probabilities.tolist()
     tokens = [tokenizer.vocabulary[i] for i in text.row.right_ids]
     total = math.fsum(values)
@@ -165,7 +171,7 @@ def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> 
 
 
 def perplexity(log_likelihood: float, num_tokens: int) -> float:
-    """Returns the pseudo-perplexity, at most e^700."""
+    """Returns the pseudo-perplexity of a text, at most e^700."""
     return math.exp(min(-log_likelihood / num_tokens, _LARGEST_EXPONENT))
 
 

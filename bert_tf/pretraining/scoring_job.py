@@ -1,4 +1,4 @@
-"""Scores all texts in the input files, as a job of several parts.
+"""Scores all texts in the input files, as a job that consists of several parts.
 
 Paper: section 3.1, Task 1 (the masked LM).
 """
@@ -40,11 +40,11 @@ _QUERIES_AT_ONCE = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Facts(parts.Facts):
-    """Counts of a part of the output. For texts with [MASK], the number of tokens is the number of masks.
+    """The counts of one part of the output. For texts with [MASK], the number of tokens is the number of masks.
 
     Attributes:
       unknown: number of tokens that are [UNK].
-      log_likelihood: the sum of the log-probabilities.
+      log_likelihood: the sum of the log-probabilities of the right tokens.
     """
 
     unknown: int = 0
@@ -52,11 +52,13 @@ class Facts(parts.Facts):
 
 
 def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes one JSON object for each text into shards, then their manifest; see `bert_tf.jobs.parts.run`.
+    """Writes one JSON object for each text into shards, and then the manifest of the shards.
+
+    For details, see `bert_tf.jobs.parts.run`.
 
     Raises:
       InputError: the checkpoint is not a pre-trained masked LM, the existing set has other settings, or a text cannot
-        be scored (found before the first text is scored).
+        be scored. All texts are checked before the first text is scored.
     """
     settings, contents = _resolve(settings)
     scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
@@ -73,7 +75,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
 
 def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
-    """Returns the settings, completed from the checkpoint's folder, and the checkpoint.
+    """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint.
 
     Raises:
       InputError: the checkpoint has no masked-LM head, is not bidirectional, or does not fit the flags.
@@ -131,7 +133,11 @@ def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
-    """Yields, for each line that is not blank: its number from 1 over all files, its name in messages, and its text."""
+    """Yields the nonblank lines of a source.
+
+    Yields:
+      The line's number, counted from 1 over all files; the line's name in messages; the text.
+    """
     for offset, raw in enumerate(read_lines(source)):
         number = source.first_in_file + offset + 1
         where = f"{source.path}, line {number}"
@@ -153,7 +159,7 @@ def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
 
 
 def _write(task: PartTask) -> Facts:
-    """Writes the scores of a source."""
+    """Writes the scores of the texts in a source."""
     settings, counts = task.settings, Facts(lines=task.source.lines)
     scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings.vocab_file, settings.do_lower_case)
     entry_of = scoring.guesses_entry if settings.mode == FILL_MASK else scoring.likelihood_entry
@@ -185,7 +191,7 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
-    """Logs the results; returns the counts for the manifest."""
+    """Logs the results, and returns the counts for the manifest."""
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode == LIKELIHOOD:

@@ -1,8 +1,8 @@
 """Computes equal parts of a batch at the same time: one part per core of a small machine.
 
 If all cores share each operation, they wait for each other after every operation, and are idle while one core computes
-an operation alone. If each core computes its own part of the batch with one thread per operation, they wait for each
-other only once per step.
+an operation alone. If each core computes its own part of the batch with one thread per operation, the cores wait for
+each other only once per step.
 
 Letters: B batch.
 """
@@ -19,10 +19,12 @@ _CORES = 2
 
 
 def choose_parts(settings: FineTuningSettings) -> int:
-    """Returns the number of parts of a batch to compute at the same time: 2 on a CPU with two cores, else 1.
+    """Returns the number of parts of a batch that are computed at the same time.
 
-    For 2 parts, the function sets the threads per operation of the whole process to 1. Call it before any computation:
-    later, TensorFlow refuses the setting, and the function returns 1.
+    The number is 2 on a CPU with two cores if all batch sizes are even, XLA is off and the encoder's outputs are not
+    cached; otherwise, the number is 1. For 2 parts, the function sets the number of threads per operation to 1 for the
+    whole process. Call the function before any computation: TensorFlow refuses the setting after the first computation,
+    and the function then returns 1.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -60,7 +62,7 @@ def split(batch: Mapping[str, tf.Tensor], count: int) -> dict[str, tf.Tensor]:
 def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int, *arguments: list) -> list:
     """Applies a function to equal parts of a batch.
 
-    The function is traced once. Its calls do not depend on each other, so TensorFlow runs them at the same time.
+    The function is traced once. The calls do not depend on each other, so TensorFlow runs the calls at the same time.
 
     Args:
       function: function that takes a part of the batch, and this part's entry in each list of `arguments`.

@@ -35,8 +35,9 @@ _GPUS = (
 )
 _WITHOUT_BFLOAT16 = ("V100", "T4")
 
-# For each TPU generation: the peak of one chip in 10^12 bfloat16 FLOP/s, and the number of units per chip that an
-# accelerator type such as "v3-8" or "v5litepod-8" counts. A TPU also computes float32 products in bfloat16.
+# For each TPU generation: the peak of one chip in 10^12 bfloat16 FLOP/s, and the number of units per chip. The number
+# in an accelerator type such as "v3-8" or "v5litepod-8" counts these units. A TPU also computes float32 products in
+# bfloat16.
 _TPUS = {
     "v2": (46.0, 2),
     "v3": (123.0, 2),
@@ -47,8 +48,9 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of these matrix products: the size of the matrices, and whether several products run at
-# the same time. Small products stay in the cache. Several products use all cores even if TF_NUM_INTRAOP_THREADS is 1.
+# A CPU's peak is the best rate of several kinds of matrix products. Each entry gives the size of the square matrices,
+# and whether several products run at the same time. Small products stay in the cache. Several products use all cores
+# even if TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
 _MEASURED_SECONDS = 0.1
@@ -72,7 +74,7 @@ class Peak:
 
 
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
-    """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add counts as two.
+    """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add is two FLOPs.
 
     The formula counts matrix products, including those with padding, because the device computes them too. It leaves
     out embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax,
@@ -84,8 +86,8 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
 
     Args:
       config: the encoder's configuration.
-      length: S.
-      predictions: P, positions at which tokens are predicted.
+      length: S, number of tokens in the row.
+      predictions: P, number of positions at which tokens are predicted.
       outputs: number of outputs of the head on the pooled output; 0 if there is no such head. The pooler is then not
         trained.
       examples: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
@@ -117,7 +119,7 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
 
     Args:
       config: the encoder's configuration.
-      length: S.
+      length: S, number of tokens in the row.
       read: number of positions that the heads read; S or more for all positions.
     """
     hidden, unread = config.hidden_size, max(0, length - read)
@@ -199,7 +201,7 @@ def _product_rate(dtype: str, size: int, count: int) -> float:
     matrices = [tf.cast(tf.random.stateless_normal([size, size], [0, seed]), dtype) for seed in range(count)]
     products = tf.function(lambda: [tf.matmul(x, x)[0, 0] for x in matrices]).get_concrete_function()
     best, calls, end = 0.0, 0, time.monotonic() + _MEASURED_SECONDS
-    # The first call starts threads, and other work on the processor may delay a single call.
+    # Several calls are timed, because the first call starts threads, and other processes may delay a single call.
     while calls < _FEWEST_CALLS or time.monotonic() < end:
         start = time.perf_counter()
         for value in products():

@@ -30,7 +30,8 @@ class Objective(Protocol):
         """Computes the denominators of the means, without running the model.
 
         Returns:
-          "loss", "metrics": the denominators by name, float32 [], for the names that `numerators` returns.
+          "loss": the denominator of each term of the loss by name, float32 [].
+          "metrics": the denominator of each metric by name, float32 []. The names are the same as in `numerators`.
         """
 
     def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
@@ -42,7 +43,7 @@ class Objective(Protocol):
         """
 
     def loss(self, numerators: Scalars, denominators: Scalars) -> tf.Tensor:
-        """Computes the loss, float32 []: the sum over its terms of numerator / denominator.
+        """Computes the loss, float32 []: the sum of numerator / denominator over the terms of the loss.
 
         If the numerators cover only some rows and the denominators cover all rows, the result is the contribution of
         these rows to the loss.
@@ -87,15 +88,17 @@ def accumulate(
         prediction has the same weight in every replica and micro-batch.
       micro_batches: number of micro-batches.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
-      scaled: function that returns the value to differentiate for a loss, such as the scaled loss.
-      compiled: whether XLA compiles the whole computation as one program. Replicas communicate only before and after.
+      scaled: function that maps the loss to the value that is differentiated, such as the scaled loss.
+      compiled: whether XLA compiles the whole computation as one program. Replicas communicate only before and after
+        this program.
 
     Returns:
-      One gradient per weight, or None if the loss does not depend on the weight; and the numerators by name.
+      A list with one gradient per weight; a gradient is None if the loss does not depend on the weight.
+      The numerators by name, float32 [] each.
     """
 
     def of_rows(rows, drawn):
-        # The tape watches only these weights, so there is no backward pass through frozen layers below them.
+        # The tape watches only these weights, so there is no backward pass through the frozen layers below.
         with tf.GradientTape(watch_accessed_variables=False) as tape:
             for variable in variables:
                 tape.watch(variable)
@@ -103,7 +106,7 @@ def accumulate(
             loss = scaled(objective.loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
-    # Seeds are derived outside the compiled program, because XLA would derive other seeds than TensorFlow.
+    # Seeds are derived outside the compiled program, because XLA would derive different seeds.
     seeds = _derived(seed, micro_batches)
 
     def of_micro_batch(rows, drawn):
@@ -124,7 +127,7 @@ def _derived(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
 
 
 def _in_parts(of_rows: Callable, batch: Mapping, seed: tf.Tensor, count: int) -> tuple[list, Scalars]:
-    """Sums the results of `of_rows` for equal parts of a batch, which run at the same time."""
+    """Applies `of_rows` to equal parts of a batch at the same time, and sums the results."""
     gradients, numerators = zip(*side_by_side(of_rows, batch, count, _derived(seed, count)), strict=True)
     sums = [None if of_one[0] is None else _sum(of_one) for of_one in zip(*gradients, strict=True)]
     return sums, tf.nest.map_structure(lambda *terms: tf.add_n(terms), *numerators)
@@ -141,7 +144,7 @@ def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.Indexe
 def _summed(
     of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seeds: tf.Tensor
 ) -> tuple[list[tf.Tensor | None], Scalars]:
-    """Sums the results of `of_rows` for parts of a batch, which run one after another; `seeds` has a row per part."""
+    """Applies `of_rows` to parts of a batch one after another, and sums the results; `seeds` has one row per part."""
     parts = seeds.shape[0]
     columns = split(batch, parts)
     reached = []

@@ -34,7 +34,7 @@ class Interruption:
     def _note(self, number, frame) -> None:
         self._noted = number
         for each in self._before:
-            # Restore the system's default action: a Python handler would wait until TensorFlow returns.
+            # Restore the system's default action, since Python runs a handler only after TensorFlow returns.
             signal.signal(each, signal.SIG_DFL)
 
     @property

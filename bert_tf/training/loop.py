@@ -32,8 +32,8 @@ _FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
 # This file lists the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-# Training has diverged if the loss exceeds the first loss times this factor, plus this difference. The noise of batches
-# is smaller.
+# Training has diverged if the loss exceeds the first loss multiplied by this factor, plus this difference. Random
+# differences between batches are smaller.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"
 
@@ -69,7 +69,7 @@ def train(
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step, starting from the folder's newest complete checkpoint, else from the model's weights.
+    """Trains up to a step, from the folder's newest complete checkpoint, or from the model's weights if none exists.
 
     After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
     workers, it finishes the current loop.
@@ -82,8 +82,8 @@ def train(
       evaluate: function that is called at the start, and after every checkpoint but the last.
       records_of: function that returns the names of the records in a step's batch, for the message about a failed
         step. Its arguments are the step and the position in the data before the step.
-      next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint,
-        in addition to the checkpoints of the settings; None if there is no such step.
+      next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint;
+        None if there is no such step. This checkpoint is saved in addition to the checkpoints of the settings.
       has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
 
     Raises:
@@ -164,7 +164,7 @@ class _Run:
 
     def train_to(self, step: int) -> None:
         """Trains up to a step or an interruption, and saves a checkpoint."""
-        # orbit would print the metrics of each loop, which `TrainingProgress` shows on one line.
+        # Discard orbit's output, because `TrainingProgress` shows the metrics of each loop on one line.
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
             self._trainer.between_parts = self._show
@@ -206,7 +206,7 @@ class _Run:
         return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {remedy}"
 
     def _described_records(self, step: int) -> str:
-        """Describes a failed step's records; an error while reading them must not hide the failure itself."""
+        """Describes a failed step's records; an error while reading the records must not hide the failed step."""
         try:
             names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
         except (InputError, OSError, tf.errors.OpError) as error:
@@ -238,7 +238,7 @@ class _Run:
 def _steps_per_loop(
     settings: PretrainingSettings | FineTuningSettings, num_train_steps: int, strategy: tf.distribute.Strategy
 ) -> int:
-    """Returns the number of steps per loop; it does not change when a run resumes, so curves have the same points."""
+    """Returns the number of steps per loop, which is the same after resuming, so that curves keep the same points."""
     steps = min(settings.iterations_per_loop, settings.save_checkpoints_steps, max(1, num_train_steps // _FEWEST_LOOPS))
     return steps if isinstance(strategy, tf.distribute.TPUStrategy) else min(steps, _STEPS_PER_LOOP_OFF_TPU)
 

@@ -16,7 +16,7 @@ from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSett
 _BYTES_OF_FLOAT32 = 4
 # For each weight, memory contains the weight, its gradient and its two moments.
 _TRAINED_COPIES = 4
-# Dropout numbers the elements of a tensor with int32.
+# Dropout indexes the elements of a tensor with int32.
 _MOST_VALUES = 2**31 - 1
 # Messages with which TensorFlow's kernels, XLA and C++ report that memory ran out.
 _OUT_OF_MEMORY = re.compile(r"OOM when allocating|ut of memory|ailed to allocate|bad_alloc")
@@ -24,7 +24,7 @@ _MEMORY_FILE = "/proc/meminfo"
 
 
 def require_memory(config: BertConfig, settings: DeviceSettings, training: bool) -> None:
-    """Raises an error if the weights of a model, with gradients and moments in training, exceed the machine's memory.
+    """Raises an error if a model's weights (in training also gradients and moments) exceed the machine's memory.
 
     The check ignores activations and the memory of other processes, so it never refuses a model that could be trained.
     It applies only to CPUs, since the memory of other devices is not known in advance.
@@ -57,12 +57,12 @@ def require_batch_memory(
 
     Args:
       config: the model's configuration.
-      settings: settings of a run that trains, with the length of rows.
+      settings: settings of a training run, including the sequence length.
       replicas: number of replicas that share the batch equally.
-      micro_batch: number and length of the rows in a micro-batch of packed rows; None derives both from the settings.
+      micro_batch: number and length of the rows in a micro-batch of packed rows; None to derive both from the settings.
 
     Raises:
-      InputError: states the required memory or size, and the flags that reduce it.
+      InputError: states the required memory or tensor size, and the flags that reduce memory use.
     """
     steps = settings.gradient_accumulation_steps
     rows, length = micro_batch or (settings.train_batch_size // replicas // steps, settings.max_seq_length)
@@ -95,7 +95,7 @@ def fewest_weights(config: BertConfig) -> int:
 
 
 def _available(settings: DeviceSettings) -> int | None:
-    """Returns the bytes of memory for training on a CPU; None for other devices, or if the size is unknown."""
+    """Returns the memory for training on a CPU, in bytes; None for other devices, or if the size is unknown."""
     on_cpu = not (settings.num_gpus or settings.use_tpu or settings.distribution_strategy == "tpu")
     return _memory_and_swap() if on_cpu else None
 
@@ -112,16 +112,16 @@ def _memory_and_swap() -> int | None:
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts an out-of-memory error of any class, from any part of a run, into an error of one line.
+    """Converts an out-of-memory error of any class, from any part of a run, into a one-line error.
 
     Raises:
-      InputError: names the shape of the tensor, and the flags that reduce the memory.
+      InputError: names the shape of the tensor, and the flags that reduce memory use.
     """
     try:
         yield
     except (tf.errors.OpError, MemoryError) as error:
         message = str(error)
-        # A full disk and other errors are not handled here.
+        # TensorFlow also reports other faults, such as a full disk, with these classes of errors.
         if not isinstance(error, MemoryError) and not _OUT_OF_MEMORY.search(message):
             raise
         tensor = re.search(r"OOM when allocating tensor with shape\s*(\[[\d,]*\])", message)

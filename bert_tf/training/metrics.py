@@ -1,7 +1,7 @@
-"""Declarations of metrics: their names, their derivation and their appearance.
+"""Declarations of metrics: the name, the derivation and the appearance of each metric.
 
 An objective declares the metrics of its task, and `TRAINING` declares the metrics of every training run. The trainer,
-the progress line, TensorBoard and the report use these declarations; none of them tests for a metric by name.
+the progress line, TensorBoard and the report use these declarations, and contain no code for single metrics.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ class Form(enum.Enum):
 
 
 def perplexity(losses: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Returns the exponential of one mean loss, float32 []; finite for every finite loss."""
+    """Returns the exponential of one mean loss, float32 []; the result is finite for every finite loss."""
     (loss,) = losses
     return tf.exp(tf.minimum(loss, _LARGEST_EXPONENT))
 
@@ -42,7 +42,7 @@ class Metric:
     Attributes:
       name: name in `metrics.jsonl` and `eval_results.txt`.
       short_name: name on the progress line; if it is "", the progress line omits the metric.
-      group: the progress line shows metrics of one group next to each other.
+      group: name of the metric's group; the progress line shows metrics of one group next to each other.
       tag: name in TensorBoard; "" means `name`.
       title: title of the curve in the report; if it is "", the report has no curve of the metric.
       form: how the value is written.
@@ -95,12 +95,12 @@ TRAINING = (
 
 
 def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
-    """Returns the metrics of an objective and then the metrics of every training run, by name."""
+    """Maps names to metrics: first the metrics of an objective, then the metrics of every training run."""
     return {metric.name: metric for metric in (*declared, *TRAINING)}
 
 
 def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
-    """Raises an error if a metric of an evaluation is not finite, since such weights are not a valid result.
+    """Raises an error if a metric of an evaluation is not finite, since the evaluated weights are then unusable.
 
     Args:
       values: metrics of the evaluation by name.
@@ -118,7 +118,7 @@ def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
 
 
 def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> dict[str, tf.Tensor]:
-    """Adds derived metrics to measured ones.
+    """Adds derived metrics to measured metrics.
 
     Args:
       values: metrics by name, float32 [] each.

@@ -1,4 +1,4 @@
-"""Reads and writes the files of metrics in a run's folder, for curves and for other programs.
+"""Reads and writes the metrics files in a run's folder, for curves and for other programs.
 
 Each loop of training and each evaluation adds a line to `metrics.jsonl`. A process that only evaluates adds its lines
 to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies the evaluated
@@ -47,12 +47,12 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
 
 def series_of(output_dir: str, data: str, own: str = "") -> str:
-    """Returns the split of evaluated data: its existing split, else a new, unique name.
+    """Returns the value of `split` for evaluated data: the data's existing split, or else a new, unique name.
 
     Args:
       output_dir: the run's folder.
       data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
-      own: the split of the data that is evaluated first; if it is "", this split is derived from the data's name too.
+      own: split of the data that is evaluated first; if it is "", this data's split is also derived from its name.
     """
     known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
     contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
@@ -77,12 +77,12 @@ def content_of(data: str) -> list[str]:
 
 def folder_of(output_dir: str, series: str) -> str:
     """Returns the folder of evaluations on data that is not the run's own; `series` is the data's split."""
-    # The end of a long name is kept, because `series_of` distinguishes equal names there.
+    # The end of a long name is kept, because `series_of` makes equal names unique by a hash at the end.
     return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[-100:])
 
 
 def other_data(output_dir: str) -> dict[str, str]:
-    """Maps splits of data other than the run's own dev data to the folders of evaluations on this data."""
+    """Maps the split of each evaluated data set, except the run's own data, to the folder of its evaluations."""
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
     splits = {entry["split"] for entry in read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)}
@@ -110,7 +110,7 @@ def read(output_dir: str, *names: str) -> list[dict]:
 
     Args:
       output_dir: the run's folder.
-      *names: files, which may be missing; each file counts as newer than the files before it.
+      *names: names of files, which may be missing; each file counts as newer than the files before it.
 
     Returns:
       The entries of the lines, ordered by step within each split.
@@ -160,7 +160,7 @@ def _parsed(line: str) -> dict | None:
 
 
 def write_results(output_dir: str, results: dict[str, float]) -> None:
-    """Writes `eval_results.txt` with sorted lines "name = value", like the original."""
+    """Writes `eval_results.txt` with sorted lines "name = value", like google-research/bert."""
     tf.io.gfile.makedirs(output_dir)
     lines = [f"{name} = {value}\n" for name, value in sorted(results.items())]
     storage.write_text(os.path.join(output_dir, RESULTS_NAME), "".join(lines))

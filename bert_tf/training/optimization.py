@@ -1,4 +1,4 @@
-"""The original's AdamW, and LAMB, with linear warm-up and decay.
+"""AdamW as in google-research/bert, and LAMB, both with linear warm-up and decay.
 
 Paper: appendix A.2: Adam, learning rate 1e-4, beta 0.9 and 0.999, L2 weight decay 0.01, warm-up over
 the first 10,000 steps, linear decay. The published code leaves out Adam's bias correction, adds the
@@ -20,16 +20,16 @@ CLIP_NORM = 1.0
 _NOT_DECAYED = ("bias", "gamma", "beta")
 # A weight with at least this many elements benefits from a compiled update.
 _LARGE = 1 << 16
-# A table's gradient stays sparse if it has at most this share of the table's rows, because the norm and the scaling of
-# a sparse gradient take less time.
+# The gradient of an embedding table stays sparse if it has at most this share of the table's rows. Computing the norm
+# of such a gradient and scaling the gradient take less time than for a dense gradient.
 _FEW_ROWS = 0.25
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate that rises linearly from 0 during the warm-up, and then decays linearly.
 
-    The decay follows the line from `peak` at step 0 to 0 at `total_steps`. As in the original, this line starts at step
-    0, not at the end of the warm-up.
+    The decay follows the line from `peak` at step 0 to 0 at `total_steps`. As in google-research/bert, this line starts
+    at step 0, not at the end of the warm-up.
 
     Args:
       peak: the value of --learning_rate.
@@ -57,15 +57,15 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class _KernelScalars(NamedTuple):
-    """Inputs of the Adam kernel other than a weight, its moments and its gradient; float32 scalars.
+    """The scalar inputs of the Adam kernel, float32 each.
 
     Attributes:
       gradient: factor of the gradient.
       kept: factor by which weight decay multiplies a weight.
       rate: learning rate.
-      beta_1: decay of the first moment.
-      beta_2: decay of the second moment.
-      epsilon: number that is added to the square root.
+      beta_1: decay rate of the first moment.
+      beta_2: decay rate of the second moment.
+      epsilon: number that is added to the square root of the second moment.
       zero: 0.
     """
 
@@ -84,15 +84,15 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (c m / (sqrt(v) + eps) + decay w)
     where c is 1, or with bias correction sqrt(1 - b2^t) / (1 - b1^t) for update t, counted from 1.
 
-    `iterations` counts updates. A step whose gradients are not finite is skipped. It does not change the moments, so
-    the bias correction must not count it.
+    `iterations` counts updates. A step whose gradients are not finite is skipped. A skipped step does not change the
+    moments, so the bias correction must not count skipped steps.
 
     Args:
       learning_rate: a number or a schedule.
       weight_decay_rate: decay of all weights except biases and layer norms.
-      beta_1: decay of the first moment.
-      beta_2: decay of the second moment.
-      epsilon: number that is added to the square root.
+      beta_1: decay rate of the first moment.
+      beta_2: decay rate of the second moment.
+      epsilon: number that is added to the square root of the second moment.
       bias_correction: whether to scale updates by c, as Adam's authors and tf-models-official do.
       rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
         `get_config` omits this argument.
@@ -123,7 +123,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # These lists are created here, because inside a step, all replicas but the first use other names for weights.
+        # These lists are created here, because inside a step, the weights of all replicas but the first have other names.
         self._decayed = [decays(v) for v in var_list]
         self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True
@@ -140,7 +140,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         Call it in replica context, with values that are the same on all replicas.
 
         Args:
-          gradients: one per weight; the gradient of a table may be `tf.IndexedSlices` without duplicates.
+          gradients: the gradients, one per weight. The gradient of an embedding table may be `tf.IndexedSlices` without
+            duplicate indices.
           variables: the weights.
           factor: float32 scalar that multiplies all gradients.
           finite: bool scalar; if false, weights, moments and `iterations` do not change.
@@ -172,7 +173,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             found = scalars(factor.ref(), finite.ref(), self._factors[index])
             self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
             return
-        # Moments also decay in rows without a gradient, as with the original's dense gradients.
+        # As with dense gradients, moments also decay in a table's rows that have no gradient.
         gradient = tf.convert_to_tensor(gradient)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
@@ -180,7 +181,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
 
     def _has_kernel(self, variable) -> bool:
-        """Whether TensorFlow's Adam kernel updates a weight: it must be float32, on a CPU and outside XLA."""
+        """Whether TensorFlow's Adam kernel updates a weight: a float32 weight, on a CPU and outside XLA."""
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
         return plain and variable.dtype == tf.float32 and "CPU" in variable.device
 
@@ -191,7 +192,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
         Args:
           factor: reference to the float32 scalar that multiplies all gradients.
-          finite: reference to the bool scalar.
+          finite: reference to the bool scalar that is false if the step must not change any value.
           rate_factor: factor of the learning rate.
         """
         factor, finite = factor.deref(), finite.deref()
@@ -211,7 +212,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def _step_by_kernel(self, variable, m, v, gradient, scalars: _KernelScalars, decayed: bool) -> None:
-        """Updates a weight and its moments like `_step`, in a quarter of the time of compiled code on a CPU."""
+        """Updates a weight and its moments like `_step`; on a CPU, takes a quarter of the time of compiled code."""
         if isinstance(gradient, tf.IndexedSlices):  # scale only these rows, then make the gradient dense
             values = tf.math.multiply_no_nan(gradient.values, scalars.gradient)
             gradient = tf.convert_to_tensor(tf.IndexedSlices(values, gradient.indices, gradient.dense_shape))
@@ -235,7 +236,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     _step_compiled = tf.function(_step, jit_compile=True, autograph=False)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
-        """Returns the weight and its moments after a step; they are unchanged if `finite` is false."""
+        """Returns the weight and its moments after a step; the values are unchanged if `finite` is false."""
         gradient *= tf.cast(factor, weight.dtype)
         next_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
@@ -248,7 +249,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         )
 
     def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
-        """Returns Adam's update before learning rate and decay."""
+        """Returns Adam's update before the learning rate and the weight decay are applied."""
         direction = m / (tf.sqrt(v) + self.epsilon)
         if self.bias_correction:
             first, second = self._corrections(iterations, m.dtype)
@@ -329,7 +330,7 @@ def clipped_update(
         means the optimizer's `iterations`, which counts updates.
 
     Returns:
-      The norm before clipping, float32 scalar.
+      The global norm of the summed gradients before clipping, float32 scalar.
     """
     scaling = isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
     context = tf.distribute.get_replica_context()
@@ -350,7 +351,7 @@ def clipped_update(
 
 
 def _without_duplicates(gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor | tf.IndexedSlices:
-    """Sums the duplicates of each row in a table's gradient; makes the gradient dense if it has many rows."""
+    """Sums the duplicates of each row in an embedding table's gradient; makes gradients of many rows dense."""
     entries = None if isinstance(gradient, tf.Tensor) else gradient.indices.shape[0]
     if entries is None or entries > _FEW_ROWS * variable.shape[0] or inside_xla():
         return tf.convert_to_tensor(gradient)
@@ -363,7 +364,7 @@ def _adapt_loss_scale(optimizer: keras.mixed_precision.LossScaleOptimizer, norm:
     """Halves the loss scale after a norm that is not finite, and doubles it after many finite norms."""
 
     def adapt(distribution, norm):
-        optimizer._loss_scale.update([norm])  # `apply_gradients` calls this with all gradients
+        optimizer._loss_scale.update([norm])  # Keras's `apply_gradients` passes all gradients here
 
     if optimizer.dynamic:
         merge = tf.__internal__.distribute.interim.maybe_merge_call

@@ -1,4 +1,4 @@
-"""Shows the progress of training: a bar on a terminal, else log lines every ten seconds and at each tenth of a run."""
+"""Shows the progress of training: a bar on a terminal, or log lines every ten seconds and at each tenth of a run."""
 
 import math
 import re
@@ -22,7 +22,7 @@ class TrainingProgress:
       output_dir: the folder of `metrics.jsonl`.
       first_step: number of steps before this start of the run.
       last_step: the last step of the run.
-      facts: facts about this start of the run, which are recorded with it.
+      facts: facts about this start of the run, which are recorded in `metrics.jsonl`.
       declared: the objective's metrics.
     """
 
@@ -51,7 +51,7 @@ class TrainingProgress:
         self.show(step, values)
 
     def end_compilation(self, step: int) -> None:
-        """Ends the first step, whose time includes compilation, and starts to estimate the remaining time."""
+        """Marks the end of the first step, which includes compilation, and starts to estimate the remaining time."""
         self._bar.end_compilation(step - self._bar.done)
 
     @property
@@ -60,7 +60,7 @@ class TrainingProgress:
         return time.monotonic() - self._last_shown > SECONDS_BETWEEN_LINES
 
     def show(self, step: int, values: Mapping[str, float]) -> None:
-        """Shows the metrics of a loop or a part of a loop without recording them; see `update`."""
+        """Shows the metrics of a loop or of a part of a loop; `update` also records the metrics."""
         self._last_shown = time.monotonic()
         described = describe(values, self._declared)
         before, self._tenths = self._tenths, 10 * step // self._last_step

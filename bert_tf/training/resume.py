@@ -1,4 +1,4 @@
-"""Resumes a run: finds its checkpoint and its position in the data, and restores its values.
+"""Resumes a run: finds its checkpoint and its position in the data, and restores the state of training.
 
 Pre-training and fine-tuning resume in the same way. A checkpoint stores the `Position` in the data after its last step,
 so a resumed run reads the same batches as an uninterrupted run.
@@ -35,7 +35,7 @@ def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> 
 
 
 def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
-    """Returns the objects to save. At step 0, these omit the moments, which are 0 and would triple the size."""
+    """Returns the objects to save; at step 0 without the optimizer, whose moments are 0 and would triple the size."""
     return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
 
 

@@ -1,4 +1,4 @@
-"""The context of every run: the lock of its folder, determinism, and error messages of one line."""
+"""The context of every run: the lock of its folder, determinism, and one-line error messages."""
 
 import contextlib
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ def session(
 ) -> Iterator[run_folder.Lock | None]:
     """Locks the run's folder if this process trains, and explains errors about lost workers and exhausted memory.
 
-    `--deterministic` has effect inside this context.
+    `--deterministic` takes effect inside this context.
 
     Yields:
       The lock; None in a process that does not write checkpoints.

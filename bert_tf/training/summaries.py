@@ -21,7 +21,7 @@ def manager(
     tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
 
     def write(name, value, step):
-        # orbit's own rate is left out, because it includes the time of checkpoints and evaluations.
+        # orbit's own rate is left out, because this rate includes the time of checkpoints and evaluations.
         if name != "steps_per_second":
             tf.summary.scalar(tags.get(name, name), value, step=step)
 

@@ -32,7 +32,8 @@ class Throughput:
         """Counts the batch of one replica; call it in replica context.
 
         Args:
-          batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, which number the sequences.
+          batch: `input_mask`, int32 [B, S]. For packed rows also `sequence_ids`, int32 [B, S]: the index, from 1, of the
+            sequence of each token in its row.
         """
         input_mask = batch["input_mask"]
         rows = tf.shape(input_mask)[0]
@@ -53,8 +54,11 @@ class Throughput:
         """Returns the rates since `start`.
 
         Returns:
-          `sequences_per_second`; `tokens_per_second`, without padding; if the peak is known, `model_flop_utilization`,
-          a fraction of the peak, and the peak as `peak_flops`. {} if nothing was counted.
+          `sequences_per_second`.
+          `tokens_per_second`: without padding.
+          `model_flop_utilization`: fraction of the peak, if the peak is known.
+          `peak_flops`: the peak, if the peak is known.
+          The result is {} if nothing was counted.
         """
         sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
         seconds = time.monotonic() - self._start
@@ -66,7 +70,7 @@ class Throughput:
         return rates
 
     def _utilization(self, done: float) -> dict[str, float]:
-        """Returns `done` FLOP/s as a fraction of the peak; measures the peak again if training is faster."""
+        """Returns `done` FLOP/s as a fraction of the peak; measures the peak again if `done` exceeds the peak."""
         if done > self.peak.flops and self.peak.measure:
             # Other processes may have slowed down the measurement of the peak.
             self.peak = dataclasses.replace(self.peak, flops=max(self.peak.flops, self.peak.measure()))

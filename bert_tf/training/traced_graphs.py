@@ -9,11 +9,11 @@ from tensorflow.python.framework import ops
 
 @contextlib.contextmanager
 def released() -> Iterator[None]:
-    """Releases the graphs that were traced in a block, and the weights that they read, at the end of the block.
+    """At the end of a block, releases the graphs that the block traced, and the weights that these graphs read.
 
     TensorFlow keeps the gradient of each traced call of a `tf.custom_gradient` in a registry forever. The gradient
-    holds the graph, and the graph holds the handles of all weights and moments. TensorFlow uses an entry only while it
-    traces a gradient, so the entries are not needed after the block.
+    refers to the graph, and the graph refers to all weights and moments. TensorFlow uses an entry of the registry only
+    while it traces a gradient, so the entries are not needed after the block.
     """
     gradients = ops.gradient_registry
     before = set(gradients.list())

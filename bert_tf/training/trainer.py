@@ -17,13 +17,13 @@ from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
-# Training ends if more consecutive steps than this are not finite.
+# Training ends after more consecutive steps than this with a loss or gradient that is not finite.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 class Stopped(Exception):
-    """Training has stopped between two steps because of a request."""
+    """Training stopped between two steps, because `must_stop` returned True or a step failed."""
 
 
 def make_optimizer(
@@ -54,19 +54,19 @@ def make_optimizer(
 
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
-    """A model with its data, which orbit's controller trains and evaluates.
+    """A model with its data; orbit's controller trains and evaluates the model.
 
     Args:
       objective: model and loss.
       strategy: distribution strategy; create the trainer in its scope.
       random_seed: seed of the dropout masks, which depend only on this seed, the step and the replica.
       optimizer: the optimizer; None for evaluation only.
-      train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`: the
-        position in the data after the batch, which checkpoints save.
+      train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`, the
+        position in the data after the batch. Checkpoints save this position.
       eval_dataset: finite distributed dataset of the batches of an evaluation.
       throughput: counter of sequences and tokens; None creates a counter without FLOPs.
       gradient_accumulation_steps: number of equal micro-batches per replica. Memory contains the activations of only
-        one micro-batch at a time. This number does not change the result of a step, apart from its dropout masks.
+        one micro-batch at a time. This number does not change the result of a step, apart from the dropout masks.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
         never changes the weights.
       compile_gradients: whether XLA compiles the forward and backward pass of a replica as one program. On a TPU, XLA
@@ -107,10 +107,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._parts = parts
         self._skips = skip_non_finite_steps
-        self._skipped = _integer([0, 0], "skipped_steps")  # in total, and consecutive until now
+        self._skipped = _integer([0, 0], "skipped_steps")  # the number in total, and the number in a row until now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
-        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before this step
+        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before the failed step
         self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
         names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
@@ -127,12 +127,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     @property
     def failed_step(self) -> int:
-        """Number, from 1, of the step that is not finite and must end training; 0 if there is none."""
+        """The step that must end training because it is not finite, counted from 1; 0 if there is none."""
         return int(self._failed_step.numpy())
 
     @property
     def failed_after(self) -> Position:
-        """Position in the data before the failed step; not valid if this was the first step of the process."""
+        """Position in the data before the failed step; not valid if that step was the first step of the process."""
         return Position(*self._failed_after.numpy().tolist())
 
     @property
@@ -151,10 +151,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def create_train_loop_fn(self):
         """Splits orbit's loop into parts.
 
-        The first step includes tracing and compilation, so rates leave it out. The other steps run in parts of about a
-        second. Between two parts, the trainer checks whether to stop, because signals reach Python only there. On a
-        TPU, the whole loop runs at once, since the TPU would be idle between parts. The same holds for several workers,
-        since all must stop at the same step.
+        The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
+        parts of about a second. Between two parts, the trainer checks whether to stop, because only there can Python
+        handle signals. On a TPU, the whole loop runs at once, since the TPU would be idle between parts. With several
+        workers, the whole loop also runs at once, since all workers must stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
@@ -190,7 +190,12 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
 
     def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
-        """Counts steps that are not finite (`bad` is 1, else 0); records the first step that must end training."""
+        """Counts the steps that are not finite, and records the first step that must end training.
+
+        Args:
+          bad: int64 [], 1 if this step is not finite, otherwise 0.
+          position: int32 [3], the position in the data before this step.
+        """
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
@@ -202,7 +207,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """Evaluates one batch on all replicas."""
         self.strategy.run(self._replica_eval_step, args=(next(iterator),))
 
-    # AutoGraph has nothing to rewrite in these two functions, and its search would take half of the tracing time.
+    # AutoGraph has nothing to rewrite in these two functions, and searching them would take half of the tracing time.
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -230,14 +235,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             compiled=self._compiles,
         )
         loss = self.objective.loss(numerators, denominators)
-        # A weight that does not affect the loss has no gradient, such as a weight of a pooler that no head reads.
+        # A weight that does not affect the loss, such as a pooler's weight that no head reads, has no gradient.
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
         norm = optimization.clipped_update(self.optimizer, derived, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
-        if scaling:  # an overflow in float16 is normal; it lowers the loss scale
+        if scaling:  # an overflow in float16 is normal and lowers the loss scale
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
         self._measure({"gradient_norm": norm}, {"gradient_norm": tf.ones_like(norm)}, tf.math.is_finite(norm))
         self._measure(numerators, own["loss"] | own["metrics"], ~bad)
