@@ -1,1 +1,1 @@
-"""Checkpoint formats: a reader and a writer for each format, and the table of tensor names."""
+"""Checkpoint formats: a reader and a writer for each format, and a table of the tensor names in all formats."""

@@ -1,4 +1,4 @@
-"""The contents of a checkpoint of any format: tensors by the variable paths of our models, read when needed.
+"""The contents of a checkpoint of any format: tensors by their variable paths in our models, read only when needed.
 
 Letters: H hidden size.
 """
@@ -19,7 +19,7 @@ from bert_tf.core.progress_bar import ProgressBar
 GROWTH_COMMAND = (
     "convert_checkpoint --vocab_file=OLD --extended_vocab_file=NEW extends the model to a larger vocabulary"
 )
-# Prefixes of our paths for the poolers that some heads of tf-models-official have.
+# Some heads of tf-models-official have their own poolers. These are the prefixes of our paths for such poolers.
 HEAD_POOLERS = ("next_sentence/pooler/", "head/pooler/")
 # Small models are read without a progress bar, because reading takes too little time.
 _SECONDS_BEFORE_BAR = 2.0
@@ -45,7 +45,7 @@ class StoredTensor:
         return StoredTensor(self.name, self.shape[::-1], lambda: np.ascontiguousarray(self.read().T))
 
     def reordered(self, order: Sequence[int]) -> "StoredTensor":
-        """Returns the tensor with its last axis in another order: entry i is entry `order[i]` of this tensor."""
+        """Returns the tensor with its last axis in a different order: entry i is entry `order[i]` of this tensor."""
         return dataclasses.replace(self, read=lambda: self.read()[..., list(order)])
 
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
@@ -55,18 +55,18 @@ class StoredTensor:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """An open checkpoint, whose tensors are read later.
+    """An open checkpoint. The values of its tensors are read later.
 
     Attributes:
-      source: prefix or file of the checkpoint, also its name in messages.
+      source: prefix or file of the checkpoint. Messages name the checkpoint by this value.
       format: "bert_tf", "tf1", "tf_models" or "hugging_face".
       tensors: the weights, by their variable paths in our models.
       expected_name: function that maps a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
       config_file: path of the configuration file, which may be missing.
       vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
-      own_heads: tensors, by variable path, of task heads that only bert_tf's format can store; `left_over` lists them
-        too.
+      own_heads: tensors of task heads that only bert_tf's format can store, by variable path. `left_over` also contains
+        the names of these tensors.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
       num_attention_heads: number of attention heads; None if the shapes of the tensors do not show it.
@@ -95,19 +95,19 @@ class Contents:
         return self.config
 
     def describe(self, path: str) -> str:
-        """Returns a tensor's name for messages: our path, and the name in the file if this name differs."""
+        """Returns a tensor's name for messages: our path, and also the name in the file if the two differ."""
         stored = self.tensors.get(path)
         name = stored.name if stored else self.expected_name(path)
         return path if name in ("", path) else f"{path} ({name})"
 
     def without_task_heads(self) -> "Contents":
-        """Returns the contents without the task heads, which fine-tuning trained."""
+        """Returns the contents without the heads that fine-tuning trained."""
         kept = {path: s for path, s in self.tensors.items() if names.head_of(path) not in names.TASK_HEADS}
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
     def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
-        """Returns whether the checkpoint's head has a BiLSTM, but the model with these variables has none."""
+        """Whether the checkpoint's head has a BiLSTM, but the model with the variables in `shapes` has no BiLSTM."""
         return not any(path.startswith(names.BILSTM) for path in shapes) and any(
             path.startswith(names.BILSTM) for path in self.own_heads
         )
@@ -115,7 +115,7 @@ class Contents:
     def with_own_heads(self, shapes: Iterable[str]) -> "Contents":
         """Returns the contents with `own_heads` among the tensors.
 
-        A head with a BiLSTM is left out if the model with these variables has no BiLSTM.
+        A head with a BiLSTM is left out if the model with the variables in `shapes` has no BiLSTM.
         """
         if self.lacks_place_for_bilstm(shapes):
             return self
@@ -123,7 +123,7 @@ class Contents:
         return dataclasses.replace(self, tensors={**self.tensors, **self.own_heads}, left_over=left_over)
 
     def with_outputs(self, order: Sequence[int]) -> "Contents":
-        """Returns the contents with the outputs of task heads in another order; see `StoredTensor.reordered`."""
+        """Returns the contents with the outputs of task heads in a different order; see `StoredTensor.reordered`."""
         outputs = {
             path: stored.reordered(order) for path, stored in self.tensors.items()
             if names.head_of(path) in names.TASK_HEADS and path.endswith(("dense/kernel", "dense/bias"))
@@ -139,13 +139,13 @@ class Contents:
 
         Args:
           config: the model's configuration.
-          shapes: shapes of the model's variables by path, including the encoder's.
+          shapes: shapes of the model's variables by path, including the encoder's variables.
 
         Returns:
           Paths of the variables that the checkpoint lacks. These variables keep their initial values.
 
         Raises:
-          InputError: a tensor or a key of the configuration does not fit; the message names it.
+          InputError: a tensor or a key of the configuration does not fit; the message names the tensor or key.
         """
         self._check_same_architecture(config, shapes)
         present = {names.head_of(path) for path in self.tensors}
@@ -184,7 +184,10 @@ class Contents:
         return f"replace {self.config_file} with the checkpoint's own configuration"
 
     def _check_same_architecture(self, config: BertConfig, shapes: Iterable[str]) -> None:
-        """Refuses differences that shapes do not show: extra layers, the number of heads, activation, and direction."""
+        """Refuses differences that a comparison of the model's shapes does not find.
+
+        These differences are extra layers, the number of attention heads, the activation and the directionality.
+        """
         extra = sorted(path for path in self.tensors if path.startswith("encoder/") and path not in shapes)
         if extra:
             raise InputError(
@@ -205,7 +208,7 @@ class Contents:
 
         Returns, Raises: see `check`.
         """
-        # `own_heads` are not checked, since only their task defines their shapes.
+        # `own_heads` are not checked, since the shapes depend on the task.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
         heads = {path: shape for path, shape in heads if names.head_of(path) in present}
@@ -222,7 +225,7 @@ class Contents:
         return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
-        """Reads tensors as float32 and shows the progress. A log line reports if float64 values are rounded.
+        """Reads tensors as float32, and shows the progress. Logs how many tensors were rounded from float64.
 
         Raises:
           InputError: the file is damaged, or a value is infinite or NaN.
@@ -292,7 +295,7 @@ def _read_as_stored(stored: StoredTensor, source: str) -> np.ndarray:
         return np.asarray(stored.read())
     except InputError:
         raise
-    except Exception as error:  # TensorFlow, safetensors and the file system raise different classes
+    except Exception as error:  # TensorFlow, safetensors and the file system raise different classes of errors
         reason = str(error).split("\n")[0]
         raise InputError(
             f"{source}: the tensor {stored.name} cannot be read ({reason}); copy the file again"
@@ -312,7 +315,7 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
 def trained_pooler(contents: Contents) -> Contents:
     """Returns the contents with the pooler that was trained with the checkpoint's head.
 
-    Some heads of tf-models-official have their own pooler. In this case the encoder's pooler is untrained.
+    Some heads of tf-models-official have their own pooler. The encoder's pooler is then untrained.
     """
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}
     if not head_pooler:

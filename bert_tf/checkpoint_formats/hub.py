@@ -9,7 +9,7 @@ from bert_tf.checkpoint_formats.pickles import pickle_command
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
-# The files to download, without pickles and files of other frameworks.
+# Patterns of the files to download. They do not match pickles and files of other frameworks.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
     "vocab.txt", "tokenizer.json",
@@ -18,7 +18,7 @@ _FILES = [
 
 @functools.cache
 def download(name: str) -> str:
-    """Downloads a model and returns the folder of its files. Files in the cache are not downloaded again.
+    """Downloads a model, and returns the folder of its files. Files in the cache are not downloaded again.
 
     Args:
       name: `hf://owner/model`, or `hf://owner/model@revision`.
@@ -34,7 +34,7 @@ def download(name: str) -> str:
     repository, _, revision = name.removeprefix(SCHEME).partition("@")
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)
-    except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different classes
+    except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different error classes
         raise InputError(f"{name}: {_reason(error)}") from error
     if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
         target = repository.rsplit("/", 1)[-1]

@@ -24,7 +24,7 @@ _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
 # Constant buffers that earlier versions of transformers saved.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
-# Tensors of the masked-LM output, and our paths of the weights that they share.
+# Tensors of the masked-LM output layer, and our paths of the weights with which these tensors are tied.
 _TIED = {
     "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "masked_lm/bias",
@@ -101,7 +101,7 @@ def _some(stored: Iterable[str]) -> str:
 
 
 def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Maps the table's tensor names to the file's names, which may have another scope or an earlier spelling."""
+    """Maps tensor names in the table's spelling to the file's names, which may have another scope or older spelling."""
     found: dict[str, str] = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)
@@ -129,10 +129,10 @@ def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[st
 def _with_tied(
     path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Adds shared weights that the file stores only under their second name, as in `_TIED`.
+    """Adds tied weights that the file stores only under the names in `_TIED`.
 
     Returns:
-      tensors: the tensors, without the masked-LM head if its output does not share its weights.
+      tensors: the tensors; without the masked-LM head if the weights of its output layer are not tied.
       left_over: the names of the omitted tensors.
     """
     tensors = dict(tensors)
@@ -154,13 +154,18 @@ def _with_tied(
 
 
 def name_of(path: str) -> str:
-    """Returns Hugging Face's name, as in models with heads, for one of our paths; "" if there is no such name."""
+    """Returns the name that Hugging Face's models with heads use for one of our paths; "" if there is no such name."""
     found = names.row_of(path)
     return found[0].hugging_face.replace("token_classifier", "classifier").format(found[1]) if found else ""
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
-    """Opens a file, or all files of an index; returns the tensors by name, and the names and types of non-floats."""
+    """Opens a file, or all files of an index.
+
+    Returns:
+      The tensors by name.
+      The dtypes of the tensors that are not floating-point, by name.
+    """
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:
@@ -217,7 +222,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
       folder: the output folder.
       tensors: values by our paths.
       config: the model's configuration.
-      more: further entries of `config.json`, which replace default entries; see `label_entries`.
+      more: additional entries of `config.json`, which replace default entries; see `label_entries`.
 
     Returns:
       The path of `model.safetensors`.
@@ -258,7 +263,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
 
 
 def label_entries(labels: Sequence[str]) -> dict:
-    """Returns the entries of `config.json` that name the classes, in the order of their ids; {} without labels."""
+    """Returns the entries of `config.json` that name the classes; `labels` are in the order of the class ids."""
     if not labels:
         return {}
     return {
@@ -268,7 +273,7 @@ def label_entries(labels: Sequence[str]) -> dict:
 
 
 def read_task_entries(source: Contents) -> dict:
-    """Returns a `config.json`'s entries about labels, type of problem and id of [PAD]; {} for other formats."""
+    """Returns the entries of `config.json` for the labels, the problem type and [PAD]'s id; {} for other formats."""
     if source.format != "hugging_face" or source.config is None:
         return {}
     _, entries = read_config(source.config_file)

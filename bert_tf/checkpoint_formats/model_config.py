@@ -12,7 +12,7 @@ ORIGINAL_NAME = "bert_config.json"
 HUGGING_FACE_NAME = "config.json"
 # The trainer of tf-models-official writes this file next to its checkpoints.
 TF_MODELS_NAME = "params.yaml"
-# Maps Hugging Face's names to our names. Hugging Face's "gelu" is the exact form with the error function.
+# Maps Hugging Face's names to our names. Hugging Face's "gelu" is the exact form, which uses the error function.
 _ACTIVATIONS = {
     "gelu": "gelu_erf",
     "gelu_python": "gelu_erf",
@@ -69,11 +69,11 @@ def read(path: str) -> tuple[BertConfig, dict]:
 
 
 def find(folder: str, first: str = ORIGINAL_NAME) -> str:
-    """Returns the path of a folder's configuration; without a configuration, the path of the file `first`.
+    """Returns the path of a folder's configuration. If there is no configuration, returns the path of the file `first`.
 
     Args:
       folder: the checkpoint's folder.
-      first: the file name that takes precedence over the names of other formats.
+      first: the file name that takes precedence over the file names of other formats.
     """
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
     paths = [os.path.join(folder, name) for name in order]
@@ -106,7 +106,7 @@ def from_hugging_face(entries: dict) -> BertConfig:
 
 
 def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
-    """Returns Hugging Face's keys for a configuration.
+    """Converts a configuration into the entries of Hugging Face's `config.json`.
 
     Args:
       config: the configuration; its directionality is "bidi" or "ltr".
@@ -133,7 +133,7 @@ def to_tf_models(config: BertConfig) -> dict:
 
 
 def _with_activation_name(entries: dict) -> dict:
-    """Replaces the activation function that `to_tf_models` writes with our name."""
+    """Writes our name for the activation function in place of the function that `to_tf_models` writes."""
     return entries | {"hidden_act": "gelu_erf"} if entries.get("hidden_act") == _EXACT_GELU else entries
 
 

@@ -1,7 +1,7 @@
-"""The table of tensor names in all formats, with functions that search it.
+"""A table of the tensor names in all formats, and functions that search the table.
 
-A row has a weight's path in our models, its name in the original, its name in Hugging Face's format, and its attribute
-path in tf-models-official. In these names, `{}` is the layer number.
+A row of the table has a weight's path in our models, its name in google-research/bert, its name in Hugging Face's
+format, and its attribute path in tf-models-official. In these names, `{}` is the layer number.
 """
 
 import dataclasses
@@ -19,7 +19,8 @@ class Row:
       ours: the variable's path in our models.
       original: name in google-research/bert; "" if there is no such weight.
       hugging_face: name in transformers.
-      tf_models: attribute path in tf-models-official, from the encoder for "encoder/...", else from the model.
+      tf_models: attribute path in tf-models-official. The path starts at the encoder if `ours` starts with "encoder/",
+        otherwise at the model.
       original_transposed: whether google-research/bert stores the transposed weight.
       hugging_face_transposed: whether transformers stores the transposed weight.
     """
@@ -50,7 +51,7 @@ def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
 
 
 def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
-    """Returns the rows of an output layer, whose kernel the original stores as [classes, hidden]."""
+    """Returns the rows of an output layer. google-research/bert stores the kernel of such a layer as [classes, H]."""
     return [
         Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             original_transposed=True, hugging_face_transposed=True),
@@ -96,7 +97,8 @@ ROWS: tuple[Row, ...] = (
     *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
     *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
     *_output("head/dense", "", "classifier", "classifier/out_proj"),
-    # The original has no token classifier. In Hugging Face's format, the model class shows which head "classifier" is.
+    # google-research/bert has no token classifier. In Hugging Face's format, the model class shows which head
+    # "classifier" is.
     *_output("token_head/dense", "cls/tokens/", "token_classifier", "classifier"),
     *_output("span_head/dense", "cls/squad/", "qa_outputs", "span_labeling/layer_with_weights-0"),
 )
@@ -113,7 +115,7 @@ _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+
 
 
 def row_of(path: str) -> tuple[Row, str] | None:
-    """Returns the row of one of our paths, and the layer number ("" outside of layers); None without such a row."""
+    """Returns the row of one of our paths and the layer number ("" outside of layers); None if there is no row."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))
     return (row, layer[0] if layer else "") if row else None
@@ -135,7 +137,7 @@ def in_scope(name: str, scope: str, table_scope: str) -> str:
 
 
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
-    """Maps the names in another format to our paths. Names that are not in the table are left out.
+    """Maps names in another format to our paths. Names that are not in the table are left out.
 
     Args:
       names: names in the other format, spelled as in the table.
@@ -186,7 +188,7 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_of_own_head(path: str) -> bool:
-    """Returns whether a path belongs to a task head that only bert_tf's format can store, such as one with a BiLSTM."""
+    """Whether a path belongs to a task head that only bert_tf's format can store, such as a head with a BiLSTM."""
     return head_of(path) in TASK_HEADS and row_of(path) is None
 
 

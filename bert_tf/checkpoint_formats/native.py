@@ -12,14 +12,14 @@ from bert_tf.checkpoint_formats.tensor_bundle import VALUE, TensorBundle
 from bert_tf.core.errors import InputError
 
 _STEP = "global_step"
-# Entries that TensorFlow adds.
+# Prefixes of the entries that TensorFlow adds.
 _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
     """Opens a checkpoint; returns None if it is not in bert_tf's format. Args, Raises: see `tf1.read`."""
     graph = bundle.graph()
-    # Do not require a pooler, since converted checkpoints of other projects may lack it.
+    # The encoder need not have a pooler, since converted checkpoints of other projects may lack a pooler.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
     if not encoders:
         return None
@@ -54,7 +54,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
-    """Writes `ckpt-0` into a folder; returns the checkpoint's prefix. Args: see `tf1.write`."""
+    """Writes `ckpt-0` into a folder, and returns the checkpoint's prefix. Args: see `tf1.write`."""
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),
         "global_step": tf.Variable(np.int64(0)),

@@ -20,12 +20,14 @@ _PICKLED_PART = re.compile(r"-\d{5}(-of-\d{5})(?=\.\w+$)")
 def pickled_weights(names: Iterable[str]) -> str | None:
     """Returns the name that most likely belongs to a pickle with weights; None if no name belongs to a pickle."""
     pickles = sorted(name for name in names if name.endswith(_PICKLES))
-    # The optimizer's state and the training arguments are pickles too.
+    # A folder may also contain pickles of the optimizer's state and of the training arguments.
     return min(pickles, key=lambda name: not name.startswith(("pytorch_model", "model")), default=None)
 
 
 def pickle_command(path: str) -> str:
-    """Returns a command that converts a pickle to safetensors in the same folder, without running the pickle's code.
+    """Returns a shell command that converts a pickle to safetensors in the same folder.
+
+    The command does not run any code in the pickle.
 
     Args:
       path: the pickle, or one part of a checkpoint that is split into several pickles.

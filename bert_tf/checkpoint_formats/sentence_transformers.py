@@ -1,4 +1,4 @@
-"""Reads and copies the files of sentence-transformers beside a checkpoint, which state the pooling and row length."""
+"""Reads and copies the files of sentence-transformers beside a checkpoint; they define pooling and sequence length."""
 
 import os
 
@@ -13,7 +13,7 @@ _OTHERS = (LENGTH, "config_sentence_transformers.json")
 
 
 def read_modules(folder: str) -> dict[str, dict]:
-    """Reads the modules in a folder's `modules.json`, by the kind of module; {} without such a file.
+    """Reads the modules in a folder's `modules.json`, by kind of module; {} if the file is missing.
 
     Raises:
       InputError: the file is damaged.
@@ -38,7 +38,7 @@ def pooling_file(folder: str) -> str:
 
 
 def copy(source: str, target: str) -> None:
-    """Copies the files from one folder to another. If `modules.json` has an unknown module, it only logs a warning.
+    """Copies the files to another folder. If `modules.json` has an unknown module, copies nothing and logs a warning.
 
     Raises:
       InputError: see `read_modules`.

@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 _GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
 _FLOATS = (tf.float32, tf.float16, tf.bfloat16, tf.float64)
 STATE_NAME = "checkpoint"
-# Errors that do not mean damage, because a later attempt may succeed.
+# These errors do not mean that a file is damaged, because a later attempt may succeed.
 _NOT_DAMAGE = (
     tf.errors.AbortedError, tf.errors.CancelledError, tf.errors.DeadlineExceededError, tf.errors.PermissionDeniedError,
     tf.errors.ResourceExhaustedError, tf.errors.UnauthenticatedError, tf.errors.UnavailableError,
@@ -49,7 +49,7 @@ class TensorBundle:
     def _check_data(self) -> None:
         """Refuses missing or truncated data files before the first read."""
         if not tf.io.gfile.exists(f"{self.prefix}.index"):
-            return  # the format before TensorFlow 0.12, which is a single file
+            return  # a checkpoint from before TensorFlow 0.12 is a single file
         needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
         parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
         if not parts:
@@ -77,7 +77,7 @@ class TensorBundle:
         return ObjectGraph(proto)
 
     def stored(self, name: str) -> StoredTensor:
-        """Returns the tensor with a name in the file.
+        """Returns the tensor that has this name in the file.
 
         Raises:
           InputError: the tensor's dtype is not floating-point.
@@ -138,7 +138,10 @@ def _read_files(prefix: str) -> None:
 
 
 class ObjectGraph:
-    """The objects in a checkpoint, each with a number (the root is 0), and the attributes that connect them."""
+    """The objects in a checkpoint, and the attributes that connect the objects.
+
+    Each object has a number. The number of the root is 0.
+    """
 
     def __init__(self, proto):
         self._nodes = proto.nodes
@@ -147,11 +150,11 @@ class ObjectGraph:
         return len(self._nodes)
 
     def children(self, node: int) -> dict[str, int]:
-        """Maps an object's attribute names to the numbers of the objects there."""
+        """Maps the names of an object's attributes to the numbers of the child objects."""
         return {child.local_name: child.node_id for child in self._nodes[node].children}
 
     def key(self, node: int) -> str | None:
-        """Returns a variable's tensor name in the file; None for other objects."""
+        """Returns the tensor name of a variable in the file; None if the object is not a variable."""
         for attribute in self._nodes[node].attributes:
             if attribute.name == "VARIABLE_VALUE":
                 return attribute.checkpoint_key
@@ -166,7 +169,7 @@ class ObjectGraph:
         return node
 
     def variables_below(self, node: int) -> Iterator[tuple[str, str]]:
-        """Yields the attribute path and the tensor name of every variable below an object; visits each object once."""
+        """Yields the attribute path and the tensor name of each variable below an object; visits no object twice."""
         seen, todo = {node}, [(node, "")]
         while todo:
             node, path = todo.pop()
@@ -181,7 +184,7 @@ class ObjectGraph:
 
 
 def of_optimizer(names: Iterable[str]) -> list[str]:
-    """Returns the tensor names, in TensorFlow 2's form, that belong to an optimizer."""
+    """Returns the names that belong to an optimizer's tensors; all names are in TensorFlow 2's form."""
     return [name for name in names if name.startswith("optimizer/") or "/.OPTIMIZER_SLOT/" in name]
 
 

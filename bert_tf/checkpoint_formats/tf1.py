@@ -1,4 +1,4 @@
-"""Reads and writes checkpoints of google-research/bert, which are in TensorFlow 1's format, by tensor names."""
+"""Reads and writes checkpoints of google-research/bert: TensorFlow 1 checkpoints with tensors by name."""
 
 import os
 import re
@@ -20,7 +20,7 @@ _OPTIMIZER = re.compile(
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
-    """Opens a checkpoint; returns None if it is not in the original's format.
+    """Opens a checkpoint; returns None if it is not in google-research/bert's format.
 
     Args:
       bundle: the checkpoint.
@@ -41,7 +41,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
         names.in_scope(name, scope, _SCOPE): name for name in bundle.shapes if not _OPTIMIZER.fullmatch(name)
     }  # fmt: skip
     paths = names.paths_by_name(in_our_spelling, "original")
-    # Moving averages of weights are named like slots of an optimizer: below the names of the weights.
+    # Names below a weight's name belong to slots of an optimizer, or to moving averages of the weight.
     in_our_spelling = {spelled: name for spelled, name in in_our_spelling.items() if not _is_below(spelled, paths)}
     others = {spelled: name for spelled, name in in_our_spelling.items() if spelled not in paths}
     refuse_strangers(bundle.prefix, [name for spelled, name in others.items() if spelled.startswith(_SCOPE)])
@@ -60,7 +60,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Returns whether a name continues a known name after a slash."""
+    """Whether a name consists of a known name, a slash and more text."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 
@@ -71,7 +71,7 @@ def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
 
 
 def name_of(path: str) -> str:
-    """Returns the original's name for one of our paths; "" if there is no such name."""
+    """Returns google-research/bert's name for one of our paths; "" if there is no such name."""
     found = names.row_of(path)
     return found[0].original.format(found[1]) if found else ""
 

@@ -1,10 +1,10 @@
-"""Reads and writes checkpoints of tf-models-official: of an encoder, or of a model that contains an encoder.
+"""Reads and writes checkpoints of encoders, and of models with an encoder, in tf-models-official's format.
 
 The checkpoints are in TensorFlow 2's format. The reader finds the encoder by its attributes, which are the same in
 `BertEncoder` and `BertEncoderV2`, so the encoder may be anywhere in the checkpoint. Attention kernels have a separate
 axis for the heads.
 
-Letters: H hidden size, A heads, D = H / A.
+Letters: H hidden size, A attention heads, D = H / A size of an attention head.
 """
 
 import math
@@ -19,11 +19,11 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
-# The next-sentence output layer of BertPretrainer, which uses the encoder's pooler. The table of names has the layer of
-# BertPretrainerV2.
+# Attribute path of the next-sentence output layer in BertPretrainer, which uses the encoder's pooler. The table of
+# names has the path in BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
-# Attribute paths of the poolers that heads may have, and our paths, which differ from the encoder's pooler.
+# Maps the attribute paths of the poolers that heads may have to our paths. These poolers are not the encoder's pooler.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
     ("next_sentence.pooler_dense",): "next_sentence/pooler",
@@ -69,7 +69,7 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Returns whether an object repeats the parts of an encoder among its children, like the model in `write`."""
+    """Whether one of an object's children is an encoder with the object's own layers, as in the model in `write`."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -124,7 +124,7 @@ _LEAVES = ("kernel", "bias", "gamma", "beta", "output_bias/bias")
 
 
 def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[str, str]:
-    """Leaves out a pre-trainer's first head if it lacks the two classes of the next-sentence task."""
+    """Leaves out a pre-training model's first head if this head does not have the next-sentence task's two classes."""
     output = keys.get("next_sentence/dense/kernel")
     if output is None or bundle.shapes[output][-1] == 2:
         return keys
@@ -132,7 +132,7 @@ def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[st
 
 
 def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    """Merges the axes for heads and head size: kernels [H, A, D] and [A, D, H] to [H, H], and biases [A, D] to [H]."""
+    """Merges the axes A and D: reshapes kernels [H, A, D] and [A, D, H] to [H, H], and biases [A, D] to [H]."""
     if "/attention/" not in path:
         return stored
     shape = stored.shape
@@ -153,7 +153,7 @@ def name_of(path: str) -> str:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
-    """Writes `bert_model.ckpt` into a folder, for tf-models-official's encoders and for its models with these heads.
+    """Writes `bert_model.ckpt` into a folder, for the encoders and the models with heads of tf-models-official.
 
     The encoder is stored as `encoder`, as `model`, and under the attributes that tf-models-official's models use.
 
@@ -207,7 +207,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
-    """Splits the axes for heads and head size; the inverse of `_as_ours`."""
+    """Splits H into the axes A and D; the inverse of `_as_ours`."""
     if "/attention/" not in path or path.endswith("output_dense/bias"):
         return value
     split = (config.num_attention_heads, config.head_size)

@@ -1,4 +1,4 @@
-"""Finds whether a checkpoint's tokenizer lower-cases text, from the tokenizer's files or the checkpoint's name."""
+"""Determines whether a checkpoint's tokenizer lower-cases text, from the tokenizer's files or the checkpoint's name."""
 
 import dataclasses
 import json
@@ -28,12 +28,12 @@ _SPECIAL = {
 
 @dataclasses.dataclass(frozen=True)
 class Casing:
-    """The known rules of a tokenizer.
+    """The known rules by which a tokenizer normalizes text.
 
     Attributes:
-      do_lower_case: whether the tokenizer lower-cases and strips accents; None if unknown.
-      source: the file or name from which `do_lower_case` is known, for messages.
-      strip_accents: whether the tokenizer strips accents; None if it does so exactly when it lower-cases.
+      do_lower_case: whether the tokenizer lower-cases text; None if unknown.
+      source: the file or name that determines `do_lower_case`, for messages.
+      strip_accents: whether the tokenizer strips accents; None means the same as `do_lower_case`.
       tokenize_chinese_chars: whether each Chinese character is a word.
     """
 
@@ -43,7 +43,7 @@ class Casing:
     tokenize_chinese_chars: bool = True
 
     def other_rule(self, do_lower_case: bool) -> str:
-        """Returns the rule that `BertTokenizer` with this `do_lower_case` breaks; "" if it follows all rules."""
+        """Returns the rule that `BertTokenizer` with this `do_lower_case` breaks; "" if all rules are followed."""
         if self.strip_accents is not None and self.strip_accents != do_lower_case:
             return f"strip_accents={str(self.strip_accents).lower()}"
         return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"
@@ -80,7 +80,7 @@ def find(folder: str, path: str = "") -> Casing:
 
 
 def _lower_cases_json(folder: str) -> bool | None:
-    """Reads the casing from transformers' `tokenizer.json`; None if the file is missing or does not state it."""
+    """Reads the casing from transformers' `tokenizer.json`; None if the file is missing or has no such entry."""
     path = os.path.join(folder, TOKENIZER_JSON)
     normalizer = read_json(path).get("normalizer") if tf.io.gfile.exists(path) else None
     return normalizer.get("lowercase") if isinstance(normalizer, dict) else None
@@ -103,7 +103,7 @@ def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mappi
       folder: the output folder.
       do_lower_case: whether the tokenizer lower-cases text; None if unknown.
       max_length: the maximum number of tokens in a row.
-      known: further entries to write, for example from the folder of the input.
+      known: additional entries to write, for example from the folder of the converted checkpoint.
     """
     entries = {"tokenizer_class": "BertTokenizer", **_SPECIAL, "model_max_length": max_length, **known}
     # transformers writes 10^30 if the maximum length is unknown.

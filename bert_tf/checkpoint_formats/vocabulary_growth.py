@@ -1,4 +1,4 @@
-"""Extends a model to a larger vocabulary: old tokens keep their rows, and a new token gets the mean of old rows.
+"""Extends a model to a larger vocabulary: old tokens keep their rows, and each new token gets the mean of old rows.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -13,15 +13,16 @@ _JOINER = "##"
 
 
 def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
-    """Finds, for each token of the new vocabulary, the old ids whose rows are averaged.
+    """Finds the old ids whose rows are averaged for each token of the new vocabulary.
 
     Args:
       old: the model's vocabulary, including [UNK].
       new: the new vocabulary.
 
     Returns:
-      A list of old ids for each token of the new vocabulary: the token's id in the old vocabulary; for a new token, the
-      ids of the old tokens into which greedy longest-match splits it, or the id of [UNK] if this fails.
+      A list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. Greedy
+      longest-match splits a new token into old tokens; the new token has the ids of these tokens. If the new token
+      cannot be split, it has the id of [UNK].
     """
     ids = {token: number for number, token in enumerate(old)}
     longest = max(map(len, old))
@@ -29,7 +30,7 @@ def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
 
 def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
-    """Splits a token greedily into the longest known tokens; returns their ids. A "##" token is inside a word."""
+    """Splits a token greedily into the longest known tokens, and returns the ids of these tokens."""
     prefix = _JOINER if token.startswith(_JOINER) else ""
     rest, found = token.removeprefix(_JOINER), []
     while rest:
@@ -45,15 +46,15 @@ def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
 def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
     """Computes the rows of a new vocabulary.
 
-    If the model has more rows than the new vocabulary has tokens, the remaining rows (padding) are unchanged. If the
-    model has too few rows, the result has one row for each token.
+    If the model has more rows than the new vocabulary has tokens, the remaining rows are padding and do not change. If
+    the model has fewer rows, the result has one row for each token.
 
     Args:
       rows: float32 [V, ...]; V is at least the old vocabulary's size.
       sources: the result of `find_row_sources`.
 
     Returns:
-      float32 [max(V, len(sources)), ...].
+      The rows of the new vocabulary, float32 [max(V, len(sources)), ...].
     """
     result = np.empty((max(len(rows), len(sources)), *rows.shape[1:]), np.float32)
     result[len(sources) :] = rows[len(sources) :]

@@ -1,1 +1,1 @@
-"""Compiles the training step for absent TPUs and GPUs, and counts its memory, FLOPs, memory traffic and kernels."""
+"""Compiles the training step for TPUs and GPUs that need not be present; counts memory, FLOPs, traffic and kernels."""

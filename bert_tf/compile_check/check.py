@@ -1,6 +1,6 @@
 """Lowers training steps, compiles them for each chip, and prints the results in one table.
 
-Letters: B batch, S sequence length, P predictions.
+Letters: B rows in a batch, S sequence length, P predictions.
 """
 
 import sys
@@ -18,7 +18,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 
-# Folder of the compilers' results, which the next run of the check reads.
+# Folder in which the compilers' results are cached.
 _RESULTS = "compiled_programs"
 _STANDARD = (
     ("base", Shape(32, 128, 20)),
@@ -43,7 +43,7 @@ _HEADER = (
 
 
 def _line(model: str, shape: Shape, chip: Chip, step: str, compiled: Compiled, formula: float) -> str:
-    """Formats a row of the table; `formula` is the number of FLOPs of the step by `flops.training_flops`."""
+    """Formats a row of the table; `formula` is the step's number of FLOPs according to `flops.training_flops`."""
     moved = sum(compiled.moved.values())
     return (
         f"{model:<11} {shape.length:>4} {shape.batch_size:>4} {chip.name:<4} {step:<20} "
@@ -63,13 +63,13 @@ def run_check(
     """Compiles all steps and prints the table.
 
     Args:
-      settings: models and chips.
-      name: name of the implementation, for the table and for errors.
+      settings: the models and the chips.
+      name: name of the implementation, for the table and for error messages.
       make: function that lowers a step of the implementation to StableHLO; None for `steps.our_step`.
 
     Raises:
-      InputError: a step does not compile, does not fit, has dynamic shapes, or calls the host. The error is raised
-        after the table.
+      InputError: a step does not compile, does not fit into the chip's memory, has dynamic shapes, or calls the host.
+        The error is raised after the whole table was printed.
     """
     chips = [CHIPS[chip] for chip in settings.chips.split(",")]
     paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}

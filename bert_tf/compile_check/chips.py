@@ -11,9 +11,9 @@ class Chip:
 
     Attributes:
       name: name in --chips.
-      kind: TPU or GPU; determines the compiler.
-      target: the compiler's target. For a TPU, the name of the smallest supported topology; a step is compiled for one
-        chip of this topology. For a GPU, the text of XLA's target configuration.
+      kind: TPU or GPU. The kind determines the compiler.
+      target: the compiler's target. For a TPU, this is the name of the smallest supported topology, and a step is
+        compiled for one chip of this topology. For a GPU, this is the text of XLA's target configuration.
       flops: published peak of bfloat16 matrix products, FLOP/s.
       bandwidth: published memory bandwidth, bytes/s.
       memory: memory size in bytes.
@@ -37,7 +37,7 @@ def _gpu(
     name: str, device: str, capability: tuple[int, int], *, flops: float, bandwidth: float, memory: int,
     cores: int, fpus: int, shared_memory: int, l2_cache: int, clock_ghz: float,
 ) -> Chip:  # fmt: skip
-    """Describes a GPU to XLA, so that compilation does not need a GPU.
+    """Returns a GPU with its description for XLA, so that compilation does not need such a GPU.
 
     Args:
       name: name in --chips.
@@ -48,8 +48,8 @@ def _gpu(
       memory: see `Chip`.
       cores: number of multiprocessors.
       fpus: number of float32 units per multiprocessor.
-      shared_memory: bytes of shared memory per multiprocessor; a block can use all but 1 KiB.
-      l2_cache: bytes of the L2 cache.
+      shared_memory: bytes of shared memory per multiprocessor; a block of threads can use all but 1 KiB of it.
+      l2_cache: size of the L2 cache in bytes.
       clock_ghz: boost clock in GHz.
     """
     major, minor = capability

@@ -1,6 +1,7 @@
 r"""Compiles a program for a chip that this machine lacks, and writes its memory, FLOPs and bytes accessed as JSON.
 
-The script runs in the compiler's environment, which lacks TensorFlow, so it does not import from this repository.
+The script runs in the compiler's environment, which lacks TensorFlow. Therefore the script does not import any module
+of this repository.
 
 python bert_tf/compile_check/compile_program.py step.mlir --kind=tpu --target=v5e:2x2 --accelerator_type=v5litepod-4 \
     --output=step.json
@@ -28,10 +29,13 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
       accelerator_type: type of the TPU VM; "" for a GPU.
 
     Returns:
-      A dict of results, and the text of the optimized program ("" if the program does not compile). The results are
-      `arguments`, `outputs`, `aliased` (outputs that reuse the memory of an argument), `temporaries`, `code` and
-      `accessed` in bytes, and `flops`. If compilation fails, the dict has only `error` and, if the memory is too small,
-      `memory_used` and `memory_limit` in bytes.
+      A dictionary of results, and the text of the optimized program ("" if the program does not compile). The results:
+      `arguments`, `outputs`, `temporaries`, `code`: sizes in bytes.
+      `aliased`: size in bytes of the outputs that reuse the memory of an argument.
+      `accessed`: number of bytes that the program reads and writes.
+      `flops`: number of FLOPs.
+      If compilation fails, the dictionary has only `error`. If it fails because the chip's memory is too small, the
+      dictionary also has `memory_used` and `memory_limit`, in bytes.
     """
     os.environ["JAX_PLATFORMS"] = "cpu"
     device = _tpu(target, accelerator_type) if kind == "tpu" else _gpu(target)
@@ -60,7 +64,7 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
 
 
 def _tpu(topology: str, accelerator_type: str):
-    """Returns the first chip of a topology."""
+    """Returns the first chip of a TPU topology."""
     os.environ.update(
         TPU_SKIP_MDS_QUERY="1",  # the query of a TPU VM's metadata server would take minutes to time out
         TPU_ACCELERATOR_TYPE=accelerator_type,
@@ -73,7 +77,7 @@ def _tpu(topology: str, accelerator_type: str):
 
 
 def _gpu(configuration: str):
-    """Returns a GPU with a target configuration."""
+    """Returns a GPU that has this target configuration."""
     os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # this machine has neither a driver nor CUDA's libraries
     from jax.experimental import topologies
 
@@ -82,7 +86,7 @@ def _gpu(configuration: str):
 
 def _cost(compiled, kind: str) -> dict[str, float]:
     """Returns XLA's counts for a compiled program."""
-    if kind == "gpu":  # the GPU compiler has no cost analysis, so use XLA's general analysis
+    if kind == "gpu":  # the GPU compiler has no cost analysis, but XLA has a general one
         import jax
         from jax._src.lib import _jax
 
@@ -116,7 +120,7 @@ def main() -> None:
     found["seconds"] = round(time.monotonic() - start, 1)
     if optimized:
         arguments.output.with_suffix(".hlo").write_text(optimized)
-    # Write this file last and atomically: its existence marks the program as compiled.
+    # Write this file last and atomically, because `programs` regards the program as compiled if the file exists.
     unfinished = arguments.output.with_suffix(".unfinished")
     unfinished.write_text(json.dumps(found, indent=2) + "\n")
     unfinished.replace(arguments.output)

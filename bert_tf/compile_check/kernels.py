@@ -1,7 +1,9 @@
-"""Counts the kernels of a step compiled for a GPU, and finds operations that are not fused.
+"""Counts the kernels of a step that was compiled for a GPU, and finds operations that are not fused.
 
-A GPU runs each instruction of the compiled program as a kernel, which reads the operands from the GPU's memory and
-writes the results to it.
+A GPU runs each instruction of the compiled program as a kernel. A kernel reads its operands from the GPU's memory, and
+writes its results to this memory.
+
+Letters: B rows in a batch, A attention heads, S sequence length.
 """
 
 import collections
@@ -26,12 +28,13 @@ class Kernels:
     """The kernels of a step.
 
     Attributes:
-      counts: number of kernels by kind: PRODUCTS, REDUCTIONS (fused with their inputs), BLOCKS (a normalization or
-        softmax in one pass), LOOPS (elementwise), COPIES (transposes and copies that are not fused).
+      counts: number of kernels by kind. The kinds are PRODUCTS (matrix products), REDUCTIONS (reductions that are fused
+        with the computation of their inputs), BLOCKS (normalizations and softmaxes in one pass), LOOPS (elementwise
+        operations), COPIES (transposes and copies that are not fused), and XLA's opcodes for other kernels.
       small: number of kernels that move fewer than SMALL bytes.
-      scores: number of kernels that read or write attention scores or probabilities, [B, A, S, S]. A fused attention
-        has none.
-      scores_moved: the bytes that these kernels move.
+      scores: number of kernels that read or write attention scores or probabilities, [B, A, S, S]. Fused attention has
+        no such kernels.
+      scores_moved: number of bytes that the kernels counted by `scores` move.
     """
 
     counts: Mapping[str, int]
@@ -49,11 +52,11 @@ class Kernels:
 
 
 def count(compiled: str) -> Kernels:
-    """Counts the kernels of an optimized program, given as text."""
+    """Counts the kernels in the text of an optimized program."""
     launched = [one for one in traffic.instructions(compiled) if not _NO_KERNEL.match(one.kind)]
     shapes = [_shapes(one) for one in launched]
     lengths = {shape[-1] for found in shapes for shape in found if len(shape) == 4 and shape[-2] == shape[-1] > 1}
-    # In matrix products, B and A may be one dimension.
+    # In matrix products, B and A may be merged into one dimension.
     moves_scores = [
         any(len(shape) in (3, 4) and shape[-2] == shape[-1] in lengths for shape in found) for found in shapes
     ]

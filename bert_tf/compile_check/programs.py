@@ -1,4 +1,4 @@
-"""Checks programs, and compiles them for a chip with a cache of the compiler's results."""
+"""Checks programs, compiles programs for a chip, and caches the compiler's results."""
 
 import dataclasses
 import hashlib
@@ -14,13 +14,13 @@ from bert_tf.compile_check.kernels import Kernels
 from bert_tf.core.errors import InputError
 
 _COMPILE = pathlib.Path(__file__).with_name("compile_program.py")
-# The package of the compiler for each kind of chip.
+# The Python package that contains the compiler for each kind of chip.
 _PACKAGE = {TPU: "libtpu", GPU: "jax_cuda13_pjrt"}
 
 # Dynamic sizes, and the operations that produce them.
 _DYNAMIC = re.compile(r"tensor<[^>]*\?|\bstablehlo\.(?:dynamic_reshape|dynamic_iota|real_dynamic_slice|dynamic_pad)\b"
                       r"|@(?:PadToStatic|SliceToDynamic)\b|\bset_dimension_size\b")  # fmt: skip
-# Operations that wait for the host within a step.
+# Operations for which a step waits for the host.
 _HOST = re.compile(
     r"\bstablehlo\.(?:infeed|outfeed|send|recv)\b|\bcustom_call @(?:\w*callback\w*|MoveToHost|MoveToDevice)"
 )
@@ -39,7 +39,7 @@ class Compiled:
       total: bytes of all memory that a step uses.
       flops: FLOPs of a step, including elementwise arithmetic.
       accessed: bytes that all fusions of a step read and write in any memory, as the compiler counts them.
-      moved: bytes moved from and to the chip's memory, by operation of the model; see `traffic`.
+      moved: bytes read from and written to the chip's memory, by operation of the model; see `traffic`.
       kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one program.
     """
 
@@ -56,8 +56,8 @@ class DoesNotFit(InputError):
     """The program needs more memory than the chip has.
 
     Attributes:
-      used: bytes needed.
-      limit: bytes available.
+      used: number of bytes that the program needs.
+      limit: number of bytes that are available.
     """
 
     def __init__(self, message: str, used: int, limit: int):
@@ -85,7 +85,7 @@ class Compiler:
     """The compilers, each of which runs in a separate environment.
 
     Args:
-      python: for each kind of chip, the path of the Python interpreter in the environment of the compiler.
+      python: path of the Python interpreter in the compiler's environment, by kind of chip.
       cache_dir: folder for programs and their results.
 
     Raises:
@@ -146,7 +146,7 @@ class Compiler:
             raise InputError(f"the compiler ended with code {done.returncode}: {lines[-1] if lines else ''}")
 
     def _version(self, chip: Chip) -> str:
-        """Returns the compiler's version from the name of its package's metadata folder."""
+        """Returns the name of the metadata folder of the compiler's package, which contains the version."""
         site = pathlib.Path(self._python[chip.kind]).parent.parent
         found = sorted(site.glob(f"lib/python*/site-packages/{_PACKAGE[chip.kind]}-*.dist-info"))
         return found[0].name if found else ""

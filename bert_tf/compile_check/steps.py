@@ -1,6 +1,6 @@
 """Lowers the training step from TensorFlow to StableHLO.
 
-Letters: B batch, S sequence length, P predictions.
+Letters: B rows in a batch, S sequence length, P predictions.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-# The values do not matter: the program computes the schedule from the step, which is an input.
+# The values do not affect the results, because the step number, an input of the program, determines the learning rate.
 _LEARNING_RATE, TOTAL_STEPS, WARMUP_STEPS = 1e-4, 1_000_000, 10_000
 
 
@@ -28,8 +28,8 @@ class Shape:
 
     Attributes:
       batch_size: B, number of rows on one chip.
-      length: S.
-      predictions: P.
+      length: S, number of tokens in a row.
+      predictions: P, number of masked positions in a row.
     """
 
     batch_size: int
@@ -64,8 +64,8 @@ def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int
 
 @contextlib.contextmanager
 def dtype_policy(dtype: str) -> Iterator[None]:
-    """Sets Keras's policy for a dtype, and restores the previous policy at the end."""
-    # Reset the numbers in Keras's names, so that the same step always gives the same program.
+    """Sets Keras's dtype policy, and restores the previous policy at the end."""
+    # Keras numbers the names of layers. Reset the numbers, so that the same step always gives the same program.
     keras.backend.clear_session()
     with policy(policy_name(dtype)):
         yield
@@ -91,8 +91,8 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
     """Lowers a step to StableHLO text. The program computes new values of the variables from the batch and variables.
 
     Args:
-      step: function of the batch; what it returns is ignored.
-      batch: tensors of the shapes for which to compile.
+      step: function that takes the batch; its result is ignored.
+      batch: a batch with the shapes for which the step is lowered.
 
     Raises:
       InputError: XLA cannot compile the step.

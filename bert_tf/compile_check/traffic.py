@@ -1,8 +1,8 @@
 """Counts the bytes that a compiled step moves between the chip's memory and its cores, by operation of the model.
 
-The TPU compiler counts the bytes accessed in the chip's memory (HBM) together with the bytes accessed in the cores' own
-memory (VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only bytes moved from and to
-HBM.
+The TPU compiler's count includes both the bytes accessed in the chip's memory (HBM) and the bytes accessed in the
+cores' own memory (VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only the bytes that
+are read from and written to HBM.
 """
 
 import collections
@@ -16,7 +16,7 @@ _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, 
 _ARRAY = re.compile(r"\b(pred|bf16|[suf]\d+)\[([\d,]*)\](?:\{([^}]*)\})?")
 _INSTRUCTION = re.compile(r"\s+(?:ROOT )?(%[\w.\-]+) = (.*?) ([\w\-]+)\((.*)$")
 _NAME = re.compile(r'op_name="([^"]*)"')
-# Instructions for which no bytes are counted. An asynchronous copy is counted at its start.
+# Instructions for which no bytes are counted. The bytes of an asynchronous copy are counted at the start of the copy.
 _STILL = ("parameter", "tuple", "get-tuple-element", "bitcast", "constant", "copy-done", "slice-done", "async-done")
 _NUMBER = re.compile(r"_?\d+")
 
@@ -30,7 +30,7 @@ class Instruction:
       kind: opcode.
       result: type of the result.
       operands: types of the operands.
-      label: name of the model's operation without numbers; the opcode if the operation is unknown.
+      label: name of the model's operation, without the numbers in it; the opcode if the operation is unknown.
       moved: bytes read from and written to the chip's memory.
     """
 
@@ -45,14 +45,15 @@ class Instruction:
 def by_operation(compiled: str) -> collections.Counter:
     """Counts the bytes that a step reads from and writes to the chip's memory.
 
-    All operands and results of an instruction count with their full size, even for a gather, which reads only some rows
-    of its table.
+    All operands and results of an instruction are counted in full, even the table of a gather, although a gather reads
+    only some rows of the table.
 
     Args:
       compiled: the optimized program as text.
 
     Returns:
-      Bytes by operation of the model. Numbers are removed from the names, so that all layers share one entry.
+      The number of bytes by operation of the model. Numbers are removed from the names of operations, so that all
+      layers share one entry.
     """
     counted = collections.Counter()
     for instruction in instructions(compiled):
@@ -62,7 +63,7 @@ def by_operation(compiled: str) -> collections.Counter:
 
 
 def instructions(compiled: str) -> Iterator[Instruction]:
-    """Yields the instructions in the entry computation of an optimized program, given as text."""
+    """Yields the instructions in the entry computation of an optimized program; `compiled` is the program's text."""
     types = {}
     for line in compiled[compiled.index("\nENTRY") :].splitlines()[2:]:
         if line.startswith("}"):
@@ -76,7 +77,7 @@ def instructions(compiled: str) -> Iterator[Instruction]:
         if kind in _STILL:
             moved = 0
         elif kind in ("copy-start", "slice-start"):
-            # A copy's result is (destination, source, ...), but a slice's is (source, destination, ...).
+            # A copy's result is (destination, source, ...), but a slice's result is (source, destination, ...).
             moved = _arrays(result)[kind == "slice-start"][0]
         else:
             moved = sum(size for text in (result, *operands) for size, on_core in _arrays(text) if not on_core)

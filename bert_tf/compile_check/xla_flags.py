@@ -6,9 +6,10 @@ _FLAG = "--tf_xla_disable_constant_folding=true"
 
 
 def keep_counters() -> None:
-    """Keeps TensorFlow from folding the counters of dropout masks into constants; call it before importing TensorFlow.
+    """Keeps TensorFlow from folding the counters of dropout masks into constants.
 
-    Constants for the counters of small masks make the program ten times as long, and XLA would read them from memory.
+    Call this function before importing TensorFlow. Constants for the counters of small masks would make the program ten
+    times as long, and XLA would read these constants from memory.
     """
     flags = os.environ.get("TF_XLA_FLAGS", "")
     if "disable_constant_folding" not in flags:

@@ -1,7 +1,7 @@
-"""Makes sure that the workers on all machines have started before TensorFlow connects them.
+"""Makes sure that the workers on all machines have started before TensorFlow connects the workers.
 
 TensorFlow waits up to an hour for missing workers, without any message, and blocks signals. Therefore the first worker
-listens on its port until all other workers have connected, and then tells them to continue.
+listens on its port until all other workers have connected, and then tells these workers to continue.
 """
 
 import contextlib
@@ -67,11 +67,11 @@ def meet(cluster: Cluster, settings: Mapping) -> None:
     """Waits until all workers have connected.
 
     Args:
-      cluster: the cluster; on all workers the same, except for the index.
+      cluster: the cluster, which is the same on all workers except for the index.
       settings: values that must be the same on all workers and can be written as JSON.
 
     Raises:
-      InputError: a worker does not connect within an hour, has other hosts or settings, or has the index of another
+      InputError: a worker does not connect within an hour, has different hosts or settings, or has the index of another
         worker; or this worker's port cannot be used.
     """
     own = {"bert_tf": 1, "task": cluster.index, "hosts": cluster.hosts, "settings": dict(settings)}
@@ -112,7 +112,7 @@ class _Patience:
 
 
 def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Accepts the connections of all other workers, then tells them to continue, or why they must stop."""
+    """Accepts the connections of all other workers, and then tells the workers to continue, or why they must stop."""
     callers: dict[int, socket.socket] = {}
     patience = _Patience()
     server.settimeout(1.0)
@@ -142,7 +142,7 @@ def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
 
 @contextlib.contextmanager
 def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
-    """Sends an error to the connected workers, so that they stop at once instead of waiting for an hour."""
+    """Sends an error to the connected workers, so that these workers stop at once and do not wait for an hour."""
     try:
         yield
     except InputError as error:
@@ -153,7 +153,7 @@ def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
 
 
 def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
-    """Returns the reason why a worker may not join; "" if it may join."""
+    """Returns the reason why a worker must not join; "" if the worker may join."""
     task = message["task"]
     if message["hosts"] != own["hosts"]:
         their_hosts, own_hosts = ", ".join(message["hosts"]), ", ".join(own["hosts"])
@@ -230,7 +230,7 @@ def _write(connection: socket.socket, message: Mapping) -> None:
 
 
 def _is_open(connection: socket.socket | None) -> bool:
-    """Returns whether a worker is still connected."""
+    """Whether a worker is still connected."""
     if connection is None:
         return False
     connection.setblocking(False)

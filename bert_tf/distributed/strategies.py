@@ -1,4 +1,4 @@
-"""Makes the distribution strategy that the device flags describe, and checks the batch sizes for it."""
+"""Makes the distribution strategy that the device flags describe, and checks that it can split the batches."""
 
 import contextlib
 import ctypes
@@ -21,14 +21,14 @@ from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSett
 # Options of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _MAKE_DEVICE_DATASET = "_create_device_dataset"
-# The name of absl::SetMinLogLevel in the library.
+# The mangled name of absl::SetMinLogLevel in TensorFlow's library.
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """Makes the strategy that the device flags describe, and sets the dtype policy and XLA for the process.
 
-    Call this function before any computation, because TensorFlow cannot connect workers afterwards.
+    Call this function before any computation, because TensorFlow cannot connect workers after a computation.
 
     Raises:
       InputError: the devices or the other workers cannot be reached.
@@ -69,26 +69,27 @@ def deterministic_operations(wanted: bool) -> Iterator[None]:
 
 
 def _keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next step, instead of returning it to the operating system.
+    """Lets glibc keep freed memory for the next step, instead of returning the memory to the operating system.
 
     A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks at once,
-    and the operating system clears each block that it provides again. This can take a quarter of a step. The function
-    has no effect with other C libraries, or if the user has set one of glibc's options in the environment.
+    and the operating system clears each block before it provides the block again. The clearing can take a quarter of a
+    step. The function has no effect with other C libraries, or if the user has set one of glibc's options in the
+    environment.
     """
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
         return
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 - other libraries lack it
+        library.gnu_get_libc_version  # noqa: B018 - fails with other C libraries
         library.mallopt(_MMAP_MAX, 0)
         library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
 
 
 def _end_iterators_at_once() -> None:
-    """Makes a strategy's dataset for each device `without_autotune`, like the datasets that it reads.
+    """Applies `without_autotune` to the dataset that a strategy creates for each device.
 
-    TensorFlow has no interface for the options of the dataset that a strategy creates for each device. With a version
-    of TensorFlow that creates this dataset by another function, the end of an iterator may take up to a minute.
+    TensorFlow has no interface for the options of this dataset, so a function of TensorFlow is replaced. If a version
+    of TensorFlow creates the dataset with another function, ending an iterator may take up to a minute.
     """
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
@@ -99,8 +100,8 @@ def _end_iterators_at_once() -> None:
 def silence_compilation_messages() -> None:
     """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
 
-    TensorFlow 2.20 does not do this itself, and has no interface for it. With other versions of TensorFlow, this
-    function has no effect.
+    TensorFlow 2.20 does not apply the variable to these messages, and has no interface for their level. With other
+    versions of TensorFlow, this function has no effect.
     """
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
     framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
@@ -152,7 +153,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Returns whether this process writes the run's files. Of several workers, only the first writes files."""
+    """Whether this process writes the run's files. If there are several workers, only the first worker writes files."""
     return strategy.extended.should_checkpoint
 
 
@@ -163,7 +164,9 @@ def check_python_input(
     pack_sequences: bool = False,
     activations: bool = False,
 ) -> None:
-    """Refuses masking, packing and reading activations, which run in Python, if they would run on another machine.
+    """Refuses dynamic masking, packing and reading activations if the input pipeline would run on another machine.
+
+    These three operations run in Python, in this process.
 
     Raises:
       InputError: the message names the flag.
@@ -199,12 +202,13 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
     """Checks that a global batch divides evenly among the replicas and their micro-batches.
 
     Args:
-      strategy: the strategy, which has the number of replicas.
+      strategy: the strategy, which determines the number of replicas.
       micro_batches: number of micro-batches per replica and step.
       **batch_sizes: global batch sizes in rows; the keys are the names of the flags.
 
     Raises:
-      InputError: a batch size is not a multiple of this number; the message names the flag and the number.
+      InputError: a batch size is not a multiple of the number of replicas times `micro_batches`; the message names the
+        flag and these numbers.
     """
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():

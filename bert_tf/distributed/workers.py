@@ -95,7 +95,7 @@ def describe(settings: DeviceSettings) -> Cluster:
 
 
 def shared_settings(settings: DeviceSettings) -> dict:
-    """Returns the settings that must be the same on all workers, without paths, which may differ between machines."""
+    """Returns the settings that must be the same on all workers. Paths may differ, and are left out."""
     own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
     return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}
 
@@ -143,7 +143,7 @@ def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained
 
 
 def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
-    """Waits until the chief has also called this function, then checks that this worker sees the chief's file.
+    """Waits until the chief has also called this function, and then checks that this worker sees the chief's file.
 
     Raises:
       InputError: the file does not appear within a minute.
@@ -162,7 +162,7 @@ def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
 
 
 def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
-    """Returns whether `here` is True on any worker. All workers must call this function at the same point."""
+    """Whether `here` is True on any worker. All workers must call this function at the same point."""
     return any(_of_all(strategy, here)) if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else here
 
 
@@ -174,7 +174,7 @@ def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
 
 @functools.cache
 def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tensor]:
-    """Returns a function that gathers a scalar from all replicas; cached, so that it is traced only once."""
+    """Returns a function that gathers a scalar from all replicas. The cache prevents tracing this function again."""
 
     @tf.function
     def gather(own):
@@ -188,10 +188,10 @@ def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tens
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts TensorFlow's errors about a lost worker into one line.
+    """Converts TensorFlow's errors about a lost worker into a one-line error.
 
     Raises:
-      InputError: a worker has stopped; the message has its index if TensorFlow reports it.
+      InputError: a worker has stopped; the message contains the worker's index if TensorFlow reports the index.
     """
     try:
         yield

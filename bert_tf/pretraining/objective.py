@@ -18,7 +18,7 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random. A model that gives every pair the same answer has this share as its
+# Share of the pairs whose second sentence is random. A model that answers all pairs alike has this share as its
 # accuracy, or 1 minus this share.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.

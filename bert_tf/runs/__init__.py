@@ -1,1 +1,1 @@
-"""A run's folder: its identity, its records, its checkpoints, and the new checkpoints that another process saves."""
+"""A run's folder: the run's identity and records, its checkpoints, and the watch for checkpoints of other processes."""

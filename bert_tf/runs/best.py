@@ -1,7 +1,7 @@
 """Finds a run's best checkpoint on the dev data.
 
-While the best checkpoint is among the newest checkpoints, it is complete. Later, only its weights are kept, as
-`best-STEP`, and training cannot resume from them.
+The best checkpoint is complete as long as it is one of the newest checkpoints. Later, only the weights are kept, as
+`best-STEP`. Training cannot resume from such weights.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -59,7 +59,7 @@ def weights(folder: str) -> list[str]:
 
 
 def _refuse_lost_evaluations(folder: str, instead: str) -> None:
-    """Refuses a run that lacks evaluations, although its settings require evaluations during training."""
+    """Refuses a run whose settings require evaluations during training if the evaluations are missing."""
     if not run_record.exists(folder):
         return
     given = {phase.settings.get("eval_strategy", "no") for phase in run_record.read_phases(folder)} - {"no"}

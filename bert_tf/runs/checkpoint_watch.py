@@ -13,14 +13,15 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 
 
 def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> Iterator[str]:
-    """Yields a folder's newest complete checkpoint, then each new checkpoint that is saved.
+    """Yields a folder's newest intact checkpoint, and then each new checkpoint.
 
-    The trainer gives a checkpoint its name only when the checkpoint is complete. It also deletes old checkpoints, so a
-    checkpoint may be deleted before the caller reads it; see `is_there`.
+    The training process gives a checkpoint its name only when the checkpoint is complete. This process also deletes old
+    checkpoints, so a checkpoint may be deleted before the caller reads it; see `is_there`.
 
     Args:
       output_dir: the run's folder, which may not exist yet.
-      timeout: seconds to wait for each new checkpoint, including the first; 0 yields only the latest checkpoint.
+      timeout: seconds to wait for each new checkpoint, including the first checkpoint; 0 to yield only the latest
+        checkpoint.
       is_last: function that returns whether the run ends with the checkpoint at a step.
 
     Yields:
@@ -52,5 +53,5 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
 
 
 def is_there(prefix: str) -> bool:
-    """Returns whether a checkpoint still exists."""
+    """Whether a checkpoint still exists."""
     return tf.io.gfile.exists(f"{prefix}.index") and bool(tf.io.gfile.glob(f"{prefix}.data-*"))

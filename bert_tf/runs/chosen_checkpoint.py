@@ -12,7 +12,7 @@ _LAST = "--use_checkpoint=last"
 
 
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
-    """Returns the checkpoint of a finished run; a folder without `run.json` is not checked.
+    """Chooses the checkpoint of a finished run. A folder without `run.json` need not have a finished run.
 
     Args:
       folder: the run's folder.
@@ -30,13 +30,13 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
 
 
 def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
-    """Returns the checkpoint for evaluation, prediction, export or conversion.
+    """Chooses the checkpoint for evaluation, prediction, export or conversion.
 
     Args:
       folder: the run's folder.
       newest: the folder's newest intact checkpoint.
-      use: "best" selects the best checkpoint on the dev data if the run was evaluated during training, else the newest
-        checkpoint; "last" selects the newest checkpoint.
+      use: "best" selects the best checkpoint on the dev data, or the newest checkpoint if the run was not evaluated
+        during training. "last" selects the newest checkpoint.
 
     Raises:
       InputError: the best checkpoint is unknown, missing or damaged.

@@ -1,7 +1,7 @@
 """Records a run's evaluations during training, which determine the best checkpoint.
 
-Each evaluation atomically replaces `evaluations.json`. The best checkpoint and early stopping are computed from this
-file alone, so they agree with the evaluations even if the run is killed.
+Each evaluation atomically replaces `evaluations.json`. The best checkpoint and the end by early stopping are computed
+from this file alone, so both agree with the evaluations even if the run is killed.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class Evaluations:
       metric: name of the main metric; "" before the first evaluation.
       higher_is_better: whether a higher value of the main metric is better.
       patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
-      data: identifies the dev data by name, number of examples and hash; "" before the first evaluation.
+      data: name, number of examples and hash of the dev data; "" before the first evaluation.
       scores: maps the step of each evaluated checkpoint to its metrics by name; the steps are in ascending order.
     """
 
@@ -36,7 +36,7 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best checkpoint by `rank`, the earliest if several are equal; None before any evaluation."""
+        """Step of the best checkpoint by `rank`; the earliest step if several are equal; None before any evaluation."""
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
 
@@ -51,12 +51,12 @@ def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tu
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has an `evaluations.json`."""
+    """Whether a folder has an `evaluations.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def read(folder: str) -> Evaluations:
-    """Reads the evaluations in a run's folder; they are empty if the run was not evaluated during training.
+    """Reads the evaluations in a run's folder; the result is empty if the run was not evaluated during training.
 
     Raises:
       InputError: the file is damaged.

@@ -42,9 +42,10 @@ class ResumePoint:
 
 
 def prefixes(folder: str) -> list[str]:
-    """Lists a folder's checkpoints, intact or damaged.
+    """Lists the prefixes of a folder's checkpoints, intact or damaged.
 
-    The checkpoint that the `checkpoint` file names as the latest comes first, then the others by descending step.
+    The first prefix is the checkpoint that the `checkpoint` file names as the latest. The other prefixes are in
+    descending order of steps.
     """
     if not tf.io.gfile.isdir(folder):
         return []
@@ -59,9 +60,10 @@ def numbered(folder: str) -> dict[int, str]:
 
 
 def find(folder: str) -> ResumePoint:
-    """Finds the newest intact checkpoint. To test a checkpoint, it reads every byte and verifies the checksums.
+    """Finds the newest intact checkpoint.
 
-    A warning names the damaged checkpoints that are skipped.
+    The function reads every byte of a checkpoint and verifies the checksums. A warning names the damaged checkpoints
+    that are skipped.
 
     Raises:
       InputError: all checkpoints are damaged, or the files of a checkpoint are not accessible now.
@@ -83,7 +85,7 @@ def find(folder: str) -> ResumePoint:
 
 
 def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint. The function does not test whether the checkpoints are intact.
+    """Refuses a folder without a checkpoint. Damaged checkpoints are accepted.
 
     Raises:
       InputError: the folder is missing or has no checkpoint.
@@ -113,7 +115,7 @@ def indexes(folder: str) -> list[str]:
 
 
 def _named(folder: str) -> tuple[list[str], str]:
-    """Returns all prefixes and the latest prefix in a folder's `checkpoint` file; [] and "" without a valid file."""
+    """Returns all prefixes and the latest prefix in a folder's `checkpoint` file; [] and "" if no file is valid."""
     try:
         state = tf.train.get_checkpoint_state(folder)
     except (ValueError, tf.errors.OpError):

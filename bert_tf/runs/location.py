@@ -39,12 +39,12 @@ def locate(path: str) -> Location:
     """Finds a checkpoint.
 
     Args:
-      path: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev data
-        if the run was evaluated during training, else the newest intact checkpoint.
+      path: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev
+        data, or the newest intact checkpoint if the run was not evaluated during training.
 
     Raises:
-      InputError: the path has no checkpoint or several, a run's best checkpoint is missing or damaged, or the file is
-        a pickle.
+      InputError: the path has no checkpoint or several checkpoints, a run's best checkpoint is missing or damaged, or
+        the file is a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)

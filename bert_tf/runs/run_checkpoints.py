@@ -1,8 +1,9 @@
 """Adds checkpoints to a run's folder without risk to existing checkpoints.
 
-A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the new checkpoint is entered in
-the file `checkpoint`, and the oldest checkpoints are deleted, except for the weights of the best checkpoint on the dev
-data. Therefore the checkpoint that this file names is complete even after a kill, a power cut or a full disk.
+A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` is replaced
+by a file that names the new checkpoint. Last, the oldest checkpoints are deleted, except for the weights of the best
+checkpoint on the dev data. Therefore the checkpoint that the file `checkpoint` names is complete even after a kill, a
+power cut or a full disk.
 """
 
 import contextlib
@@ -33,12 +34,12 @@ def at_step(folder: str, step: int) -> str:
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
-    """Adds a checkpoint to a folder, then deletes the oldest checkpoints, except for the best checkpoint's weights.
+    """Adds a checkpoint to a folder, and deletes the oldest checkpoints except for the best checkpoint's weights.
 
     Args:
-      folder: the run's folder, local or any path to which TensorFlow can write.
+      folder: the run's folder; TensorFlow must be able to write to this path.
       checkpoint: the objects to save.
-      step: the step for the checkpoint's name.
+      step: the step in the checkpoint's name.
       most: number of checkpoints to keep; 0 keeps all.
 
     Returns:
@@ -48,7 +49,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
       InputError: the checkpoint cannot be written, for example on a full disk. No partial file remains, and earlier
         checkpoints are unchanged.
     """
-    # `restore` expects this counter, but `write` does not add it.
+    # `restore` expects this counter, but `write` does not create it.
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
     name = os.path.basename(prefix)
@@ -67,7 +68,10 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes checkpoints older than the steps `kept`, except for weights that were the best at one of these steps."""
+    """Deletes checkpoints that are older than the steps `kept`.
+
+    The weights of a deleted checkpoint are kept if it was the best checkpoint at one of these steps.
+    """
     recorded = evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
@@ -78,7 +82,10 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 
 
 def delete_stale_weights(folder: str) -> None:
-    """Deletes the copied weights that were not the best at the step of any checkpoint in the folder."""
+    """Deletes weights of earlier best checkpoints that no checkpoint in the folder needs.
+
+    Weights are needed if they were the best at the step of a checkpoint in the folder, and this step is not their own.
+    """
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in best.weights(folder):
@@ -87,7 +94,7 @@ def delete_stale_weights(folder: str) -> None:
 
 
 def _keep_weights(folder: str, step: int) -> bool:
-    """Writes a checkpoint's weights to a separate checkpoint; returns whether this succeeded."""
+    """Writes a checkpoint's weights to a separate checkpoint, and returns whether this succeeded."""
     prefix = at_step(folder, step)
     try:
         _write(folder, best.weights_name(step), functools.partial(write_without_optimizer, prefix))
@@ -99,7 +106,7 @@ def _keep_weights(folder: str, step: int) -> bool:
 
 
 def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
-    """Writes a checkpoint into a folder, so that other processes never see a part of it."""
+    """Writes a checkpoint into a folder, so that other processes never see an incomplete checkpoint."""
     if not _is_local(folder):  # an object store shows only complete files
         write(os.path.join(folder, name))
         return
@@ -122,10 +129,10 @@ def tidy(folder: str, found: ResumePoint) -> None:
     _put_aside(folder, found)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
     for name in tf.io.gfile.listdir(folder):
-        # A process that evaluates may be writing the report and the results.
+        # Another process that evaluates may be writing the report and the results.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
         data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
-        # A kill during deletion leaves data without an index.
+        # If a process is killed while it deletes a checkpoint, data files without an index remain.
         if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))
 
@@ -134,7 +141,7 @@ def put_aside_latest(folder: str) -> str:
     """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
 
     Returns:
-      The prefix of the new latest checkpoint; "" if there is no other checkpoint, in which case nothing is moved.
+      The prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result is "".
     """
     latest, *others = prefixes(folder)
     if not others:
@@ -144,7 +151,7 @@ def put_aside_latest(folder: str) -> str:
 
 
 def delete_all(folder: str) -> None:
-    """Deletes all checkpoints in a folder and keeps its other files. The folder may be missing."""
+    """Deletes all checkpoints in a folder, and keeps the folder's other files. The folder may be missing."""
     if not tf.io.gfile.isdir(folder):
         return
     with contextlib.suppress(tf.errors.NotFoundError):
@@ -158,11 +165,11 @@ def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
 
     Args:
       folder: the run's folder, which exists.
-      checkpoint_bytes: size of a checkpoint.
+      checkpoint_bytes: size of a checkpoint in bytes.
       most: number of checkpoints to keep; 0 keeps all.
 
     Raises:
-      InputError: the space is too small; the message has the required and the free space.
+      InputError: the free space is too small; the message states the required and the free space.
     """
     if not _is_local(folder):
         return
@@ -196,7 +203,7 @@ def _by_step(folder: str) -> list[str]:
 
 @contextlib.contextmanager
 def _aside(folder: str) -> Iterator[str]:
-    """Yields a temporary folder for a checkpoint; always deletes it afterwards."""
+    """Yields a temporary folder for a checkpoint, and always deletes this folder at the end."""
     path = os.path.join(folder, _SAVING)
     shutil.rmtree(path, ignore_errors=True)
     os.makedirs(path)
@@ -207,11 +214,11 @@ def _aside(folder: str) -> Iterator[str]:
 
 
 def _move(aside: str, name: str, folder: str) -> None:
-    """Flushes and renames a checkpoint's files, the index last, because TensorFlow finds a checkpoint by its index."""
+    """Flushes and renames a checkpoint's files; the index is last, because TensorFlow finds a checkpoint by it."""
     files = sorted(os.listdir(aside), key=lambda file: file.endswith(".index"))
     for file in files:
         _flush(os.path.join(aside, file))
-    # A discarded checkpoint may have the same step. Remove its index, which must not refer to the new data.
+    # A discarded checkpoint may have the same step. Its index must not refer to the new data, so remove the index.
     with contextlib.suppress(FileNotFoundError):
         os.remove(os.path.join(folder, f"{name}.index"))
     for file in files:
@@ -235,7 +242,7 @@ def _name_latest(folder: str, names: list[str]) -> None:
 
 
 def _files(folder: str, name: str) -> list[str]:
-    """Returns the names of a checkpoint's files, the index first."""
+    """Returns the names of a checkpoint's files; the index is first."""
     belongs = re.compile(rf"^{re.escape(name)}\.(index|data-\d{{5}}-of-\d{{5}})$")
     return sorted(filter(belongs.match, tf.io.gfile.listdir(folder)), key=lambda file: not file.endswith(".index"))
 

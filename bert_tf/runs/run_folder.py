@@ -1,7 +1,7 @@
-"""The identity of a run's folder, so that a folder never mixes two runs.
+"""Identifies the run in a folder, so that a folder never mixes two runs.
 
-`run.json` lists the phases of training in the folder. Each phase has its settings and the facts that identify its
-model, data and optimizer. A later start must resume this run, or begin its next phase.
+`run.json` lists the phases of training in the folder. Each phase has its settings, and the facts that identify the
+model, the data and the optimizer. A later start must resume this run, or begin the run's next phase.
 """
 
 import dataclasses
@@ -58,7 +58,7 @@ class Lock:
 
 
 def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
-    """Describes each file by its name, its size and a hash of its content, independently of its folder.
+    """Describes each file by its name, its size and a hash of its content. The file's folder does not matter.
 
     Args:
       paths: paths of the files.
@@ -88,7 +88,7 @@ def identify(prints: Sequence[str]) -> str:
 
 
 def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
-    """Returns whether a run was trained on any of the files.
+    """Whether a run was trained on any of the files.
 
     Args:
       prints: the `fingerprint` of the files. Names are not compared, since a copy may have another name.
@@ -104,9 +104,9 @@ def without_names(prints: Sequence[str]) -> list[str]:
 
 
 def initial_checkpoint(settings) -> str:
-    """Returns the `init_checkpoint` to start from.
+    """Returns the `init_checkpoint` from which training starts.
 
-    Returns "" if the flag is empty, if the script does not train, or if the run has its own checkpoint.
+    The result is "" if the flag is empty, if the script does not train, or if the run has its own checkpoint.
     """
     return settings.init_checkpoint if settings.do_train and not run_record.read_phases(settings.output_dir) else ""
 
@@ -146,7 +146,7 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
 
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
-    """Refuses a run whose training has not begun, or has neither reached its last step nor stopped early.
+    """Refuses a run whose training has not begun or is not finished. Early stopping also finishes a run.
 
     Args:
       folder: the run's folder.
@@ -154,7 +154,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       allow_unfinished: whether to accept an unfinished run that has trained at least one step.
 
     Raises:
-      InputError: the message has the step and the last step.
+      InputError: the message states the step of the newest checkpoint and the last step.
     """
     last = _last_step(folder)
     if trained_steps >= last or _ended_early(folder, trained_steps):
@@ -170,8 +170,8 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 def warn_if_unfinished(checkpoint: str) -> None:
     """Warns if a checkpoint belongs to a run that has not reached its last step.
 
-    There is no warning for a folder without a `run.json`. The step of the newest checkpoint decides, because the best
-    checkpoint of a finished run may have any step.
+    There is no warning for a folder without a `run.json`. The function compares the step of the newest checkpoint,
+    because the best checkpoint of a finished run may have any step.
 
     Raises:
       InputError: the run's `run.json` is damaged.
@@ -185,7 +185,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
 
 def _ended_early(folder: str, step: int) -> bool:
-    """Returns whether early stopping ended a run at a step, or the folder is a saved model with this step."""
+    """Whether early stopping ended the run at this step, or the folder contains a model that was saved at this step."""
     return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
 
 
@@ -196,8 +196,9 @@ def _last_step(folder: str) -> int:
 def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
 
-    The next phase has the same model and more steps, and starts after the last step of the previous phase. Its rows
-    have another length (paper, A.2: first 128 tokens, then 512), or it trains longer on the same data.
+    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. Either
+    the rows of the next phase have another length (paper, A.2: first 128 tokens, then 512), or the next phase trains
+    longer on the same data.
 
     Args:
       output_dir: the run's folder.
@@ -205,7 +206,7 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
       trained_steps: step of the folder's latest checkpoint; 0 if there is none.
 
     Returns:
-      The number of steps already trained on the phase's data.
+      The number of completed steps on the phase's data.
 
     Raises:
       InputError: the message names the difference.
@@ -228,7 +229,7 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
 
 
 def phase_under_way(output_dir: str, phases: Sequence[run_record.Phase], trained_steps: int) -> int:
-    """Returns the index of the command's phase that began last in the folder; 0 if none of them has begun."""
+    """Returns the index of the phase in `phases` that began last in the folder; 0 if no phase in `phases` has begun."""
     begun = _begun(output_dir, trained_steps)[-1:]
     same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
     return max(same, default=0)
@@ -286,7 +287,7 @@ def _warn_of_jump(before: run_record.Phase, after: run_record.Phase) -> None:
 
 
 def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
-    """Returns the phases that the latest checkpoint has reached. Later phases have lost their checkpoints."""
+    """Returns the phases that the latest checkpoint has reached. The checkpoints of later phases have been lost."""
     return [phase for phase in run_record.read_phases(output_dir) if phase.begun_at <= trained_steps]
 
 
@@ -295,7 +296,7 @@ def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
 
 
 def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
-    """Returns the names of the optimizer's entries that differ; two spellings of a path to one file count as equal."""
+    """Returns the names of the optimizer's entries that differ; different paths to the same file count as equal."""
     different = [
         key
         for key in dict.fromkeys([*last.optimizer, *phase.optimizer])
@@ -345,7 +346,7 @@ def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Pha
 
 
 def _flag(name: str, phase: run_record.Phase) -> str:
-    """Returns the name of an optimizer's entry for messages, with dashes if the entry is a flag."""
+    """Returns the name of an optimizer's entry for messages; the name starts with dashes if the entry is a flag."""
     return f"--{name}" if name in phase.settings else name
 
 
@@ -358,7 +359,7 @@ def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
 
 
 def differences(old: Mapping, new: Mapping) -> list[str]:
-    """Describes the entries that differ, for messages. Of a list, only the first difference is described."""
+    """Describes the entries that differ, for messages. Only the first difference in a list is described."""
     found = []
     for key in dict.fromkeys([*old, *new]):
         before, after = old.get(key), new.get(key)

@@ -21,9 +21,9 @@ class Phase:
 
     Attributes:
       settings: all resolved settings, by the names of the flags.
-      model: identifies the model; never changes within a folder.
-      data: identifies the data.
-      optimizer: identifies the optimizer, including `num_train_steps` and `num_schedule_steps`.
+      model: facts that identify the model; all phases in a folder have the same model.
+      data: facts that identify the data.
+      optimizer: facts that identify the optimizer, including `num_train_steps` and `num_schedule_steps`.
       first_step: step at which training on this data began.
       begun_at: step at which the phase began; later than `first_step` if the phase has the data of the previous phase.
       vocabulary: fields of the `DataVocabulary`; None if the vocabulary is unknown or part of `model`.
@@ -41,12 +41,12 @@ class Phase:
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has the record of a run."""
+    """Whether a folder has the record of a run."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -> None:
-    """Writes the phases of a folder, atomically.
+    """Writes the record of a run or a saved model, atomically.
 
     Args:
       folder: the run's folder.
@@ -81,7 +81,7 @@ def last_settings(folder: str) -> dict:
 
 
 def read_phases(output_dir: str) -> list[Phase]:
-    """Returns the phases of a folder; [] if no checkpoint was saved there.
+    """Returns the phases in a folder's record; [] if the folder has no checkpoint.
 
     Raises:
       InputError: `run.json` cannot be read, or is missing although there are checkpoints.

@@ -14,20 +14,21 @@ class ConversionSettings:
     input: str = setting("checkpoint in any supported format: prefix, folder, or hf://owner/model")
     output: str = setting("output folder; must be new or empty", group="Output")
     format: str = setting(
-        "output format; bert_tf: this project's; tf1: google-research/bert's; tf_models: tf-models-official's; "
-        "hugging_face: transformers'",
+        "output format; bert_tf: the format of this project; tf1: the format of google-research/bert; tf_models: the "
+        "format of tf-models-official; hugging_face: the format of transformers",
         choices=("bert_tf", "tf1", "tf_models", "hugging_face"),
         group="Output",
     )
     bert_config_file: str = setting("configuration of the input; empty: the file in the input's folder", "")
     use_checkpoint: str = setting(
         "if --input is the folder of a fine-tuning run: convert the checkpoint that is best on the dev data, or the "
-        "last checkpoint; if the run has no --eval_strategy, both mean the last", "best", choices=("best", "last"),
+        "last checkpoint; if the run has no --eval_strategy, both values mean the last checkpoint", "best",
+        choices=("best", "last"),
     )  # fmt: skip
     vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
     do_lower_case: bool | None = setting(
-        "whether the input's tokenizer lower-cases text; default: from tokenizer_config.json or tokenizer.json in the "
-        "input's folder, else from the name of a published checkpoint", None,
+        "whether the input's tokenizer lower-cases text; default: as stated by tokenizer_config.json or tokenizer.json "
+        "in the input's folder, or by the name of a published checkpoint", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False

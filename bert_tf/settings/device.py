@@ -11,7 +11,10 @@ SEEDS = 1 << 31
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """Devices, numerics and update rule of a trainer; flag names as in google-research/bert and tf-models-official."""
+    """Devices, numerics and update rule of a training script.
+
+    The names of the flags are those of google-research/bert and tf-models-official.
+    """
 
     flag_group = "Devices"
 
@@ -25,13 +28,13 @@ class DeviceSettings:
         "off",
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
-    num_gpus: int = setting("number of GPUs of each worker", 0, at_least=0)
+    num_gpus: int = setting("number of GPUs that each worker uses", 0, at_least=0)
     worker_hosts: str = setting(
-        "multi_worker_mirrored: host:port of every worker, comma-separated; all workers need the same list; empty: "
-        "read TF_CONFIG",
+        "with multi_worker_mirrored: host:port of every worker, comma-separated; all workers need the same list; "
+        "empty: read TF_CONFIG",
         "",
     )
-    task_index: int = setting("multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
+    task_index: int = setting("with multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
     dtype: str = setting("dtype of the computation; the weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool = setting(
@@ -40,8 +43,8 @@ class DeviceSettings:
         False,
     )
     optimizer: str = setting(
-        "adamw: as in google-research/bert; lamb: for very large batches", "adamw", choices=("adamw", "lamb"),
-        group="Training",
+        "adamw: Adam as in google-research/bert; lamb: LAMB, for very large batches", "adamw",
+        choices=("adamw", "lamb"), group="Training",
     )  # fmt: skip
     adam_bias_correction: bool = setting(
         "apply Adam's bias correction, which google-research/bert omits; as in TensorFlow, epsilon is added before the "
@@ -80,8 +83,8 @@ class DeviceSettings:
             # oneDNN's float32 matrix products are faster even on processors without AVX-512, for which TensorFlow
             # does not enable oneDNN by default.
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-        # TensorFlow and Keras would import these modules for data frames, images, JAX models and TPU resolvers. The
-        # imports take a second.
+        # TensorFlow and Keras would import these modules for data frames, images, JAX models and TPU resolvers, which
+        # takes a second.
         clients = () if self.use_tpu or self.distribution_strategy == "tpu" else ("googleapiclient",)
         with hidden_modules("pandas", "scipy", "jax", *clients):
             import tensorflow  # noqa: F401

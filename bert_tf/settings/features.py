@@ -9,14 +9,15 @@ from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
-# By default, google-research/bert writes the top four layers (compare Table 7). Pooled vectors use the top layer.
+# Defaults of --layers. As in google-research/bert, vectors of tokens are from the top four layers (compare Table 7).
+# Pooled vectors are from the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 _FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 
 
 @dataclasses.dataclass(frozen=True)
 class VectorSettings:
-    """Settings on which the vectors of a text depend."""
+    """The settings that determine the vectors of a text."""
 
     flag_group = "Model"
 
@@ -24,7 +25,7 @@ class VectorSettings:
     bert_config_file: str = setting("configuration of the model; empty: the file beside the checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside the checkpoint", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: from the files beside the checkpoint, else true", None
+        "lower-case and strip accents; default: as stated by the files beside the checkpoint, or true", None
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(
@@ -32,9 +33,9 @@ class VectorSettings:
         "or -1 for pooled vectors", None, group="Vectors", first=True,
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "maximum number of tokens in a row, [CLS] and [SEP] included; longer texts are truncated; default: 128; with "
-        "--sentence_vectors: from sentence_bert_config.json or tokenizer_config.json beside the checkpoint", None,
-        first=True, at_least=3,
+        "maximum number of tokens in a row, [CLS] and [SEP] included; longer texts are truncated; default: 128, or "
+        "with --sentence_vectors the value in sentence_bert_config.json or tokenizer_config.json beside the checkpoint",
+        None, first=True, at_least=3,
     )  # fmt: skip
     batch_size: int = setting(
         "number of rows of --max_seq_length tokens in a batch on a GPU; batches on a CPU are smaller",
@@ -52,7 +53,7 @@ class VectorSettings:
         choices=("cls", "mean", "max"), group="Vectors", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
-        "scale pooled vectors to length 1; default: false; with --sentence_vectors: from modules.json",
+        "scale pooled vectors to length 1; default: false, or with --sentence_vectors as in modules.json",
         None,
         group="Vectors",
     )
@@ -72,7 +73,9 @@ class VectorSettings:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The numbers in `layers`, in their order; Python code may also set `layers` to a number or a list of numbers.
+        """The numbers in `layers`, in the same order.
+
+        Python code may also set `layers` to a number or a list of numbers.
 
         Raises:
           InputError: a value is not a whole number, or is listed twice.
@@ -107,21 +110,25 @@ class FeaturesSettings(JobSettings, VectorSettings):
         choices=("lines", "jsonl"),
         first=True,
     )
-    text_field: str = setting("--input_format=jsonl: field of the text", "text")
-    text_b_field: str = setting("--input_format=jsonl: field of the second text; empty: single texts", "")
-    id_field: str = setting("--input_format=jsonl: field whose value is copied to the output as id; empty: none", "")
+    text_field: str = setting("with --input_format=jsonl: name of the field that contains the text", "text")
+    text_b_field: str = setting(
+        "with --input_format=jsonl: name of the field that contains the second text; empty if each line has one text",
+        "",
+    )
+    id_field: str = setting(
+        "with --input_format=jsonl: name of the field whose value the output repeats as id; empty: no id", ""
+    )
     output_format: str | None = setting(
-        "jsonl: JSON Lines, as in google-research/bert; tfrecord, npz, parquet: compact formats; default: from the "
-        "file name extension of --output_file, else jsonl", None, choices=_FORMATS, group="Output", first=True,
+        "jsonl: JSON Lines, as in google-research/bert; tfrecord, npz, parquet: compact formats; default: the format "
+        "of --output_file's extension, or jsonl", None, choices=_FORMATS, group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
         "dtype of the values in compact formats; the computation is in float32", "float32",
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
-        "--output_format=jsonl: also write for each token the number of its text, the number of its word, and the "
-        "range of its characters in the line or, with --input_format=jsonl, in the field; compact formats always have "
-        "this data", False,
+        "for each token, also write the index of the text, the index of the word, and the range of characters in the "
+        "input line or field; only for --output_format=jsonl, because compact formats always have this data", False,
         group="Output",
     )  # fmt: skip
 

@@ -21,8 +21,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
     Attributes:
       default_lower_case: value of `do_lower_case` if neither the user nor a checkpoint determines it.
       path_flags: for each split, the flag that names the split's files.
-      tuned_on_dev: flags that make an evaluation choose a value on the dev data, and that have no other effect.
-      ensemble_members: folders of runs, or prefixes of checkpoints; predictions use the mean of the members' logits.
+      tuned_on_dev: flags whose only effect is that an evaluation chooses a value on the dev data.
+      ensemble_members: folders of runs, or prefixes of checkpoints. Predictions use the mean of the members' logits.
     """
 
     flag_group = "Training"
@@ -47,12 +47,12 @@ class FineTuningSettings(protocol.ProtocolSettings):
         first=True,
     )
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
-        "--init_checkpoint, else true", None, group="Model",
+        "lower-case and strip accents; must match the vocabulary; default: as in the run in --output_dir, as for "
+        "--init_checkpoint, or true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else 128 "
-        "or the model's number of positions, whichever is smaller",
+        "maximum number of tokens in a row, [CLS] and [SEP] included; default: as in the run in --output_dir, or in a "
+        "new run the smaller of 128 and the model's number of positions",
         None,
         group="Model",
         first=True,
@@ -60,7 +60,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
     )
     keep_checkpoint_max: int = setting(
         "number of the latest checkpoints to keep for resuming; 0: all; the weights of the best checkpoint on the dev "
-        "data are kept too", 2, group="Run",
+        "data are always kept", 2, group="Run",
     )  # fmt: skip
     allow_unfinished: bool = setting(
         "allow evaluation and prediction with a checkpoint of a run that has not finished its training",
@@ -72,12 +72,12 @@ class FineTuningSettings(protocol.ProtocolSettings):
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
         "share of the training data to hold out as the dev data if there is no dev file; the share is the same for all "
-        "classes, and equal texts stay together; default: from the run in --output_dir, else none", None,
+        "classes, and equal texts stay together; default: as in the run in --output_dir, or none", None,
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
-        "--dev_share: seed for selecting the examples; separate from --random_seed, so that runs with different seeds "
-        "have the same dev data; default: from the run in --output_dir, else 0", None, group="Data",
+        "with --dev_share: seed for selecting the examples; separate from --random_seed, so that runs with different "
+        "seeds have the same dev data; default: as in the run in --output_dir, or 0", None, group="Data",
     )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
     eval_batch_size: int = setting(
@@ -94,8 +94,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Model",
     )
     bilstm_head: bool | None = setting(
-        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: from "
-        "the run in --output_dir, else false", None, group="Model",
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
+        "in the run in --output_dir, or false", None, group="Model",
     )  # fmt: skip
 
     pack_sequences: bool = setting(
@@ -145,7 +145,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
                 raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
 
     def _of_run(self, *flags: str) -> str:
-        """Returns the end of a message, with the values of flags in the run in `output_dir`; "" without such a run."""
+        """Returns the end of a message: the values of flags in the run in `output_dir`; "" if there is no such run."""
         try:
             with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
                 known = json.load(file)["phases"][-1]["settings"]

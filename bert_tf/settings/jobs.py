@@ -1,4 +1,4 @@
-"""Settings of scripts that run a model on text files, as a job in several parts: every field is a flag."""
+"""Settings of scripts that run a model on text files as a job of several parts: every field is a flag."""
 
 import dataclasses
 import os
@@ -39,12 +39,12 @@ class JobSettings(RunnerSettings):
 
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
-    """Returns the output format: the given format, else the format of the file name extensions.
+    """Returns the output format: the given format, or the format that the file name extensions indicate.
 
     Args:
       output_file: value of `--output_file`.
       given: value of `--output_format`; None if absent.
-      formats: the supported formats; the first one is the default if no extension names a format.
+      formats: the supported formats; the first format is the default if no extension indicates a format.
 
     Raises:
       InputError: a file's extension is not supported, or contradicts `given` or the extension of another file.

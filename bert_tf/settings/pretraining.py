@@ -28,26 +28,27 @@ class PretrainingSettings(TrainingSettings):
         first=True,
     )
     vocab_file: str = setting(
-        "vocabulary of the data, which is copied to --output_dir; empty: the file that the data's manifest names, or "
-        "the same file beside the data or --init_checkpoint; data made with --masking=dynamic needs a vocabulary", "",
+        "vocabulary of the data; the script copies this file to --output_dir; empty: the file that the data's manifest "
+        "names, or an identical file beside the data or --init_checkpoint; data made with --masking=dynamic needs a "
+        "vocabulary", "",
         group="Model",
     )  # fmt: skip
     fill_mask_file: str = setting(
-        "file of sentences with [MASK], one per line; each evaluation fills them in, in addition to some rows of the "
-        "data",
+        "file with one sentence per line; each evaluation fills in the [MASK] tokens of these sentences, and the masks "
+        "of some rows of the data",
         "",
         group="Evaluation",
     )
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
-        "maximum number of masked positions per row; default: from the manifest of data made with --masking=dynamic, "
-        "else 20",
+        "maximum number of masked positions per row; default: the value in the manifest of data made with "
+        "--masking=dynamic, or 20",
         None,
         first=True,
         above=0,
     )
     masked_lm_prob: float | None = setting(
-        "share of tokens to mask in data made with --masking=dynamic; default: from the data's manifest",
+        "share of tokens to mask in data made with --masking=dynamic; default: the value in the data's manifest",
         None,
         above=0,
         below=1,
@@ -61,7 +62,7 @@ class PretrainingSettings(TrainingSettings):
     )
     do_train: bool = setting("train on --input_file", False, group="Run", first=True)
     do_eval: bool = setting(
-        "evaluate the latest checkpoint, or, with --do_train, every checkpoint", False, group="Run", first=True
+        "evaluate the latest checkpoint, or every checkpoint with --do_train", False, group="Run", first=True
     )
     train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True, above=0)
     eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation", above=0)
@@ -78,12 +79,12 @@ class PretrainingSettings(TrainingSettings):
     max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
     next_phase: str = setting(
         "flag file of the next phase, which continues in the same folder; the flags in the file replace the current "
-        "flags, and may include a further --next_phase", "", group="Run",
+        "flags, and may include another --next_phase", "", group="Run",
     )  # fmt: skip
     eval_timeout: float = setting(
-        "--do_eval without --do_train: wait for new checkpoints and evaluate each, until the run's last step, or until "
-        "no new checkpoint appears for this many seconds; 0: evaluate only the latest checkpoint", 0.0,
-        group="Evaluation", at_least=0,
+        "with --do_eval, but without --do_train: wait for new checkpoints and evaluate each of them, until the run's "
+        "last step, or until no new checkpoint appears for this many seconds; 0: evaluate only the latest checkpoint",
+        0.0, group="Evaluation", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):

@@ -1,4 +1,4 @@
-"""Settings of the fine-tuning protocol: evaluation during training, lower layers, sweeps.
+"""Settings of the fine-tuning protocol: evaluation during training, training of the lower layers, and sweeps.
 
 Paper: appendix A.3 (fine-tuning procedure).
 """
@@ -17,7 +17,7 @@ _GRID = {
     "train_batch_size": "sweep_batch_sizes",
     "num_train_epochs": "sweep_epochs",
 }
-# Flags that only a sweep reads.
+# Flags that only sweeps use.
 SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints")
 
 
@@ -32,7 +32,9 @@ class ProtocolSettings(TrainingSettings):
         "--eval_steps steps; epoch and steps also evaluate after the last step", "no", choices=("no", "epoch", "steps"),
         group="Evaluation", first=True,
     )  # fmt: skip
-    eval_steps: int = setting("--eval_strategy=steps: steps between two evaluations", 0, group="Evaluation", at_least=0)
+    eval_steps: int = setting(
+        "with --eval_strategy=steps: number of steps between two evaluations", 0, group="Evaluation", at_least=0
+    )
     early_stopping_patience: int = setting(
         "end training after this many consecutive evaluations without a better main metric; 0: never",
         0,
@@ -41,7 +43,7 @@ class ProtocolSettings(TrainingSettings):
     )
     use_checkpoint: str = setting(
         "evaluate and predict with the checkpoint that is best on the dev data, or with the last checkpoint; without "
-        "--eval_strategy, both mean the last", "best", choices=("best", "last"), group="Evaluation",
+        "--eval_strategy, both values mean the last checkpoint", "best", choices=("best", "last"), group="Evaluation",
     )  # fmt: skip
     frozen_layers: int = setting(
         "do not train the embeddings and this many of the lowest layers; 0: train all weights; -1: train only the head",
@@ -49,39 +51,41 @@ class ProtocolSettings(TrainingSettings):
         at_least=-1,
     )
     layer_learning_rate_decay: float = setting(
-        "factor by which the learning rate decreases from each layer to the layer below: the head and the pooler have "
-        "the full rate, the top layer has this share of the full rate, and the embeddings have the lowest rate", 1.0,
+        "ratio of the learning rate of each layer to the rate of the layer above; the head and the pooler have the "
+        "full rate, the top layer has this share of the full rate, and the embeddings have the lowest rate", 1.0,
         above=0, at_most=1,
     )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
         "--output_dir, and keep only the checkpoints of the run that is best on the dev data", False, group="Sweep",
     )  # fmt: skip
-    sweep_learning_rates: str = setting("--sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep")
-    sweep_batch_sizes: str = setting("--sweep: batch sizes, comma-separated", "16,32", group="Sweep")
-    sweep_epochs: str = setting("--sweep: numbers of epochs, comma-separated", "2,3,4", group="Sweep")
+    sweep_learning_rates: str = setting(
+        "with --sweep: learning rates, comma-separated", "5e-5,3e-5,2e-5", group="Sweep"
+    )
+    sweep_batch_sizes: str = setting("with --sweep: batch sizes, comma-separated", "16,32", group="Sweep")
+    sweep_epochs: str = setting("with --sweep: numbers of epochs, comma-separated", "2,3,4", group="Sweep")
     sweep_restarts: int = setting(
-        "--sweep: number of runs per combination; each run has its own seed for the data order and the new weights",
+        "with --sweep: number of runs per combination; each run has its own seed for data order and new weights",
         1,
         group="Sweep",
         at_least=1,
     )
     sweep_checkpoints: bool = setting(
-        "--sweep: fine-tune each checkpoint of the pre-training run in --init_checkpoint, and plot the main metric on "
-        "the dev data against the pre-training step, as in Figure 5 of the paper", False, group="Sweep",
+        "with --sweep: fine-tune each checkpoint of the pre-training run in --init_checkpoint, and plot the main "
+        "metric on the dev data against the pre-training step, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
 
     @property
     def training_facts(self) -> dict:
-        """The values of this class's flags on which the weights depend."""
+        """The values of the flags in this class that affect the weights."""
         return {name: getattr(self, name) for name in ("frozen_layers", "layer_learning_rate_decay")}
 
     @property
     def grid(self) -> dict[str, tuple]:
-        """The values of the settings that a sweep varies, by the settings' names.
+        """Maps the name of each setting that a sweep varies to the values of the setting.
 
         Raises:
-          InputError: a list is empty, or a value is not a positive number or is listed twice.
+          InputError: a list is empty, a value is not a positive number, or a value is listed twice.
         """
         kinds = {"train_batch_size": int}
         return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
@@ -146,7 +150,7 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
 
 
 def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]) -> tuple:
-    """Returns the numbers of a comma-separated flag."""
+    """Returns the numbers that a flag lists, separated by commas."""
     text = getattr(settings, name)
     numbers = []
     for word in text.split(","):

@@ -31,17 +31,18 @@ class ScoringSettings(JobSettings):
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: from the files beside --init_checkpoint, else true", None
+        "lower-case and strip accents; default: as stated by the files beside --init_checkpoint, or true", None
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
-        "likelihood: together with a token, also mask the later tokens of its word, because they reveal the token",
+        "with --mode=likelihood: together with a token, also mask the later tokens of the word, because the later "
+        "tokens reveal the masked token",
         False,
         group="Output",
         first=True,
     )
     num_guesses: int = setting(
-        "fill_mask: number of tokens to write for each [MASK], most probable first",
+        "with --mode=fill_mask: number of tokens to write for each [MASK], most probable first",
         5,
         group="Output",
         first=True,

@@ -6,7 +6,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
-# Help text of a flag that other scripts, which do not train, have too.
+# Help text of a flag that scripts without training also have.
 IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different vocabulary or casing"
 
 
@@ -17,7 +17,7 @@ class TrainingSettings(DeviceSettings):
     Attributes:
       script: name of the script, for messages and for commands in the report.
       reported: flags that only this script has and that the report shows.
-      in_memory: values of `task_name` for data in memory; a command cannot train on such data.
+      in_memory: values of `task_name` for data in memory. Only Python code can train on such data.
     """
 
     flag_group = "Training"
@@ -36,8 +36,8 @@ class TrainingSettings(DeviceSettings):
     learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
-        "maximum number of steps before control returns to Python; a TPU and several workers react to SIGTERM and "
-        "Ctrl-C only then; other devices run at most 50 steps at once, and short runs at most a twentieth of their "
+        "maximum number of steps before control returns to Python; with a TPU or several workers, training reacts to "
+        "SIGTERM and Ctrl-C only then; without a TPU, at most 50 steps; in a short run, at most a twentieth of all "
         "steps",
         1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip

@@ -123,7 +123,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # These lists are created here, because inside a step, the weights of all replicas but the first have other names.
+        # The lists are created here, because inside a step, the names of weights differ on all replicas but the first.
         self._decayed = [decays(v) for v in var_list]
         self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True

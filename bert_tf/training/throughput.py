@@ -32,8 +32,8 @@ class Throughput:
         """Counts the batch of one replica; call it in replica context.
 
         Args:
-          batch: `input_mask`, int32 [B, S]. For packed rows also `sequence_ids`, int32 [B, S]: the index, from 1, of the
-            sequence of each token in its row.
+          batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, int32 [B, S]. The id of a token's
+            sequence is its number in the row, from 1; the id of padding is 0.
         """
         input_mask = batch["input_mask"]
         rows = tf.shape(input_mask)[0]
