@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -97,6 +98,8 @@ class TunedFile(Generic[_Tuned]):
             return self.default(labels)
         with storage.json_file(path, f"evaluate with --{self.flag} again") as entries:
             tuned, tuned_on = self.parse(entries[self.key], labels), entries["step"]
+            if not (tuned_on is None or type(tuned_on) is int):
+                raise ValueError(f"the step is {tuned_on!r}, not a whole number")
         if None not in (step, tuned_on) and step != tuned_on:
             raise InputError(
                 f"{path}: was tuned on the checkpoint of step {tuned_on}, not of step {step}; run --do_eval "
@@ -118,6 +121,17 @@ class TunedFile(Generic[_Tuned]):
                 f"{os.path.join(folder, self.name)}: no such file, although the run has tuned thresholds; copy the "
                 f"run's folder again, or tune again with --do_eval --{self.flag}{self.remedy}"
             )
+
+
+def finite_number(value: Any) -> float:
+    """Returns a threshold in a file.
+
+    Raises:
+      ValueError: the value is not a finite number; Python would accept `true` and numbers in quotes.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise ValueError(f"the threshold {value!r} is not a finite number")
+    return float(value)
 
 
 def _checksum(entries: Mapping[str, Any]) -> str:

@@ -13,11 +13,10 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of columns, and of fields in JSON Lines. If a table has several of these columns, the first in this list is
-# used.
+# Names of columns, and of fields in JSON Lines. A file may have only one name of the context, and one of the start.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# The first column of SWAG's files has no name; it contains the index of the example.
+# The first of these columns is used. The first column of SWAG's files has no name; it contains the example's index.
 _IDS = ("id", "", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
@@ -106,13 +105,16 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     """Finds the columns of a table by the names in the table's first line.
 
     Raises:
-      InputError: a column is missing or is listed twice.
+      InputError: a column is missing or is listed twice, or two columns have the same meaning.
     """
     names = [name.lower() for name in header]
     place = f"{path}, line 1"
 
-    def find(wanted: Sequence[str]) -> int | None:
-        name = next((name for name in wanted if name in names), None)
+    def find(wanted: Sequence[str], is_one: bool = True) -> int | None:
+        found = [name for name in wanted if name in names]
+        if is_one and len(found) > 1:
+            raise InputError(f"{place}: {' and '.join(found)} have the same meaning; rename or remove one")
+        name = next(iter(found), None)
         if name is not None and names.count(name) > 1:
             raise InputError(f"{place}: two columns are named {name!r}; rename one")
         return None if name is None else names.index(name)
@@ -124,7 +126,7 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     if context is None or not choices:
         missing = "sent1 or context" if context is None else "ending0, ending1 and so on"
         raise InputError(f"{place}: there is no column {missing}; the file has {_told(header)}")
-    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS), is_full)
+    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS, is_one=False), is_full)
 
 
 def _told(header: Sequence[str]) -> str:

@@ -21,7 +21,7 @@ from bert_tf.tasks import example_checks
 from bert_tf.tasks.classification import class_checks, evaluation_lines
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.classification.own_task import OwnTask
-from bert_tf.tasks.tuned_file import TunedFile
+from bert_tf.tasks.tuned_file import TunedFile, finite_number
 from bert_tf.training.metrics import Form, Metric
 
 MULTI_LABEL = "multi_label"
@@ -161,7 +161,7 @@ class MultiLabelTask(OwnTask):
 
 
 def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
-    found = np.array([float(values[label]) for label in labels], np.float32)
+    found = np.array([finite_number(values[label]) for label in labels], np.float32)
     if not np.all((found >= 0) & (found <= 1)):
         raise ValueError("a threshold is not between 0 and 1")
     return found

@@ -16,7 +16,7 @@ from bert_tf.core import storage
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.questions.squad_answers import Answers
 from bert_tf.tasks.questions.squad_file import Question
-from bert_tf.tasks.tuned_file import TunedFile
+from bert_tf.tasks.tuned_file import TunedFile, finite_number
 from bert_tf.training import metrics_file
 
 PREDICTIONS_NAME = "predictions.json"
@@ -98,16 +98,10 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     return float(candidates[np.argmax(totals)])
 
 
-def _parse(value: float, labels: Sequence[str]) -> float:
-    if not math.isfinite(threshold := float(value)):
-        raise ValueError("the threshold is not finite")
-    return threshold
-
-
 # The file of the null threshold. If `Answers.null_odds` exceeds the threshold, "no answer" is predicted.
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
-    _parse, lambda threshold, labels: threshold,
+    lambda value, labels: finite_number(value), lambda threshold, labels: threshold,
     lambda folder: f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder),
     ", or give --null_score_diff_threshold",
 )  # fmt: skip

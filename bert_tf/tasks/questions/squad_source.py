@@ -92,7 +92,8 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
         else:
             wrong.append(question)
     if not kept:
-        raise InputError(f"{path}: no answer is at its answer_start; count characters of the context from 0")
+        hint = _white_space_hint(wrong)
+        raise InputError(f"{path}: no answer is at its answer_start; count characters of the context from 0{hint}")
     _warn_of_offsets(path, wrong, len(placed), "are left out of training")
     return kept
 
@@ -103,6 +104,19 @@ def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequen
         named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
         more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
         logging.warning(
-            "%s: the answers of %d of %d questions are not at their answer_start and %s: %s%s",
-            path, len(wrong), total, consequence, named, more,
+            "%s: the answers of %d of %d questions are not at their answer_start and %s: %s%s%s",
+            path, len(wrong), total, consequence, named, more, _white_space_hint(wrong),
         )  # fmt: skip
+
+
+def _white_space_hint(wrong: Sequence[Question]) -> str:
+    """Returns advice for answers that are at their `answer_start`, but have white space other than a space."""
+    answers = [(question.context, question.answers[0]) for question in wrong]
+    if not any(
+        answer.text.strip() and context.startswith(answer.text, max(answer.start, 0)) for context, answer in answers
+    ):
+        return ""
+    return (
+        "; as in the original, an answer with a no-break space or other special white space is not found; replace it "
+        "with a space in contexts and answers"
+    )

@@ -80,6 +80,8 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
         ("a.csv", ["sent1,sent2,label", "a,b,0"], "line 1: there is no column ending0"),
+        ("a.csv", ["context,sent1,ending0,ending1,label", "a,b,c,d,0"], "line 1: context and sent1 have the same"),
+        ("a.csv", ["sent1,sent2,Question,ending0,ending1,label", "a,b,c,d,e,0"], "line 1: question and sent2 have the"),
         ("a.csv", [SWAG + ",label"], "holds no example"),
         ("a.csv", ["", " ", "\t"], "a.csv: holds no example"),
         ("a.csv", [""], "holds no example"),

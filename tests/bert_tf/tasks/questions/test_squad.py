@@ -330,6 +330,12 @@ def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
     assert len(task.read("dev")) == 7 and "do not affect the loss, but count in the metrics: wrong 0-0" in caplog.text
     with pytest.raises(InputError, match="no answer is at its answer_start"):
         make_task(write(tmp_path / "wrong.json", *wrong)).read("train")
+    assert "no-break space" not in caplog.text
+    spaced = paragraph("the man said 10\u00a0000 so", ["10\u00a0000"], "spaced")
+    make_task(write(tmp_path / "spaced.json", *good, spaced)).read("train")
+    assert "spaced-0; as in the original, an answer with a no-break space or other" in caplog.text
+    with pytest.raises(InputError, match="from 0; as in the original, an answer with a no-break space"):
+        make_task(write(tmp_path / "spaced.json", spaced)).read("train")
 
 
 QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start": 4}]}
