@@ -5,7 +5,7 @@ import dataclasses
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.jobs.settings import RunnerSettings
 
-# Rows of this length take about 1 GB of memory in each worker.
+# Maximum row length. Rows of this length take about 1 GB of memory in each worker.
 _MAX_LENGTH = 16384
 
 
@@ -21,7 +21,7 @@ def _input_format():
 
 
 def _text_field():
-    return setting("--input_format=jsonl: the field that contains the text", "text")
+    return setting("with --input_format=jsonl: name of the field that contains the text", "text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -167,7 +167,7 @@ class VocabularySettings:
         at_least=1000,
     )
     extend_vocab: str = setting(
-        "vocabulary to extend by the most useful tokens of the text; its ids do not change",
+        "vocabulary to extend by the most useful tokens of the text; the ids of existing tokens do not change",
         "",
         group="Extending a vocabulary",
     )

@@ -1,4 +1,4 @@
-"""Converts between settings dataclasses and absl flags, and runs scripts with one-line errors.
+"""Converts settings dataclasses to absl flags and back, and runs scripts so that errors are printed as one line.
 
 The settings of a script are one flat frozen dataclass whose fields are the script's flags. Therefore the name, type,
 default and help text of a flag are defined in one place, and the library never reads flags directly.
@@ -82,7 +82,7 @@ def setting(
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
-    """Returns the help entries of the flags of a settings class, by the title of their group.
+    """Maps the titles of groups to the help entries of a settings class's flags.
 
     The flags of a class come before the flags of its base classes.
     """
@@ -144,7 +144,7 @@ def _plain(annotation) -> type:
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
-    """Returns settings from parsed flags; expands `~/`, because a shell does not expand it after `--flag=`.
+    """Returns settings from parsed flags; expands `~/`, because shells do not expand `~/` after `--flag=`.
 
     Raises:
       InputError: a required flag is missing or empty, a value is not UTF-8, or a check of the settings class fails.
@@ -221,7 +221,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_values(settings) -> None:
-    """Raises InputError for a value that is not a number, is out of bounds, or is not among the flag's choices."""
+    """Raises InputError for a value of the wrong type, out of bounds, not finite, or not among the flag's choices."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -261,7 +261,7 @@ def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
 def require_folder(flag: str, path: str) -> None:
     """Raises InputError for a path in which TensorFlow cannot store checkpoints or SavedModels.
 
-    TensorFlow reads such a path as a pattern, so it would write files there and then fail to find them.
+    TensorFlow reads such a path as a pattern. It would write files there, and then fail to find these files.
     """
     require(bool(path), f"--{flag} is empty; name a folder")
     special = sorted(set(path) & set("*?[\\"))
@@ -294,11 +294,11 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
         fast.
       doc: the text that `--help` prints above the flags.
     """
-    # Modules and graphs are millions of objects that live until the process ends. Searching them for garbage would
-    # take a second or more.
+    # Modules and graphs consist of millions of objects that live until the process ends. A search for garbage among
+    # these objects would take a second or more.
     gc.set_threshold(100_000, 20, 20)
-    # Without this variable, TensorFlow would import Keras 3, with libraries for plotting and statistics, for a
-    # `tf.keras` that is not used here.
+    # Without this variable, TensorFlow would import Keras 3, with libraries for plotting and statistics, as `tf.keras`.
+    # This project does not use `tf.keras`.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, _DEBUG.help, flags.FLAGS, module_name=sys.argv[0])

@@ -109,7 +109,7 @@ def _in_words(message: str, flag_values: flags.FlagValues) -> str:
 
 
 def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[str, str | None, bool]]:
-    """Returns (name, value, whether the flag is from a flag file) of each flag, in absl's reading order."""
+    """Returns (name, value, whether the flag is from a flag file) for each flag, in the order in which absl reads."""
     given, rest = [], iter(words)
     for word in rest:
         name, equals, value = word.lstrip("-").partition("=")

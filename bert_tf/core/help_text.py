@@ -77,7 +77,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
 
 
 def _wrapped(paragraph: str, width: int) -> str:
-    """Wraps a paragraph of the docstring; joins the lines of a command with backslashes, so that a shell accepts it."""
+    """Wraps a paragraph of the docstring; a command's lines end in backslashes, so that a shell accepts the command."""
     if not _COMMAND.match(paragraph):
         return "\n".join(textwrap.wrap(paragraph, width))
     words = " ".join(paragraph.replace("\\\n", " ").split())

@@ -1,4 +1,4 @@
-"""A lock on a folder, which keeps two processes from writing into it at the same time."""
+"""A lock on a folder, so that two processes cannot write into the folder at the same time."""
 
 import fcntl
 import os
@@ -11,7 +11,7 @@ NAME = "lock"
 
 
 class FolderLock:
-    """A lock that one process at a time holds. The operating system releases it when the process ends or is killed.
+    """A lock that only one process can hold. The operating system releases the lock when the process ends.
 
     Object stores ("scheme://") do not have locks, so every process may write there.
 

@@ -23,7 +23,7 @@ def set_up(debug: bool) -> None:
 
 
 class _BesideBars:
-    """Standard error for log lines; clears progress bars before each line and draws them again after it."""
+    """A stream that writes log lines to standard error; clears progress bars before a line, and redraws them after."""
 
     def write(self, text: str) -> None:
         tqdm = sys.modules.get("tqdm")

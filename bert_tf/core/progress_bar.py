@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, otherwise a log line every ten seconds."""
+"""Shows the progress of long work: as a bar on a terminal, otherwise as a log line every ten seconds."""
 
 import os
 import sys
@@ -43,7 +43,7 @@ class ProgressBar:
         self._bar.update(amount)
 
     def end_compilation(self, amount: int) -> None:
-        """Adds the work that was done during compilation, which the rate does not include; later calls do nothing."""
+        """Adds the work that was done during compilation; the rate leaves this work out. Later calls do nothing."""
         if self._compiles:
             self._compiles, self._start = False, time.monotonic()
             self.add_done_before(amount)

@@ -175,7 +175,7 @@ def sha256(path: str) -> str:
 
 @contextlib.contextmanager
 def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]:
-    """Yields the content of a JSON file; an error in the `with` block that reads the content becomes an InputError.
+    """Yields the content of a JSON file. If the content makes the `with` block fail, the error becomes an InputError.
 
     Args:
       path: path of the file.

@@ -18,11 +18,12 @@ _SHARE_OF_ROWS = 0.999
 
 @dataclasses.dataclass(frozen=True)
 class RowShape:
-    """The static shape of packed rows; an example that does not fit into a row goes into another row.
+    """The static shape of packed rows. An example that does not fit into a row goes into another row.
 
     Attributes:
-      sequences: N.
-      predictions: P; at least the maximum number of predictions of one example.
+      sequences: N, the maximum number of examples per row.
+      predictions: P, the maximum number of predictions per row; at least the maximum number of predictions of one
+        example.
     """
 
     sequences: int
@@ -37,7 +38,7 @@ def shape_for(
     Args:
       lengths: int [M], number of tokens of each example.
       predictions: int [M], number of predictions of each example.
-      max_seq_length: S.
+      max_seq_length: row length S.
       max_predictions_per_seq: maximum number of predictions of one example.
     """
     any_shape = RowShape(max_seq_length, int(predictions.sum()) + max_predictions_per_seq)
@@ -47,19 +48,20 @@ def shape_for(
 
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
-    """Assigns examples to rows, longest first, each to the row with the least sufficient space (best fit).
+    """Assigns examples to rows, the longest first; each goes to the row with the least space that suffices (best fit).
 
     Args:
       lengths: int [M], number of tokens of each example, from 1 to S.
       predictions: int [M], number of predictions of each example, at most P.
-      max_seq_length: S.
-      shape: N and P.
+      max_seq_length: row length S.
+      shape: the shape of packed rows, with N and P.
 
     Returns:
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # The rows with free space, listed by the size of this space, and a bit set of the sizes with at least one row.
+    # `by_space` lists the rows with free space by the size of this space. `spaces` is a bit set of the sizes for which
+    # there is a row.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -91,7 +93,7 @@ def _tightest(
 ) -> int | None:
     """Returns the smallest free space of a row into which an example fits; None if there is no such row.
 
-    The row is moved to the end of the list for this space.
+    The function moves this row to the end of the list for this space.
     """
     spaces = spaces >> length << length
     while spaces:
@@ -110,17 +112,32 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
     """Packs examples into rows.
 
     Args:
-      examples: `input_ids`, `input_mask`, `segment_ids` int [M, S], padded at the end; for masked rows
-        `masked_lm_positions`, `masked_lm_ids` int and `masked_lm_weights` float [M, predictions]; for pairs
-        `next_sentence_labels` int [M]; optionally `record_ids` int [M, 2].
-      shape: N and P.
+      examples: the columns of the examples:
+
+        - `input_ids`, `input_mask`, `segment_ids`: int [M, S], padded at the end.
+        - for masked rows, `masked_lm_positions`, `masked_lm_ids`: int [M, predictions].
+        - for masked rows, `masked_lm_weights`: float [M, predictions].
+        - for pairs, `next_sentence_labels`: int [M].
+        - optionally, `record_ids`: int [M, 2].
+      shape: the shape of packed rows, with N and P.
       rng: source of the random order of the rows, because packing fills the first rows with the longest examples.
 
     Returns:
-      The given columns, packed, int32 or float32: values of tokens [R, S], values of predictions [R, P],
-      `next_sentence_labels` [R, N], and `record_ids` [R, N, 2], where -1 means no example. New columns are
-      `position_ids` [R, S], `sequence_ids` [R, S] (1 for the first example of a row, 0 for padding), `cls_positions`
-      [R, N], and for pairs `next_sentence_weights` [R, N]. All other unused entries are 0.
+      The packed columns, int32, but weights float32. The given columns become:
+
+      - columns of tokens: [R, S].
+      - columns of predictions: [R, P].
+      - `next_sentence_labels`: [R, N].
+      - `record_ids`: [R, N, 2]; -1 means that there is no example.
+
+      New columns are:
+
+      - `position_ids`: [R, S].
+      - `sequence_ids`: [R, S], the number of each token's example in the row, from 1; 0 for padding.
+      - `cls_positions`: [R, N].
+      - for pairs, `next_sentence_weights`: [R, N].
+
+      Unused entries of all columns but `record_ids` are 0.
     """
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
@@ -174,8 +191,8 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
 
     Args:
       examples: shapes of the columns given to `pack_rows`, without the dimension M.
-      max_seq_length: S.
-      shape: N and P.
+      max_seq_length: row length S.
+      shape: the shape of packed rows, with N and P.
     """
     per_token = ("input_ids", "input_mask", "segment_ids", "position_ids", "sequence_ids")
     per_example = ["cls_positions"]

@@ -9,7 +9,7 @@ import tensorflow as tf
 def per_replica_batches(
     batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
-    """Splits each global batch into batches for the replicas of this worker, which all get the same position.
+    """Splits each global batch into batches for the replicas of this worker; all get the same `data_position`.
 
     Args:
       batches: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].

@@ -81,16 +81,16 @@ def pretraining_batches(
       reading: contents of the records, and how to read them.
       batch_size: global batch size in rows; each element of the dataset is one replica's share.
       training: whether to shuffle, repeat, and return full batches only.
-      start: the position to start from: the `data_position` of the previous batch.
+      start: the position at which reading starts; to continue after a batch, its `data_position`.
       input_context: the context that identifies this worker; None for a single replica.
       packing: shape of packed rows; None for one example per row.
       record_ids: whether to add the record ids of each row, which does not change other columns.
 
     Returns:
-      A dataset of dicts. Each dict has these columns, int32 and float32, and for packed rows the columns of
-      `packed_rows.pack_rows`:
+      A dataset of dicts with these columns, int32 or float32:
 
-      - the features of the records, [B, length], but `next_sentence_labels` [B].
+      - the features of the records, [B, length], except `next_sentence_labels`, which is [B]. Packed rows have the
+        columns of `packed_rows.pack_rows` instead.
       - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model predicts
         every token.
       - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers.
@@ -193,7 +193,7 @@ def _masked(
 
 
 def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
-    """Returns the targets of a unidirectional model: at every position the next token in the model's direction.
+    """Returns the targets of a unidirectional model: for every position, the next token in the model's direction.
 
     [CLS] and [SEP] are not predicted, so that the perplexity measures only the text.
 

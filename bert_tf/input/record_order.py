@@ -1,4 +1,4 @@
-"""Reads records from any position on, in an order that depends only on the seed and the epoch.
+"""Reads records, starting at any position, in an order that depends only on the seed and the epoch.
 
 Letters: F files, M records per window.
 """
@@ -24,8 +24,8 @@ class Position(NamedTuple):
 
     Attributes:
       epoch: number of finished passes over the data.
-      examples: number of examples of this epoch in the previous windows.
-      rows: number of rows of the current window that were used.
+      examples: number of examples in the previous windows of this epoch.
+      rows: number of used rows of the current window.
     """
 
     epoch: int = 0
@@ -50,11 +50,15 @@ def windows(
       record_ids: whether to add the file and the index of each record; the order does not change.
 
     Returns:
-      Dataset of (epoch, number of examples before the window, records): int64 [], int64 [] and string [M]; with
-      `record_ids` also (index of the file, index of the record in the file), int64 [M, 2].
+      Dataset of tuples:
+
+      - int64 [], the epoch.
+      - int64 [], the number of examples before the window.
+      - string [M], the records.
+      - with `record_ids`: int64 [M, 2], for each record the index of the file and the index of the record in the file.
     """
     compressions = [reader.compression(path) for path in files]
-    # The manifest has the sizes of files, so files before the start position are not read.
+    # The manifest contains the number of records of each file, so files before the start position are not read.
     sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
     open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
 
@@ -95,7 +99,7 @@ def windows(
 
 
 def _side_by_side(group: Sequence[tf.Tensor], open_files: int, record_ids: bool) -> tf.data.Dataset:
-    """Interleaves the records of `open_files` files at a time; `group` has their indices, paths and compressions."""
+    """Interleaves the records of `open_files` files; `group` contains the files' indices, paths and compressions."""
 
     def of_file(index, path, compression):
         records = tf.data.TFRecordDataset(path, compression_type=compression)

@@ -1,7 +1,8 @@
 """Identifies a job that writes a set of files, and keeps its work folder, so that a rerun resumes the job.
 
-`NAME.work/` exists beside the shards while the set is being made, `NAME.manifest.json` once the set is complete.
-Both record the settings, the corpus, and other facts on which the bytes depend. A rerun with other facts is refused.
+While the set is being made, the folder `NAME.work/` exists beside the shards. Once the set is complete, the file
+`NAME.manifest.json` exists instead. Both record the settings, the corpus, and other facts on which the bytes depend.
+A rerun with other facts is refused.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ from bert_tf.jobs import shard_names
 from tfrecords import manifest
 
 _PLAN = "plan.json"
-# Settings that do not affect the bytes of the output, and settings that name files, which are compared by content.
+# Settings that do not affect the bytes of the output, and settings that name files. Files are compared by content.
 _IMMATERIAL = frozenset({
     "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
@@ -95,10 +96,10 @@ class Job:
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def finished_shards(self) -> list[manifest.Shard | None]:
-        """Returns one entry per output: its shard if an earlier run finished the set and the file exists, else None.
+        """Returns one entry per output: the shard if an earlier run finished the set and the file is complete, or None.
 
         Raises:
-          InputError: the existing set has other settings, or no manifest.
+          InputError: the existing set has other settings, or lacks a manifest.
         """
         entries = manifest.read_manifest(self.manifest_path)
         if entries is None:
@@ -213,7 +214,7 @@ class Job:
         self._remove_leftovers()
 
     def close(self) -> None:
-        """Removes the work folder of a finished run; a kill cannot leave files without the plan."""
+        """Removes a finished run's work folder. Subfolders go first, so a kill cannot leave them without the plan."""
         for name in storage.list_folder(self.folder):
             path = os.path.join(self.folder, name.rstrip("/"))
             if tf.io.gfile.isdir(path):
@@ -237,7 +238,7 @@ class Job:
         self._lock.release()
 
     def _remove_leftovers(self) -> None:
-        """Removes a killed run's temporary files beside the outputs; other such files are in the work folder."""
+        """Removes a killed run's temporary files beside the outputs; all others are in the work folder."""
         ours = {*self.outputs, self.manifest_path}
         for folder in filter(tf.io.gfile.isdir, {os.path.dirname(path) or "." for path in ours}):
             # List the folder instead of globbing: a name may contain glob characters.

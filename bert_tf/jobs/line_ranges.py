@@ -1,4 +1,4 @@
-"""Cuts text files into sources; a source is a range of lines and the work of one task.
+"""Cuts text files into sources; a source is a range of lines that one task reads.
 
 The cuts depend only on the files and the number of shards, so the sources are the same in every run and for any number
 of workers.
@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 
 _BLOCK_BYTES = 1 << 20
-# Maximum number of bytes of a line, because a whole line must fit into memory.
+# A line may have at most this many bytes, because a whole line must fit into memory.
 _LONGEST_LINE = 16 << 20
 # If possible, a source has from `_LEAST_LINES` to `_MOST_LINES` lines, and there are about `_SOURCES` sources.
 _LEAST_LINES, _MOST_LINES, _SOURCES = 64, 4096, 1024
@@ -26,7 +26,7 @@ class LineRange:
 
     Attributes:
       path: the file.
-      start, end: byte offsets.
+      start, end: byte offsets of the range in the file.
       lines: number of lines.
       first_line: number of the first line, from 0, counted over all files.
       first_in_file: number of the first line, from 0, in the file.
@@ -80,7 +80,7 @@ class _Cuts:
     Args:
       path: the file.
       lines_each: initial number of lines between two cuts.
-      most: if there are more cuts than this, every other cut is dropped, until cuts are `_MOST_LINES` lines apart.
+      most: if there are more cuts than this, every other cut is dropped, unless cuts are `_MOST_LINES` lines apart.
 
     Attributes:
       path: the file.

@@ -51,7 +51,7 @@ class PartTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts of a part; each program adds its own counts.
+    """Counts of a part; a program's subclass adds the program's own counts.
 
     Attributes:
       lines: number of lines read.
@@ -97,7 +97,7 @@ def _concatenate(task: ShardTask) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The functions with which a program makes parts and shards; they must be picklable.
+    """The functions with which a program makes parts and shards; the functions must be picklable.
 
     Attributes:
       name: name of the program, for messages.
@@ -108,7 +108,7 @@ class Program:
       finish: function that logs the results and returns the counts for the manifest.
       files: function that returns the paths of a part's files.
       join: function that writes a shard atomically.
-      smaller: further advice for a full disk, which ends the message.
+      smaller: further advice for a full disk; the end of the error message.
     """
 
     name: str
@@ -132,7 +132,7 @@ def run(
     Args:
       program: the program of the job.
       settings: the resolved settings, a dataclass; they name the files.
-      identity: the SHA-256 of the vocabulary and of the weights, `vocab_sha256` and `weights_sha256`.
+      identity: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
       runner: the runner that executes the tasks.
       check: function that refuses invalid sources before anything is written.
 
@@ -181,7 +181,7 @@ def _make_shards(
         progress.start_at(len(shards))
         for index, shard in runner.map(functools.partial(_write_shard, program), joins):
             shards[index] = shard
-            for task in groups[index]:  # `_write_shard` does not delete parts, because a cluster may repeat it
+            for task in groups[index]:  # `_write_shard` does not delete parts, because a cluster may repeat the task
                 _delete_part(program, task)
             progress.update()
     ordered = [shards[index] for index in range(len(groups))]

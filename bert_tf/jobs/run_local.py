@@ -40,7 +40,7 @@ class LocalRunner:
             self._context = _context(self._preload)
             try:
                 # The fork server does not inherit sys.path. Without this variable, the server could preload an
-                # installed copy of this package instead of the running one.
+                # installed copy of this package instead of the running copy.
                 with _environment("PYTHONPATH", os.pathsep.join(filter(None, sys.path))):
                     for _ in range(self.num_workers):
                         self._workers.append(_Worker(self._context))
@@ -95,7 +95,7 @@ class LocalRunner:
 
 
 def _context(preload: list[str]):
-    """Returns a start method that forks from a process with TensorFlow imported but not initialized."""
+    """Returns a context that forks workers from a process that has imported TensorFlow, but not initialized it."""
     if "tensorflow" not in sys.modules:  # a script: TensorFlow has no threads in this process yet
         for name in preload:
             importlib.import_module(name)
@@ -145,7 +145,7 @@ class _Worker:
         self.pipe.close()
 
     def _died(self) -> ChildProcessError:
-        self.process.join(60)  # its pipe is closed, so it is about to end
+        self.process.join(60)  # the process has closed its pipe, so it is about to end
         code = self.process.exitcode
         how = f"signal {signal.Signals(-code).name}" if code and code < 0 else f"exit code {code}"
         return ChildProcessError(

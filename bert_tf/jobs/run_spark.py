@@ -1,8 +1,8 @@
 """A runner for a Spark cluster: executors apply the functions to the tasks.
 
-Executors need this package (see docs/how_to/spark.md) and a file system shared with the driver, because tasks
-write files. Spark may run a task again, because an executor was lost or the task seems slow. The task then writes
-the same bytes under the same name.
+Executors need this package (see docs/how_to/spark.md). They also need a file system that they share with the driver,
+because tasks write files. Spark may run a task again if an executor was lost or the task seems slow. The task then
+writes the same bytes under the same name.
 """
 
 import contextlib
@@ -83,8 +83,8 @@ class SparkRunner:
 
         Raises:
           ChildProcessError: Spark aborted the job.
-          Exception: an error that `function` raised on an executor. An InputError is raised at once, other errors after
-            Spark's retries.
+          Exception: an error that `function` raised on an executor. An InputError is raised at once. Other errors are
+            raised after Spark's retries.
         """
         tasks = list(tasks)
         if not tasks:
@@ -131,7 +131,7 @@ class _Attempt:
     """The function that an executor calls.
 
     A possibly transient error (disk, network) is raised, so that Spark retries the task. The error of the last
-    attempt, and any InputError, is returned as a value, because Spark would wrap an exception in a Java exception.
+    attempt, or an InputError, is returned as a value, because Spark would wrap an exception in a Java exception.
     """
 
     def __init__(self, function: Callable[[Any], Any], outcomes, attempts: int):
@@ -260,7 +260,8 @@ def _start(master: str, num_workers: int | None, log):
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # py4j logs every closed connection, and a traceback for each broken connection, which the job reports in one line.
+    # Drop py4j's log lines: every closed connection, and a traceback of each broken connection. The job reports broken
+    # connections in one line.
     logging.get_absl_handler().addFilter(lambda record: f"{os.sep}py4j{os.sep}" not in record.pathname)
     warnings.filterwarnings("ignore", module="pyspark")  # warnings about newer versions of pandas
     # Executors on this machine use this Python unless the cluster's configuration sets another one.

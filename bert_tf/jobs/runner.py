@@ -21,20 +21,20 @@ class Runner(Protocol):
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, in any order.
 
-        Functions and tasks must be picklable. A cluster that lost a worker, or considers it slow, may run a task
-        more than once. A function must therefore write the same bytes each time, and write them atomically.
+        Functions and tasks must be picklable. A cluster that has lost a worker, or considers a worker slow, may run a
+        task more than once. A function must therefore write the same bytes each time, and write files atomically.
         If this method raises an error, no task is still running.
         """
 
 
 @contextlib.contextmanager
 def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
-    """Yields the settings for the workers, and a started runner. Call this function before TensorFlow has threads.
+    """Yields the workers' settings and a started runner. Call this function before TensorFlow starts threads.
 
     Args:
       settings: settings with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
       *preload: modules that the tasks use.
-      num_gpus: 1 to use the first GPU of this machine.
+      num_gpus: 1 to use the first GPU of this machine; 0 to use the CPU.
     """
     if settings.runner == "spark":
         from bert_tf.jobs.run_spark import SparkRunner

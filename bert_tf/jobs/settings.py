@@ -1,4 +1,4 @@
-"""The settings that every job has, which say where its tasks run."""
+"""The settings that say where a job's tasks run; all jobs share these settings."""
 
 import dataclasses
 from typing import ClassVar
@@ -20,14 +20,15 @@ class RunnerSettings:
     path_flags: ClassVar[tuple[str, ...]] = ("input_file", "output_file", "vocab_file")
 
     num_workers: int | None = setting(
-        "number of worker processes; default: one per core; --runner=spark: maximum on a standalone cluster", None,
+        "number of worker processes; default: one per core; with --runner=spark: maximum number of tasks that run at "
+        "the same time on a standalone cluster", None,
         group="Devices", first=True, at_least=1, at_most=_MAX_WORKERS,
     )  # fmt: skip
     runner: str = setting(
         "local: this machine's cores; spark: a Spark cluster", "local", choices=("local", "spark"), group="Devices"
     )
     spark_master: str = setting(
-        "--runner=spark: URL of the master; empty: the master given to spark-submit", "", group="Devices"
+        "with --runner=spark: URL of the master; if empty, the master given to spark-submit", "", group="Devices"
     )
 
     def check_devices(self) -> None:
@@ -41,5 +42,5 @@ class RunnerSettings:
         )
 
     def with_absolute_paths(self) -> "RunnerSettings":
-        """Returns the same settings for processes in other working directories."""
+        """Returns the settings with absolute paths, for processes in other working directories."""
         return dataclasses.replace(self, **{name: absolute_paths(getattr(self, name)) for name in self.path_flags})

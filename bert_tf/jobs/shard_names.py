@@ -9,7 +9,7 @@ from bert_tf.core.flag_parsing import items
 
 
 def output_paths(output_file: str) -> list[str]:
-    """Expands `--output_file`: a comma-separated list of paths, or of PATH@N for N shards.
+    """Expands `--output_file`, a comma-separated list in which an entry is a path, or PATH@N for N shards.
 
     Raises:
       InputError: the list is empty, or the text after an "@" is not a number of shards.
@@ -35,7 +35,7 @@ def relative_names(outputs: Sequence[str]) -> list[str]:
     """Returns the shards' paths relative to the manifest, which is in the folder of the first shard.
 
     Raises:
-      InputError: a shard in an object store is in another folder than the first shard.
+      InputError: a shard in an object store is not in the folder of the first shard.
     """
     folder = os.path.dirname(outputs[0])
     for path in outputs:

@@ -1,1 +1,1 @@
-"""Converts strings to model rows: word splitting, Unicode table, masking, and [CLS] A [SEP] B [SEP] packing."""
+"""Converts strings to the rows that models read: splits words, masks tokens, and packs [CLS] A [SEP] B [SEP]."""

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Mapping
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # others import it from here
+from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # other modules import this function from here
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,8 +54,8 @@ class DataVocabulary:
             )
         if None not in (self.do_lower_case, other.do_lower_case) and self.do_lower_case != other.do_lower_case:
             raise InputError(
-                f"{other.data}: made with --do_lower_case={flag_value(other.do_lower_case)}, but {self.data} with "
-                f"--do_lower_case={flag_value(self.do_lower_case)}; make both with the same value"
+                f"{other.data}: made with --do_lower_case={flag_value(other.do_lower_case)}, but {self.data} was made "
+                f"with --do_lower_case={flag_value(self.do_lower_case)}; make both with the same value"
             )
 
 

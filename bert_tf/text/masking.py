@@ -1,12 +1,12 @@
 """Masks rows for the masked language model: chooses the positions to predict and replaces their tokens.
 
-All masking uses this module, on whole batches: when records are written (static masking) and when they are read
-(dynamic masking, `bert_tf.input.pipeline`).
+This module masks whole batches, both when records are written (static masking) and when records are read (dynamic
+masking, see `bert_tf.input.pipeline`).
 
 Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule) and C.2 (other fractions). Whole-word masking
 follows the original's repository, and n-gram masking follows tf-models-official.
 
-Letters: B rows, S tokens per row, P predictions per row, W words per row, G n-gram sizes.
+Letters: B rows, S tokens per row, P predictions per row, W words per row, G n-gram sizes, C candidates per row.
 """
 
 import dataclasses
@@ -23,11 +23,11 @@ class MaskingRule:
     """The masking parameters.
 
     Attributes:
-      vocab_size: random replacements are drawn from ids 0 to vocab_size - 1.
+      vocab_size: number of tokens; random replacements are drawn from ids 0 to vocab_size - 1.
       mask_id: id of [MASK].
-      masked_lm_prob: fraction of a row's tokens to predict, where the row's tokens include [CLS] and [SEP].
+      masked_lm_prob: fraction of a row's tokens to predict; [CLS] and [SEP] count as tokens of the row.
       max_predictions_per_seq: P, maximum number of predicted positions per row.
-      continues_word: bool [vocab_size], True for "##" tokens, to mask whole words; None to mask single tokens.
+      continues_word: to mask whole words, bool [vocab_size], True for "##" tokens; to mask single tokens, None.
       max_ngram_size: G, maximum number of adjacent words masked together; a value above 1 needs `continues_word`.
       mask_fraction: fraction of the chosen tokens that [MASK] replaces.
       random_fraction: fraction of the chosen tokens that a random token replaces; the rest stay unchanged.
@@ -50,8 +50,8 @@ class MaskingRule:
 
         Args:
           vocabulary: tokens in the order of their ids.
-          settings: the generator's settings by name, as in its manifest.
-          max_predictions_per_seq: P.
+          settings: the generator's settings by name, as in the manifest of the data.
+          max_predictions_per_seq: P, maximum number of predicted positions per row.
         """
         whole_words = settings["do_whole_word_mask"]
         return cls(
@@ -89,7 +89,7 @@ def mask(
     """Chooses positions and replaces their tokens.
 
     Each row gets at least one and at most `max_predictions_per_seq` positions. Whole-word masking is an exception: as
-    in the original, a word that does not fit is skipped, so a row without a short enough word gets no position. All
+    in the original, a word with too many tokens is skipped, so a row without a short enough word gets no position. All
     tokens of a word (or of an n-gram) become [MASK], become random tokens, or stay unchanged together.
 
     Args:
@@ -119,10 +119,10 @@ def _choose_tokens(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.
 
 
 def _argsort(keys: np.ndarray) -> np.ndarray:
-    """Returns int32 [B, n], the indices of the columns, sorted by each row's keys, uint64 [B, n].
+    """Sorts the columns of each row by their keys, uint64 [B, n]; returns the indices of the columns, int32 [B, n].
 
-    The index replaces the low bits of each key, so keys that differ only in these bits count as equal. Sorting such
-    numbers is several times faster than np.argsort.
+    The index of the column replaces the low bits of each key, so keys that differ only in these bits count as equal.
+    Sorting such numbers is several times faster than np.argsort.
     """
     bits = np.uint64(max(1, keys.shape[1] - 1).bit_length())
     keys = keys >> bits << bits | np.arange(keys.shape[1], dtype=np.uint64)
@@ -145,8 +145,8 @@ def _choose_words(
     """Chooses whole words, or n-grams of words, until no more words fit.
 
     Returns:
-      Positions int [B, P], ascending, filled up with _NONE; and for each position the number of its group of tokens
-      that are replaced together, int [B, P].
+      positions: int [B, P], ascending, filled up with _NONE.
+      groups: int [B, P], the group of each position; the tokens of a group are replaced together.
     """
     rows, columns = maskable.shape
     before = np.pad(maskable[:, :-1], ((0, 0), (1, 0)))
@@ -156,7 +156,7 @@ def _choose_words(
     words = max(1, int(word_of[:, -1].max(initial=-1)) + 1)
     cells = (word_of + np.arange(rows)[:, None] * words)[maskable]
     lengths = np.bincount(cells, minlength=rows * words).reshape(rows, words)  # [B, W]
-    # Words separated by [SEP] are not adjacent.
+    # Words are not adjacent if [SEP] is between them.
     touches = np.zeros((rows, words), bool)
     row, column = np.nonzero(starts & before)
     touches[row, word_of[row, column]] = True
@@ -173,18 +173,19 @@ def _ngrams_in_random_order(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draws the order in which n-grams are tried.
 
-    tf-models-official draws a size n with weight 1/n among the remaining sizes, then an n-gram of that size that was
-    not drawn before. This function has the same distribution without sequential draws: the n-grams of each size
-    arrive in random order as a Poisson process of rate 1/n, and are tried in order of arrival.
+    tf-models-official draws a size n with weight 1/n among the remaining sizes, and then draws a new n-gram of this
+    size. This function has the same distribution without sequential draws: the n-grams of each size arrive in random
+    order as a Poisson process of rate 1/n, and are tried in order of arrival.
 
     Args:
-      lengths: int [B, W], number of tokens of each word, 0 where the row has fewer words.
+      lengths: int [B, W], number of tokens of each word; 0 after the row's last word.
       touches: bool [B, W], whether a word directly follows the previous word.
-      max_ngram_size: G.
+      max_ngram_size: maximum size G.
       rng: source of randomness.
 
     Returns:
-      The n-grams in their order: index of the first word int [B, C], and size int [B, C]; unused entries have size 0.
+      firsts: int [B, C], the index of each n-gram's first word; the n-grams are in the order in which they are tried.
+      sizes: int [B, C], the number of words of each n-gram; 0 for an unused entry.
     """
     words = lengths.shape[1]
     times, firsts, sizes = [], [], []
@@ -211,7 +212,7 @@ def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarr
     """Tries the candidates of all rows in parallel; takes each candidate that fits and overlaps no taken candidate.
 
     Returns:
-      int [B, W], the number of the candidate that took each word, _NONE for words that are not taken.
+      int [B, W], the index of the taken candidate that contains each word; _NONE for words of no taken candidate.
     """
     firsts, sizes = candidates
     rows, words = lengths.shape
@@ -244,7 +245,7 @@ def _replace(
     labels = np.where(chosen, np.take_along_axis(input_ids, positions, axis=1), 0)
     draw = rng.random(positions.shape)
     if rule.continues_word is not None:
-        # Use one draw per group: the draw of its first token.
+        # Use one draw per group: the draw of the group's first token.
         first = (groups[:, :, None] == groups[:, None, :]).argmax(axis=2)  # [B, P]
         draw = np.take_along_axis(draw, first, axis=1)
     random_ids = rng.integers(0, rule.vocab_size, positions.shape, np.int32)

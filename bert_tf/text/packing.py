@@ -9,22 +9,23 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-# Values of --long_text, which says how to treat a text that is longer than a row.
+# Values of --long_text, the flag that says how to treat a text that is longer than a row.
 TRUNCATE, HEAD_TAIL, WINDOW = "truncate", "head_tail", "window"
 
 
 def truncated_lengths(length_a: tf.Tensor, length_b: tf.Tensor, budget: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Computes the segment lengths after tokens are removed from the end of the longer segment, one at a time.
+    """Computes the segment lengths after truncation, which removes one token at a time from the longer segment's end.
 
-    If both are equally long, a token of B is removed, as in the original.
+    If both segments are equally long, a token of B is removed, as in the original.
 
     Args:
       length_a: int64 [B], number of tokens in A.
       length_b: int64 [B], number of tokens in B.
-      budget: maximum of the two lengths together.
+      budget: maximum sum of the two lengths.
 
     Returns:
-      Two int64 [B]: the lengths of A and B after truncation.
+      keep_a: int64 [B], the length of A after truncation.
+      keep_b: int64 [B], the length of B after truncation.
     """
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = tf.minimum(length_a, tf.maximum(budget - length_b, half_up))
@@ -37,11 +38,12 @@ def kept_lengths(length_a: tf.Tensor, length_b: tf.Tensor, max_seq_length: int) 
 
     Args:
       length_a: int64 [B], number of tokens in A.
-      length_b: int64 [B], number of tokens in B; 0 for a row of A alone.
-      max_seq_length: S.
+      length_b: int64 [B], number of tokens in B; 0 for a row without B.
+      max_seq_length: row length S.
 
     Returns:
-      Two int64 [B]: the number of kept tokens of A, and of B.
+      keep_a: int64 [B], the number of kept tokens of A.
+      keep_b: int64 [B], the number of kept tokens of B.
     """
     paired_a, paired_b = truncated_lengths(length_a, length_b, max_seq_length - 3)
     return tf.where(length_b > 0, paired_a, tf.minimum(length_a, max_seq_length - 2)), paired_b
@@ -63,14 +65,14 @@ def pack(
     Args:
       segment_a: int32 [B, (tokens)].
       segment_b: int32 [B, (tokens)], or None for single-text tasks.
-      max_seq_length: S.
+      max_seq_length: row length S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
-      with_tail: whether a segment that is too long keeps tokens from its start (a quarter of them, rounded) and from
-        its end (three quarters), instead of only from its start. The number of kept tokens is the same.
+      with_tail: whether a segment that is too long keeps its head and its tail, instead of only its head. A quarter of
+        the kept tokens, rounded, then comes from the head. The number of kept tokens is the same.
 
     Returns:
-      `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+      A dict of `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each.
     """
     # One gather fetches every token by its index. Concatenating ragged tensors would take four times as long to trace.
     length_a = segment_a.row_lengths()
@@ -102,12 +104,12 @@ def _column(value: tf.Tensor) -> tf.Tensor:
 
 
 def _index(segments: tf.RaggedTensor, keep: tf.Tensor, places: tf.Tensor, with_tail: bool) -> tf.Tensor:
-    """Returns the indices in `segments.values` of the kept tokens, int32 [B, S].
+    """Returns, for each column of a row, the index of its token in `segments.values`, int32 [B, S].
 
     Args:
       segments: int32 [B, (tokens)].
       keep: int32 [B, 1], number of tokens to keep.
-      places: int32 [B or 1, S], for each column of the row, which of the kept tokens is there.
+      places: int32 [B or 1, S], for each column of a row, the place of its token among the kept tokens.
       with_tail: see `pack`.
     """
     if with_tail:
@@ -123,7 +125,7 @@ def sliced(segments: tf.RaggedTensor, indices: tf.Tensor, starts: tf.Tensor, len
       segments: [B, (tokens)].
       indices: int64 [N], the row of each slice.
       starts: int64 [N], the start of each slice within its row.
-      lengths: int64 [N], the length of each slice, which must not exceed the row.
+      lengths: int64 [N], the length of each slice; a slice must not extend beyond its row.
 
     Returns:
       [N, (tokens)].
@@ -133,7 +135,7 @@ def sliced(segments: tf.RaggedTensor, indices: tf.Tensor, starts: tf.Tensor, len
 
 
 def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Drops the columns of [B, S] inputs that are padding in every row, because they take time and have no effect."""
+    """Drops columns of [B, S] inputs that are padding in every row, because such columns only take time."""
     # An empty batch keeps one column.
     longest = tf.maximum(tf.reduce_max(tf.reduce_sum(inputs["input_mask"], axis=1)), 1)
     return {name: values[:, :longest] for name, values in inputs.items()}

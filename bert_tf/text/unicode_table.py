@@ -39,10 +39,11 @@ class Table(NamedTuple):
     """The arrays that the graph looks up.
 
     Attributes:
-      entries: int32 [0x110000], the entry of each code point; for the kind EXPANDS its value is a row of `expansions`.
+      entries: int32 [0x110000], the entry of each code point. An entry of kind EXPANDS contains the index of a row of
+        `expansions` instead of a code point.
       expansions: int32 [rows, widest], entries, padded with DROPPED.
       marks: int32 [marks], the code points of kind ORDERED_MARK, ascending.
-      mark_classes: int32 [marks], their canonical combining classes.
+      mark_classes: int32 [marks], the canonical combining class of each mark.
     """
 
     entries: np.ndarray
@@ -54,7 +55,8 @@ class Table(NamedTuple):
 def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
     """Normalizes one character as the original's basic tokenizer does; returns pairs of kind and character.
 
-    A dropped character has no pair, unless marks cannot be reordered across the character; then its kind is BOUNDARY.
+    A dropped character gives no pair. But if marks cannot be reordered across the dropped character, it gives a pair of
+    kind BOUNDARY.
     """
     if character in "\t\n\r" or unicodedata.category(character) == "Zs":
         return [(SPACE, " ")]
@@ -84,7 +86,7 @@ def _with_kind(result: str, source: str) -> tuple[int, str]:
 
 
 def entry(kind: int, value: int = 0) -> int:
-    """Returns an entry of this kind; `value` is a code point or a row of the expansions."""
+    """Returns an entry of this kind; `value` is a code point, or the index of a row of the expansions."""
     return kind << KIND_SHIFT | value
 
 
@@ -101,9 +103,9 @@ def load(do_lower_case: bool) -> Table:
 def load_sigma_context() -> np.ndarray:
     """Reads the role of each code point before or after a capital sigma, uint8 [0x110000].
 
-    A capital sigma becomes a final sigma if the nearest character before it is CASED and the nearest character after
-    it is not. Both searches skip IGNORED: the case-ignorable code points (Unicode 14.0, section 3.13), and the code
-    points that normalization drops. All other code points are OTHER.
+    A capital sigma becomes a final sigma if the nearest character before it is CASED, and the nearest character after
+    it is not CASED. Both searches skip characters that are IGNORED: the case-ignorable code points (Unicode 14.0,
+    section 3.13), and the code points that normalization drops. All other code points are OTHER.
     """
     with np.load(_PATH) as file:
         return file["sigma_context"]

@@ -1,4 +1,4 @@
-"""Cuts texts that are longer than a row into overlapping windows, one row each.
+"""Cuts texts that are longer than a row into overlapping windows; each window becomes a row.
 
 Letters: B batch, N windows.
 """
@@ -11,7 +11,7 @@ from bert_tf.text.packing import kept_lengths, sliced
 def cut_windows(
     segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, *, max_seq_length: int, stride: int
 ) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
-    """Cuts the longer segment of each example into windows; each window gets the other segment, truncated.
+    """Cuts the longer segment of each example into windows. Each window also gets the other segment, truncated.
 
     A window has as many tokens of the longer segment as truncation would keep. The last window ends at the end of the
     segment, so every window of a long text is full. If both segments are equally long, B is cut.
@@ -20,11 +20,13 @@ def cut_windows(
       segment_a: int32 [B, (tokens)].
       segment_b: int32 [B, (tokens)], or None for single texts.
       max_seq_length: number of tokens in a row, including special tokens.
-      stride: number of tokens between the starts of two windows, at most a window's length; 0 for half of this length.
+      stride: number of tokens between the starts of two consecutive windows. A stride above the window's length means
+        this length; 0 means half of this length.
 
     Returns:
-      The two segments of each window, int32 [N, (tokens)], which fit into a row; and the index of each window's
-      example, int64 [N], ascending. An example that fits into one row is one window.
+      segment_a: int32 [N, (tokens)], the part of A in each window.
+      segment_b: int32 [N, (tokens)], the part of B in each window; None for single texts. Both parts fit into a row.
+      examples: int64 [N], ascending, the index of each window's example. An example that fits into a row is one window.
     """
     length_a = segment_a.row_lengths()
     length_b = tf.zeros_like(length_a) if segment_b is None else segment_b.row_lengths()

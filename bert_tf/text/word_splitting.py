@@ -15,7 +15,7 @@ from bert_tf.text import unicode_table
 
 # A longer word becomes [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
-# Replaces a word that is too long. It is a noncharacter, which vocabularies do not contain.
+# This code point replaces a word that is too long. It is a noncharacter, so vocabularies do not contain it.
 TOO_LONG = 0x10FFFF
 
 _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
@@ -113,7 +113,7 @@ class WordSplitter(tf.Module):
         """Applies the rules that depend on neighboring characters, expands entries, and drops entries.
 
         Returns:
-          entries: int32 [M], of words and spaces only.
+          entries: int32 [M], only entries of words and spaces.
           text_splits: int64 [B + 1].
           origin: int32 [M], index of the source character of each entry.
         """
@@ -145,7 +145,7 @@ class WordSplitter(tf.Module):
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources, text_splits):
-        """Returns where a capital sigma would be final; see `unicode_table.load_sigma_context`.
+        """Returns at which characters a capital sigma would be final, bool [N]; see `load_sigma_context`.
 
         Every text ends with a space, so the search never crosses into the next text.
         """
