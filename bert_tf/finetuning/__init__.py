@@ -1,1 +1,1 @@
-"""Fine-tuning of any kind of task: the engine, its data, evaluations, sweeps and ensembles."""
+"""Fine-tunes models for any kind of task: the engine, its data, evaluations, sweeps and ensembles."""

@@ -1,13 +1,14 @@
-"""Stores a frozen encoder's activations on disk, so that the encoder runs once for any number of trained heads.
+"""Stores a frozen encoder's activations on disk, so that the encoder runs only once for any number of trained heads.
 
 Paper: section 5.3 (feature-based approach).
 
-A split has its own folder, where the activations are divided into several float16 NumPy arrays, the parts. Each part is
-written atomically, so a resumed run computes only the missing parts. The folder's name contains a hash of everything
-that the activations depend on: the encoder's weights, the rows, the layers and the precision.
+Each split has its own folder. The files in this folder are the parts of the activations. Each part is a float16 NumPy
+array that is written atomically, so a resumed run computes only the missing parts. The folder's name contains a hash of
+everything that the activations depend on, such as the encoder's weights, the rows, the layers and the precision.
 
-Letters: B batch, S sequence length, N rows, P maximum number of tokens per row that the head reads, K layers, H hidden
-size.
+Letters: B rows of a batch, S sequence length, N rows of a split, P maximum number of tokens per row that the head
+  reads,
+K layers, H hidden size.
 """
 
 import collections
@@ -37,7 +38,7 @@ from bert_tf.tokenization import BertTokenizer
 
 _VERSION = 1
 _DTYPE = np.float16
-# Number of tokens in a batch, padding included; larger batches are not faster on a CPU.
+# Number of tokens in a batch, including padding. Larger batches are not faster on a CPU.
 _TOKENS_PER_BATCH = 4096
 _PART_BYTES = 1 << 26
 _ROWS_PER_CALL = 1024
@@ -50,9 +51,9 @@ class StoredActivations:
     Attributes:
       counts: int64 [N], number of tokens that the head reads in each row.
       parts: paths of the parts.
-      part_of: int64 [N], index in `parts` of the file that has each row's activations.
-      starts: int64 [N], index of each row's first token in its part.
-      shape: (P, K, H).
+      part_of: int64 [N], index in `parts` of each row's part.
+      starts: int64 [N], index in this part of each row's first token.
+      shape: shape of a row's activations, (P, K, H).
     """
 
     counts: np.ndarray
@@ -62,13 +63,13 @@ class StoredActivations:
     shape: tuple[int, int, int]
 
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Reads the activations of rows; works in the graph of a dataset.
+        """Reads the activations of rows. The function can be called in the graph of a dataset.
 
         Args:
           rows: integer [B], indices of rows.
 
         Returns:
-          float16 [B, P, K, H], 0 at padding.
+          The activations, float16 [B, P, K, H]; 0 at padding.
         """
         found = tf.numpy_function(self._read, [rows], tf.float16)
         return tf.ensure_shape(found, [rows.shape[0], *self.shape])
@@ -97,11 +98,11 @@ def with_activations(
       task: the task; its `activations_dir` is the parent of the split's folder.
       model: a model whose encoder has its final weights.
       tokenizer: provides the ids of special tokens.
-      max_seq_length: S.
+      max_seq_length: sequence length, S.
       strategy: strategy that runs the encoder.
 
     Returns:
-      The split with `activations`; its `lengths` are now the numbers of tokens that the head reads.
+      The split with `activations`. The `lengths` of this split are the numbers of tokens that the head reads.
 
     Raises:
       InputError: the disk is full or read-only.
@@ -153,7 +154,7 @@ class _Inputs:
         return np.concatenate(counts), digest.hexdigest()
 
     def batches(self, plan: RowPlan, shares: int, start: int, input_context: tf.distribute.InputContext | None):
-        """Returns the dataset of a plan's batches, beginning with batch number `start`."""
+        """Returns the dataset of a plan's batches, without the first `start` batches."""
         return row_batches(
             self.split, self.task, self.tokenizer, plan, max_seq_length=self.max_seq_length, shares=shares,
             start=start, input_context=input_context,
@@ -161,14 +162,16 @@ class _Inputs:
 
 
 class _Parts:
-    """Divides the rows of a split into parts; each part has the rows of several consecutive batches in ascending order.
+    """Divides the rows of a split into parts; each part has the rows of several consecutive batches.
 
     Attributes:
+      folder: folder of the parts.
       plan: plan of all batches.
       shares: number of equal shares of a batch, one for each replica.
       counts: see `StoredActivations`.
       size: size of all parts, in bytes.
-      longest: P.
+      longest: maximum number of tokens per row that the head reads, P.
+      rows: indices of the rows of each part, ascending.
     """
 
     def __init__(self, folder: str, plan: RowPlan, shares: int, counts: np.ndarray, shape: tuple[int, int, int]):
@@ -189,7 +192,7 @@ class _Parts:
         return os.path.join(self.folder, f"part-{number:05d}-of-{len(self):05d}.npy")
 
     def is_there(self, number: int) -> bool:
-        """Returns whether a part is complete and has the right size."""
+        """Returns whether a part exists, is readable and has the right shape."""
         path = self.path(number)
         if not tf.io.gfile.exists(path):
             return False
@@ -203,17 +206,17 @@ class _Parts:
         return int(self.counts[self.rows[number]].sum()), *self._shape[1:]
 
     def batches_of(self, number: int) -> range:
-        """Returns the numbers of the batches whose rows are in a part."""
+        """Returns the indices of the batches whose rows are in a part."""
         total = len(self.plan.ids) // self.shares
         return range(number * self._every, min(total, (number + 1) * self._every))
 
     def starts(self, number: int) -> np.ndarray:
-        """Returns the index of each row's first token in a part."""
+        """Returns, for each row of a part, the index in the part of the row's first token."""
         counts = self.counts[self.rows[number]]
         return np.cumsum(counts) - counts
 
     def stored(self) -> StoredActivations:
-        """Returns the stored activations; all parts must be complete."""
+        """Returns the stored activations; all parts must exist."""
         part_of, starts = np.zeros_like(self.counts), np.zeros_like(self.counts)
         for number, rows in enumerate(self.rows):
             part_of[rows], starts[rows] = number, self.starts(number)
@@ -235,7 +238,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
         shown.start_at(len(parts.counts) - rows_left)
         results = _results(parts, inputs, model, strategy, missing[0])
         for number in range(missing[0], len(parts)):
-            # Skip a complete part between two missing parts; this only happens if somebody has deleted a file.
+            # Skip an existing part that follows a missing part; this only happens if somebody has deleted a file.
             batches = itertools.islice(results, len(parts.batches_of(number)))
             if number not in missing:
                 collections.deque(batches, maxlen=0)
@@ -246,7 +249,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
 def _results(
     parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, first: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields row indices and activations [B, P, K, H] of each batch, beginning with the first batch of part `first`."""
+    """Yields the row indices [B] and the activations [B, P, K, H] of each batch; begins with part number `first`."""
     longest = parts.longest
 
     @tf.function
@@ -282,7 +285,7 @@ def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.nd
 
 
 def _open(path: str) -> np.ndarray:
-    """Opens a part; memory-maps a local file, so that only the values that are read need memory."""
+    """Opens a part. A local file is memory-mapped, so that only the values that are read need memory."""
     if "://" not in path:
         return np.load(path, mmap_mode="r")
     with tf.io.gfile.GFile(path, "rb") as file:

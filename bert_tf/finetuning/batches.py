@@ -1,6 +1,7 @@
 """Makes batches of encoded rows according to a plan; several rows may share a packed row.
 
-Letters: B batch, S sequence length, N rows, R packed rows, W their length, K maximum number of rows in a packed row.
+Letters: B rows of a batch, S sequence length, N rows of a split, R packed rows of a batch, W length of packed rows,
+K maximum number of rows in a packed row.
 """
 
 from collections.abc import Mapping
@@ -13,12 +14,12 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
 
-# Prefix of the columns of a packed batch that have an entry for each row; the other columns describe packed rows.
+# In a packed batch, prefix of the columns that have an entry for each row. The other columns describe packed rows.
 _ROW = "row/"
 
 
 def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the columns of a packed or unpacked batch that have one entry per row, [B, ...]."""
+    """Returns the columns with an entry for each row, [B, ...], of a packed or unpacked batch."""
     packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
     return packed or dict(batch)
 
@@ -39,26 +40,30 @@ def row_batches(
 
     Args:
       split: a split with N rows.
-      task: makes the model's inputs, and determines whether a batch counts rows or examples; see `Task.group_sizes`.
+      task: task that makes the model's inputs, and that determines whether the batch size counts rows or examples; see
+        `Task.group_sizes`.
       tokenizer: provides the ids of special tokens.
       plan: plan of the batches.
-      max_seq_length: S.
-      shares: number of the plan's shares in a global batch; each element of the dataset is one replica's part of it.
+      max_seq_length: sequence length, S.
+      shares: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
+        global batch.
       micro_batches: number of shares in one replica's part.
       start: number of batches to skip.
       input_context: identifies this worker's part if there are several workers.
 
     Returns:
-      Dataset of dicts. Each dict has the task's `model_inputs`, the columns of the rows, their stored activations if
-      any, and these columns:
+      Dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split has
+      stored activations, the dict has `activations`. Each dict also has these columns:
 
-      - `row_weights`: float32 [B], 1, or 0 for rows that only fill the batch.
-      - `row_ids`: int64 [B], indices of the rows, or N for rows that only fill the batch.
+      - `row_weights`: float32 [B], 1; 0 for padding rows, which only fill the batch.
+      - `row_ids`: int64 [B], indices of the rows; N for padding rows.
       - `data_position`: int32 [B, 3], the `Position` after the batch.
 
       In a packed batch, all these columns except `data_position` have the prefix "row/"; see `row_columns`. A packed
-      batch also has the encoder's inputs for R packed rows, and two columns with the index of each row in the encoder's
-      outputs: `slots`, int32 [B], among the R K pooled outputs, and `starts`, int32 [B], among the R W positions.
+      batch also has the encoder's inputs for R packed rows, and these columns:
+
+      - `slots`: int32 [B], index of each row among the R K pooled outputs of the encoder.
+      - `starts`: int32 [B], index of each row's first token among the R W positions of the encoder's outputs.
     """
     count, group_sizes = len(split), task.group_sizes(split)
     num_units = count if group_sizes is None else len(group_sizes)
@@ -66,7 +71,7 @@ def row_batches(
     size = ids.shape[1]
     places = None if plan.places is None else tf.constant(plan.places.reshape(-1, size, 3))
 
-    # These two functions have no Python control flow for AutoGraph, and its analysis would take longer than tracing.
+    # These two functions have no Python control flow. AutoGraph's analysis of them would take longer than tracing.
     @tf.autograph.experimental.do_not_convert
     def batch_of(number):
         used = (number + 1) * plan.units * shares
@@ -84,7 +89,7 @@ def row_batches(
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
         if split.activations is not None:
             inputs["activations"] = split.activations.of_rows(rows)
-        # Operations on ragged columns lose the static number of rows, which micro-batches and TPUs need.
+        # Operations on ragged columns lose the static number of rows. Micro-batches and TPUs need this number.
         inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}
         own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
@@ -106,10 +111,10 @@ def _packed(
 
     Args:
       inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
-      places: int32 [B, 3], see `RowPlan`; the packed rows are numbered within each micro-batch.
-      real: bool [B], false for entries that only fill the batch.
+      places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each micro-batch.
+      real: bool [B], false for padding rows.
       shape: shape of the packed rows of one micro-batch.
-      micro_batches: number of micro-batches.
+      micro_batches: number of micro-batches in the batch.
     """
     size, length = places.shape[0], inputs["input_ids"].shape[1]
     rows, width, most = shape.rows * micro_batches, shape.width, shape.sequences
@@ -119,7 +124,7 @@ def _packed(
     used = (inputs["input_mask"] > 0) & real[:, tf.newaxis]
 
     def laid(values, positions, used, size):
-        # Unused values go to an extra entry at the end, which is removed below.
+        # Unused values go to an additional entry at the end. This entry is removed below.
         indices = tf.where(used, positions, rows * size)
         laid = tf.scatter_nd(tf.reshape(indices, [-1, 1]), tf.reshape(values, [-1]), [rows * size + 1])
         return tf.reshape(laid[:-1], [rows, size])

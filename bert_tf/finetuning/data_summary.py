@@ -1,6 +1,6 @@
-"""Logs a summary of a run's data before the run begins: examples, steps, lengths, and truncation.
+"""Logs a summary of a run's data before the run begins: numbers of examples and steps, lengths, and truncation.
 
-Letters: N rows, S sequence length.
+Letters: N rows.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
 
-# Minimum shares of truncated examples and of lost tokens for a warning.
+# A warning is logged if at least this share of the examples is truncated, or at least this share of the tokens is lost.
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
 
@@ -52,9 +52,9 @@ def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
     """Returns the number of tokens that truncation removes from each row, int64 [N].
 
     Args:
-      split: an encoded split. Without segment columns, the numbers are 0: such texts are not truncated, or they were
-        truncated before this program read them.
-      max_seq_length: S.
+      split: an encoded split. If the split has no segment columns, the result is 0 for all rows: the texts are not
+        truncated, or they were truncated before this program read them.
+      max_seq_length: maximum number of tokens in a row.
     """
     first, second = (split.columns.get(name) for name in ("segment_a", "segment_b"))
     if not isinstance(first, tf.RaggedTensor):

@@ -1,4 +1,4 @@
-"""`task.json` in a run's folder: the description of a fine-tuned task for evaluation, export and conversion."""
+"""Writes and reads `task.json`, the description of a run's task, which evaluation, export and conversion need."""
 
 import dataclasses
 import json
@@ -26,9 +26,9 @@ class TaskDescription:
     Attributes:
       kind: kind of the task; see `Task.kind`.
       task_name: the value of `--task_name`.
-      labels: names of the classes in the order of their ids; () if there are none.
-      do_lower_case: whether the tokenizer lower-cases.
-      max_seq_length: row length in training.
+      labels: names of the classes in the order of their ids; () if the task has no classes.
+      do_lower_case: whether the tokenizer lower-cases texts.
+      max_seq_length: maximum number of tokens in a row during training.
       parameters: other values that the kind needs; see `Task.parameters`.
       data: how the training data was read; see `Task.data_facts`.
       bilstm_head: whether there is a BiLSTM between the encoder and the head.
@@ -59,7 +59,7 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: 
 
 
 def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
-    """Returns the facts that identify a fine-tuned model, for `run_record.Phase.model`.
+    """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts.
 
     Args:
       description: description of the model's task.
@@ -92,8 +92,9 @@ def exists(folder: str) -> bool:
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the run in `output_dir`; None if the folder has no checkpoint.
 
-    If the file was deleted, a command that trains writes it again, after a comparison of the settings with `run.json`.
-    Any other command is refused, because it would use defaults instead of the settings of the training.
+    If `task.json` was deleted, a command that trains compares its settings with `run.json`, and writes `task.json`
+    again; for such a command, this function returns None. Any other command is refused, because it would use the
+    defaults instead of the settings of the training.
 
     Raises:
       InputError: the file is damaged, or it is missing and the command does not train.

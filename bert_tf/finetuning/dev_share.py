@@ -15,8 +15,8 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None) -> AnyTask:
     """Returns a task with held-out data; the share and the seed come from the flags, or else from the run's record.
 
-    Without a share, the task stays unchanged. `--dev_seed` is separate from the seed of training. So runs with
-    different training seeds, such as the trials of a sweep or the models of an ensemble, have the same dev data.
+    Without a share, the task is returned unchanged. `--dev_seed` is separate from the seed of the training, so runs
+    with different training seeds, such as the trials of a sweep or the models of an ensemble, have the same dev data.
 
     Args:
       task: the task without held-out data.
@@ -24,8 +24,8 @@ def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None)
       has_dev: whether there is a file with dev data; None for the task's `has_dev_files`.
 
     Raises:
-      InputError: the run was trained with another share or seed; the flags have a share although there is a file with
-        dev data; or there is a seed without a share.
+      InputError: the run was trained with another share or seed; a share is given although there is a file with dev
+        data; or a seed is given without a share.
     """
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
@@ -47,8 +47,8 @@ def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None)
 def check_not_trained_on(task: Task, folder: str) -> None:
     """Refuses held-out dev data for a run that was trained on other files or with another share.
 
-    Such a run may have been trained on the examples that are now held out, because the selection depends on all
-    examples of the files.
+    Such a run may have been trained on the examples that are held out now, because the choice of held-out examples
+    depends on all examples of the files.
 
     Raises:
       InputError: the files, the share or the seed differ.

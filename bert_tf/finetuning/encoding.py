@@ -1,7 +1,7 @@
-"""Encodes the examples of a split, and caches them on disk for later commands or trials with the same examples.
+"""Encodes the examples of a split, and caches the rows on disk for later commands or trials with the same examples.
 
-A cache is a TFRecord file. Its name contains a hash of everything that the encoded rows depend on. The file is written
-atomically; a damaged cache is replaced.
+A cache is a TFRecord file. The file's name contains a hash of everything that the encoded rows depend on. The file is
+written atomically. A damaged cache is replaced.
 
 Letters: N rows.
 """
@@ -25,7 +25,7 @@ from bert_tf.text.data_vocabulary import tokens_sha256
 from bert_tf.tokenization import BertTokenizer
 
 FOLDER = "encoded"
-# Increase this number when tokenization or the file format changes, so that older caches are not used.
+# Increase this number if tokenization or the file format changes, so that older caches are not used.
 _VERSION = 1
 _ROWS_PER_RECORD = 4096
 _ROWS_PER_CALL = 4096
@@ -64,10 +64,10 @@ def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer,
 def cached_split(
     name: str, task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int, folder: str
 ) -> tuple[Split, Callable[[], None]]:
-    """Returns the encoded examples of a split; reads them from the cache if the folder has one.
+    """Returns the encoded examples of a split; reads them from a cache if the folder contains a cache for them.
 
     Args:
-      name: name of the split, for the name of the cache file.
+      name: name of the split, which begins the name of the cache file.
       task: see `encoded_split`.
       examples: see `encoded_split`; the `repr` of an example must show all of its content.
       tokenizer: see `encoded_split`.
@@ -75,8 +75,8 @@ def cached_split(
       folder: folder of the caches.
 
     Returns:
-      The split, and a function that writes a missing cache and deletes stale caches of the split. The function only
-      logs a warning if the disk is full or read-only.
+      The split, and a function that writes a missing cache and deletes stale caches of the split. If the disk is full
+      or read-only, this function only logs a warning.
     """
     if not task.is_cached:
         return encoded_split(task, examples, tokenizer, max_seq_length), lambda: None
@@ -123,7 +123,10 @@ def _write(path: str, split: Split) -> None:
 
 
 def _record(rows: Mapping[str, tf.Tensor | tf.RaggedTensor]) -> bytes:
-    """Serializes rows: the dtype and the values of each column, and the row lengths of ragged columns."""
+    """Serializes rows as a `tf.train.Example`.
+
+    The feature of a column has the column's dtype and values; for a ragged column, it also has the row lengths.
+    """
     features = {}
     for name, column in rows.items():
         ragged = isinstance(column, tf.RaggedTensor)

@@ -1,4 +1,4 @@
-"""Runs the fine-tuning of any task: checks everything first, then trains, evaluates and predicts.
+"""Fine-tunes a model for any task: checks everything first, then trains, evaluates and predicts.
 
 Paper: section 3.2 and appendix A.3.
 """
@@ -43,9 +43,9 @@ from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-# Predictions and loss of the rows of the dev split, by the step of the weights.
+# Maps a step to the predictions and the loss of the dev split's rows with the weights of this step.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes a few seconds, which pays off for evaluations with at least this many positions.
+# Compiling the fused operations takes a few seconds. An evaluation with at least this many positions saves more time.
 _POSITIONS_WORTH_COMPILING = 50_000
 
 
@@ -54,7 +54,7 @@ def run_finetuning(
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
 ) -> dict[str, float]:
-    """Trains and evaluates a model for a task, and predicts with the model, as the settings request.
+    """Trains a model, evaluates it, and predicts with it, as the settings request.
 
     Args:
       settings: settings of the run.
@@ -65,7 +65,7 @@ def run_finetuning(
       The metrics and the loss of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the settings, the data or the folder are invalid; raised before any training.
+      InputError: the settings, the data or the folder are invalid; the error is raised before any training.
     """
     parts = batch_parts.choose_parts(settings)
     strategy = strategies.make_strategy(settings)
@@ -75,7 +75,7 @@ def run_finetuning(
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
-            # A report that fails must not hide the run's own error.
+            # An error of the report must not hide an error of the run.
             with contextlib.suppress(OSError, tf.errors.OpError):
                 # A prediction without labels does not change the report.
                 changes = settings.do_train or settings.do_eval or _scores_test(run)
@@ -130,7 +130,7 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
 
 
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
-    """Restores the checkpoint that the settings choose into a model; returns the checkpoint's step."""
+    """Restores a model from the checkpoint that the settings choose; returns the checkpoint's step."""
     settings, folder = run.settings, run.settings.output_dir
     while True:
         found = resume.find(folder, run.strategy)
@@ -152,13 +152,13 @@ def _check_batches(run: PreparedRun) -> None:
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
-        # The plan of all batches does not exist yet, so this check uses the shortest row, which gives a lower bound.
+        # The plan of all batches does not exist yet. The length of the shortest row gives a lower bound of the memory.
         memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
         run.num_train_steps()
 
 
 def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
-    """Trains the trials of a sweep, each as a separate run; reads and encodes the data only once."""
+    """Trains the trials of a sweep; each trial is a separate run, but the data is read and encoded only once."""
     settings = run.settings
     trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, run.phase(1), run.task), run.strategy)
     for trial in trials.pending():
@@ -184,7 +184,7 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
     """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`.
 
-    So an evaluation of one of these steps after training does not run the model again.
+    If one of these two steps is evaluated after training, the model need not run again.
     """
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
@@ -276,7 +276,7 @@ def _predictions(
 ) -> tuple[np.ndarray, float]:
     """Returns the predictions and the loss of a split; the progress bar shows `name`, or else the split's name."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
-    if objective.evaluation_step is None:  # later evaluations reuse the graph of the first one
+    if objective.evaluation_step is None:  # later evaluations reuse the graph of the first evaluation
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
     return evaluate_rows(
         objective,
@@ -298,8 +298,8 @@ def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
     """Evaluates the model on the dev split, and writes the results; see `evaluated_data.keep`.
 
-    The model runs only if `dev_outputs` has no outputs of this step; its outputs are then added to `dev_outputs`. The
-    files are always written, because the existing files may belong to another step.
+    If `dev_outputs` has no outputs of this step, the model runs, and its outputs are added to `dev_outputs`. The files
+    are always written, because the existing files may belong to another step.
     """
     settings, folder = run.settings, run.settings.output_dir
     data = evaluated_data.find(folder, run.data_ids["dev"], settings)
@@ -322,10 +322,10 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
 def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
     """Raises NotFinite if the loss of the trained weights on a batch of training rows is not finite.
 
-    A run without evaluation and prediction has no other check of its last weights.
+    If a run neither evaluates nor predicts, this is the only check of its last weights.
     """
     settings = run.settings
-    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory in training too
+    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training
     rows = {"train": run.splits["train"].first(batch_size)}
     _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
     found = resume.find(settings.output_dir, run.strategy)
@@ -333,7 +333,7 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
-    """Predicts the test split, and lets the task write the prediction files; computes metrics if labels are known.
+    """Predicts the test split, and writes the prediction files. If the labels are known, also writes the metrics.
 
     Raises:
       NotFinite: the predictions are not finite.

@@ -1,4 +1,4 @@
-"""Evaluates and predicts with the mean prediction of several models.
+"""Evaluates the mean predictions of several models, and writes them into prediction files.
 
 Paper: Tables 2 and 3 (the ensemble of seven systems).
 """
@@ -40,7 +40,12 @@ from bert_tf.training.session import session
 
 @dataclasses.dataclass(frozen=True)
 class Member:
-    """A trained model of an ensemble: the folder of its run, and the prefix of its checkpoint."""
+    """A trained model of an ensemble.
+
+    Attributes:
+      folder: folder of the model's run.
+      prefix: prefix of the model's checkpoint.
+    """
 
     folder: str
     prefix: str
@@ -49,22 +54,22 @@ class Member:
 def run_ensemble(
     settings: FineTuningSettings, make_task: Callable[[Command], Task], paths: Sequence[str]
 ) -> dict[str, float]:
-    """Evaluates an ensemble and predicts with it, as the settings request; writes the results into `output_dir`.
+    """Evaluates an ensemble, and predicts with it, as the settings request; writes the results into `output_dir`.
 
     `ensemble.json` in this folder lists the checkpoints. A later command with this folder must name the same
-    checkpoints, because the folder may also have thresholds that were tuned for these checkpoints.
+    checkpoints, because the folder may also contain thresholds that were tuned for these checkpoints.
 
     Args:
-      settings: settings without training.
+      settings: settings of a command that does not train.
       make_task: function that returns the task of all models; see `resolution.resolve`.
-      paths: folders of runs, or prefixes of checkpoints. In a folder, `use_checkpoint` chooses the checkpoint.
+      paths: folders of runs, or prefixes of checkpoints. For a folder, `use_checkpoint` chooses the checkpoint.
 
     Returns:
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing; a model has a different task, head, row length or vocabulary than the first model;
-        or the folder has a run or another ensemble.
+      InputError: a model is missing; a model differs from the first model in the task, head, row length or vocabulary;
+        or the folder has a run or the results of another ensemble.
     """
     members = [_member(path, settings) for path in paths]
     if run_record.read_phases(settings.output_dir):
@@ -81,7 +86,7 @@ def run_ensemble(
         task.check_checkpoint(settings.output_dir, None)
         run = prepared_run.prepare(own, task, strategy)
         strategies.check_batch_sizes(strategy, own)
-        # Find the dev data now, so that wrong flags for this data raise an error before any model runs.
+        # Find the dev data now, so that flags that contradict this data raise an error before any model runs.
         evaluated = _dev_data(run, settings, members).shown if settings.do_eval else evaluated_data.DEV
         data_summary.log(run, evaluated)
         configs = [_checked_config(run, member, members[0]) for member in members]
@@ -108,7 +113,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 
 def _refuse_other(folder: str, members: Sequence[Member]) -> None:
-    """Refuses a folder with the results of other models."""
+    """Refuses a folder that contains the results of another ensemble."""
     path = os.path.join(folder, latest.ENSEMBLE_NAME)
     if not tf.io.gfile.exists(path):
         return
@@ -121,7 +126,7 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
 
 
 def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:
-    """Returns a model's configuration; refuses a model whose task or rows differ from the first model's."""
+    """Returns a model's configuration; refuses a model that cannot be combined with the first model."""
     config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
     expected = dataclasses.replace(run, config=config).model_facts()
     for phase in run_record.read_phases(member.folder)[-1:]:

@@ -2,7 +2,7 @@
 
 Paper: section 3.2.
 
-Letters: B batch, S sequence length, N rows.
+Letters: B rows of a batch, S sequence length, H hidden size, K layers that a head reads, N rows of a split, G examples.
 """
 
 import abc
@@ -36,11 +36,11 @@ Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ConstantAnswer:
-    """The same answer to every example. A useful model must exceed its scores.
+    """The same answer to every example, as a baseline. A useful model must have better scores.
 
     Attributes:
       answer: name of the answer in messages.
-      scores: scores of the answer, with the names of `Task.scores`.
+      scores: scores of the answer, with the same names as in `Task.scores`.
     """
 
     answer: str
@@ -56,9 +56,9 @@ class Split:
       columns: the columns that `Task.encode` returned; the first axis of each column has N rows.
       example_ids: int64 [N], index of each row's example.
       lengths: int32 [N], number of tokens of each row; None if no model will read the rows.
-      tokenizer: the tokenizer that encoded the rows, for tasks that convert tokens back to text.
-      activations: a frozen encoder's activations for the rows, see `activations.StoredActivations`; None if the encoder
-        runs.
+      tokenizer: the tokenizer that encoded the rows; some tasks need it to convert tokens back to text.
+      activations: stored activations of a frozen encoder for the rows, see `activations.StoredActivations`; None if
+        training and evaluation run the encoder.
     """
 
     examples: Sequence[Any]
@@ -72,7 +72,7 @@ class Split:
         return len(self.example_ids)
 
     def first(self, count: int) -> "Split":
-        """Returns a split with all rows of the first examples, at most `count` examples."""
+        """Returns a split with all rows of the first `count` examples, or of all examples if there are fewer."""
         ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example are consecutive
         rows = int(ends[min(count, len(ends)) - 1])
         columns = {name: column[:rows] for name, column in self.columns.items()}
@@ -81,16 +81,17 @@ class Split:
 
 
 class Task(abc.ABC):
-    """A task defines its data, its head, its loss, its scores and its files.
+    """The data, the head, the loss, the scores and the files of a task.
 
-    An example is the unit that a person labels; a row is the unit that the model reads. An example has one or several
+    An example is the unit that a person labels. A row is the unit that the model reads. An example has one or several
     rows.
 
     Attributes:
-      kind: kind of the task; it determines the served model.
+      kind: name of the kind of task, which determines the served model.
       name: the value of `--task_name`.
-      labels: names of the classes in the order of their ids; () if there are none.
-      parameters: other values that the served model needs; they are stored in `task.json`, so JSON must allow them.
+      labels: names of the classes in the order of their ids; () if the task has no classes.
+      parameters: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
+        represent them.
       metrics: the loss terms and metrics that `losses` returns.
     """
 
@@ -109,31 +110,32 @@ class Task(abc.ABC):
         return (LOSS,)
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:  # noqa: B027 - a default
-        """Raises InputError for a model or settings that the task cannot use; by default, accepts all."""
+        """Raises InputError if the task cannot use the model or the settings; by default, accepts everything."""
 
     def data_facts(self) -> dict[str, Any]:
-        """Returns the settings that decide how the files are read; they are part of a run's identity."""
+        """Returns the settings that determine how the files are read; these settings are part of a run's identity."""
         return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
 
-    # The data that is held out of the training data; None if there is none.
+    # The data that is held out of the training data; None if no data is held out.
     held_out: HeldOut | None = None
 
     # Whether there are files with dev data.
     has_dev_files: bool = True
 
-    # Folder of a frozen encoder's activations, which the head reads from disk; "" if the encoder runs.
+    # Folder of a frozen encoder's stored activations, which the head reads; "" if training runs the encoder.
     activations_dir: str = ""
 
-    # Whether encoded rows may be cached on disk; the `repr` of an example must then show all of its content.
+    # Whether encoded rows may be cached on disk. If true, the `repr` of an example must show all of its content.
     is_cached: bool = True
 
     # The names of examples and rows in messages.
     unit_names: tuple[str, str] = ("examples", "rows")
 
-    # Flags, other than `max_seq_length`, that keep more of long texts; None if the user has chosen the truncation.
+    # Flags, other than `max_seq_length`, with which less text is lost. None if the user has chosen how to truncate.
     truncation_remedies: Sequence[str] | None = ()
 
-    # The length of rows if the data is already encoded, so that truncation is unknown; None if the task reads texts.
+    # The length of the rows if the data is already encoded; it is then unknown which rows were truncated. None if the
+    # task reads texts.
     row_length: int | None = None
 
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
@@ -143,7 +145,7 @@ class Task(abc.ABC):
     evaluation_predictions: Sequence[str] = ()
 
     def files(self, split: str) -> list[str]:
-        """Returns the paths of the files from which "train", "dev" or "test" is read."""
+        """Returns the paths of the files from which a split ("train", "dev" or "test") is read."""
         return self.files_of(self._origin(split))
 
     def fingerprint(self, split: str) -> list[str]:
@@ -159,7 +161,7 @@ class Task(abc.ABC):
         return name if self._origin(split) == split else f"{self.held_out.share:.3g} of {name}"
 
     def digest(self, examples: Sequence[Any]) -> str:
-        """Returns a hash of the content of examples, without their ids and their origin."""
+        """Returns a hash of the content of examples; ids and the names of the files have no effect."""
         found = hashlib.sha256()
         for example in examples:
             content = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
@@ -174,8 +176,8 @@ class Task(abc.ABC):
         """Reads the examples of a split, and checks all labels.
 
         Raises:
-          InputError: the data is invalid (the message names the file and the line), or `held_out` leaves train or dev
-            empty.
+          InputError: the data is invalid (the message names the file and the line), or the training data or the dev
+            data would be empty because of `held_out`.
         """
         if self.held_out and self._origin(split) == "train":
             examples, numbers = self._divided[0], self._divided[1][split]
@@ -183,17 +185,17 @@ class Task(abc.ABC):
         return self.read_files(split)
 
     def number_of(self, split: str, index: int) -> int:
-        """Returns the index in the split's files of an example that `read` returned at `index`; both count from 0."""
+        """Returns an example's index in the split's files; `index` is the example's index in the result of `read`."""
         is_part = self.held_out and self._origin(split) == "train"
         return int(self._divided[1][split][index]) if is_part else index
 
     def _origin(self, split: str) -> str:
-        """Returns the name of the split whose files contain a split's data."""
+        """Returns the name of the split whose files contain a split's data: "train" for a held-out "dev"."""
         return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
 
     @functools.cached_property
     def _divided(self) -> tuple[Sequence[Any], dict[str, np.ndarray]]:
-        """The examples of the training files, and the indices of the examples of train and of dev."""
+        """The examples of the training files, and the indices of the examples that belong to "train" and to "dev"."""
         examples = self.read_files("train")
         contents, classes = self.contents_and_classes(examples)
         is_held = stratified_split.held_out(contents, classes, self.held_out.share, self.held_out.seed)
@@ -216,7 +218,10 @@ class Task(abc.ABC):
         """Reads all examples of a split's own files; see `read`."""
 
     def contents_and_classes(self, examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
-        """Returns the arguments of `stratified_split.held_out`; by default, the `repr` of examples, and no classes."""
+        """Returns the contents and the classes of examples, for `stratified_split.held_out`.
+
+        By default, the content of an example is its `repr`, and all classes are None.
+        """
         return list(map(repr, examples)), [None] * len(examples)
 
     def some_of(self, examples: Sequence[Any], numbers: np.ndarray) -> Sequence[Any]:
@@ -224,7 +229,7 @@ class Task(abc.ABC):
         return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
-        """Raises InputError for examples that cannot be learned, and warns about doubtful examples.
+        """Raises InputError if the examples cannot be learned, and warns about doubtful examples.
 
         Args:
           examples: the examples of each split that a run reads.
@@ -235,45 +240,52 @@ class Task(abc.ABC):
         """Tokenizes examples into rows.
 
         Returns:
-          Columns with N rows each. `example_ids`, int [N], is the index of each row's example; if it is absent, each
-          example has one row. Test data has columns of labels too; unknown labels have arbitrary values.
+          Columns with N rows each. The column `example_ids`, int [N], contains the index of each row's example. Without
+          this column, each example has one row. Test data also has the columns of labels; the values of unknown labels
+          are arbitrary.
         """
 
     def group_sizes(self, split: Split) -> np.ndarray | None:
-        """Returns the number of rows of each example, int [G], if these rows must be in one batch of one replica.
+        """Returns the number of rows of each example, int [G], if the rows of an example must stay together.
 
-        `--train_batch_size` then counts examples. The rows of an example are consecutive and in order in the `batch` of
-        `losses`. None, the default, means that each row may be in any batch.
+        All rows of an example are then in the same batch on the same replica, and `--train_batch_size` counts examples.
+        In the `batch` of `losses`, the rows of an example are consecutive and in order. None, the default, means that
+        each row may be in any batch.
         """
         return None
 
     @abc.abstractmethod
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """Makes the model's inputs for a batch in a graph; training and the served model both call this method.
+        """Makes the model's inputs for a batch. Training and the served model call this method in a graph.
 
         Args:
           columns: the columns of `encode`, with B rows.
           tokenizer: provides the ids of special tokens.
-          max_seq_length: S.
+          max_seq_length: sequence length, S.
 
         Returns:
-          The inputs of `BertEncoder`: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end;
-          and optionally more columns for the head and the losses. All dimensions except B are static.
+          The inputs of `BertEncoder`, which are `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], with padding
+          at the end. The result may have more columns for the head and the losses. All dimensions except B are static.
         """
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns a layer that maps one of the encoder's outputs to logits; its attribute `reads` names the output.
+        """Returns the head, a layer that maps one of the encoder's outputs to logits.
 
-        A layer with a true attribute `reads_mask` is also called with `input_mask`, int32 [B, S]. A layer with a true
-        attribute `is_per_token` maps each token separately, from [..., H] to [..., outputs], so it is applied to packed
-        rows directly. The attribute `checkpoint_name` is the layer's name in checkpoints; the default is "head".
-        A layer whose `reads` is "activations" has an attribute `layers`. It gets these layers' activations, float
-        [B, S, K, H], see `FineTunedBert.activations`, and `read_mask`, int32 [B, S], which is 1 for the tokens to read.
+        The attributes of the layer:
+
+        - `reads`: name of the encoder's output that the layer reads, or "activations".
+        - `reads_mask`: if true, the layer is also called with `input_mask`, int32 [B, S].
+        - `is_per_token`: if true, the layer maps each token separately, from [..., H] to [..., outputs]. Such a layer
+          is applied to packed rows directly.
+        - `checkpoint_name`: the layer's name in checkpoints; by default, "head".
+        - `layers`: indices of the encoder's layers whose activations the layer reads, if `reads` is "activations". The
+          layer is called with these activations, float [B, S, K, H] (see `FineTunedBert.activations`), and with
+          `read_mask`, int32 [B, S], which is 1 for the tokens to read.
         """
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weight of each value of `losses`, float32 [B] or [B, S]; by default the weights of the rows."""
+        """Returns the weight of each value of `losses`, float32 [B] or [B, S]; by default, the weights of the rows."""
         return batch["row_weights"]
 
     @abc.abstractmethod
@@ -285,23 +297,25 @@ class Task(abc.ABC):
           batch: the model's inputs and the columns of `encode`.
 
         Returns:
-          "loss" and the other declared metrics, float32 with the shape of `weights`. Training computes their weighted
-          means.
+          "loss" and the other names in `metrics`, with float32 values that have the shape of `weights`. Training
+          computes the weighted mean of each.
         """
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the values of each row for `scores` and `write_predictions`, [B, ...]; by default the logits."""
+        """Returns the predictions of rows for `scores` and `write_predictions`, [B, ...]; by default, the logits."""
         return logits
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Converts predictions of rows to the arguments of `scores` and `write_predictions`; by default no change.
+        """Converts the predictions of rows to the arguments of `scores` and `write_predictions`.
+
+        By default, the arguments are returned unchanged.
 
         Args:
           split: a split with N rows.
           predictions: predictions of the rows, [N, ...].
 
         Returns:
-          A split and its predictions, for instance with one row per example.
+          A split and its predictions, for example with one row per example.
         """
         return split, predictions
 
@@ -310,35 +324,38 @@ class Task(abc.ABC):
         """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns the best constant answer to the examples of a split; None, the default, if there is none."""
+        """Returns the best constant answer to the examples of a split; by default, None."""
         return None
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the answer if all predictions are equal although the right answers differ, else an empty string."""
+        """Returns the predicted answer if all predictions are equal although the right answers differ, else ""."""
         return ""
 
     def keep_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes the task's own files of an evaluation atomically, in addition to the scores; by default, none.
+        """Writes the task's own files for an evaluation atomically; by default, there are no such files.
 
         Args:
           folder: folder for the files.
           split: the split that `by_example` returned.
           predictions: the predictions that `by_example` returned.
           step: step of the weights; None for an ensemble.
-          prefix: beginning of the names of files with predictions: "dev" for the run's dev data, else "eval".
+          prefix: prefix of the names of prediction files: "dev" for the run's dev data, else "eval".
         """
 
     def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
-        """Raises InputError if the files of `keep_evaluation` belong to a different checkpoint than `step`."""
+        """Raises InputError if the files of `keep_evaluation` do not belong to the checkpoint of `step`."""
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes prediction files into a folder atomically, from the predictions [N, ...]; returns the paths."""
+        """Writes the predictions [N, ...] into prediction files in a folder atomically; returns the paths."""
 
     def overwrites(self, name: str) -> bool:
-        """Returns whether new predictions take the place of this file, which has predictions for other data."""
+        """Returns whether this task writes a prediction file with this name; by default, true.
+
+        In this case, an existing file with this name is moved away before predictions for other data are written.
+        """
         return True
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
@@ -353,10 +370,10 @@ class Task(abc.ABC):
 
 
 def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
-    """Tokenizes any number of texts, in calls of limited size.
+    """Tokenizes any number of texts; each call of the tokenizer gets a limited number of texts.
 
     Returns:
-      Token ids, int32 [N, (tokens)].
+      Token ids of the N texts, int32 [N, (tokens)].
     """
     # A tf.function would not help, because tracing would take as long as a hundred calls.
     parts = [

@@ -1,1 +1,4 @@
-"""The fine-tuning tasks of the paper (section 4): one folder for each kind of task, and code that all kinds share."""
+"""Defines the fine-tuning tasks of the paper (section 4).
+
+Each kind of task has a folder. The modules beside the folders are code that all kinds share.
+"""

@@ -1,6 +1,7 @@
-"""`dev_predictions.jsonl` in a run's folder: the predictions of the last evaluation, for the report and other programs.
+"""Writes and reads `dev_predictions.jsonl`, which contains the predictions of a run's last evaluation on the dev data.
 
-An evaluation on data other than the run's dev data writes `eval_predictions.jsonl` into a separate folder.
+The report and other programs read this file. An evaluation on data other than the run's dev data writes
+`eval_predictions.jsonl` into a separate folder.
 
 Each line is one example. Its fields depend on the kind of task; most kinds have `index` (from 0), `label` and
 `prediction`. Texts are truncated to 1,000 characters.
@@ -36,7 +37,7 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
 
 
 def read(folder: str, prefix: str = "dev") -> list[dict]:
-    """Reads the lines of the file that `write` wrote with this prefix; [] if there is no such file.
+    """Returns the lines of the file that `write` wrote with this prefix; [] if there is no such file.
 
     Raises:
       ValueError: a line is not JSON.

@@ -7,14 +7,19 @@ from absl import logging
 
 
 class TextExample(Protocol):
-    """An example: `texts` are the model's input, and `label` is the right answer."""
+    """An example.
+
+    Attributes:
+      texts: the texts that the model reads.
+      label: the right answer.
+    """
 
     texts: tuple[str, ...]
     label: Hashable
 
 
 def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
-    """Warns about empty texts, dev examples that are also training examples, and training texts with several labels.
+    """Warns about empty texts, dev examples that are also training examples, and contradictory labels in training data.
 
     Args:
       examples: the examples of each split that was read.

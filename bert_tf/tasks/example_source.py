@@ -17,7 +17,12 @@ from bert_tf.tasks import tables
 
 
 class Placed(NamedTuple):
-    """An example, and its place for messages: file and line."""
+    """An example and its place.
+
+    Attributes:
+      place: where the example is, for messages; for instance, the file and the line.
+      example: the example.
+    """
 
     place: str
     example: Any
@@ -41,15 +46,15 @@ class ExampleSource(abc.ABC):
         return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
 
     def facts(self) -> Mapping[str, Any]:
-        """Returns the flags that decide how the data is read, and their values, which JSON can represent."""
+        """Returns the flags that determine how the data is read, with their values; JSON can represent these values."""
         return {}
 
     def fingerprint(self, split: str) -> list[str]:
-        """Returns the identity of a split's data; by default, name, size and hash of each file."""
+        """Returns the identity of a split's data; by default, the name, the size and the hash of each file."""
         return run_folder.fingerprint(self.files(split), whole=True)
 
     def read(self, split: str) -> Sequence[Placed]:
-        """Returns the examples of a split; reads the files only at the first call. Examples of "test" may lack labels.
+        """Returns the examples of a split; examples of "test" may lack labels. Reads the files only at the first call.
 
         Raises:
           InputError: the data is invalid; the message names the place.
@@ -73,11 +78,11 @@ class ExampleSource(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(ExampleSource):
-    """Files for each split, named by flags or found in a folder.
+    """A source that reads the examples of each split from files. Flags name the files, or a folder contains them.
 
     Attributes:
-      data_dir: folder with the files.
-      paths: the files that flags name, by split; other splits are read from `data_dir`.
+      data_dir: folder with the files of splits that are not in `paths`.
+      paths: maps a split to the files that a flag names.
     """
 
     data_dir: str
@@ -92,7 +97,7 @@ class FileSource(ExampleSource):
         """Reads a file of a split.
 
         Raises:
-          InputError: the file is invalid; the message names file and line.
+          InputError: the file is invalid; the message names the file and the line.
         """
 
     @property
@@ -104,7 +109,7 @@ class FileSource(ExampleSource):
         """Returns the paths of a split's files.
 
         Raises:
-          InputError: no flag names a file, and the folder has none, or more than one.
+          InputError: no flag names a file, and the folder contains no file or several files of the split.
         """
         found, flag = self.found(split), PATH_FLAGS[split]
         if len(found) > 1 and not self.paths.get(split):
@@ -119,7 +124,7 @@ class FileSource(ExampleSource):
         return found
 
     def found(self, split: str) -> list[str]:
-        """Returns the files of a split that flags name, else its files in the folder; [] if there are none."""
+        """Returns the files of a split that flags name, else the split's files in the folder; [] if there are none."""
         paths = [os.path.join(self.data_dir, name) for name in self.file_names(split) if self.data_dir]
         return list(self.paths.get(split, ())) or [path for path in paths if tf.io.gfile.exists(path)]
 
@@ -134,12 +139,14 @@ class FileSource(ExampleSource):
 
 
 def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> None:
-    """Raises InputError if two examples of a file would have the same name in prediction files, or an empty name.
+    """Raises InputError if two examples of a file would have the same name in prediction files, or if a name is empty.
+
+    The name of an example is its id; if the example has no id, its name is its index.
 
     Args:
       path: path of the file.
-      placed: examples of the file; an example without an id has its number as its name.
-      start: number of the first example.
+      placed: examples of the file.
+      start: index of the first example.
     """
     first: dict[str, tuple[str, str | None]] = {}
     for number, (place, example) in enumerate(placed, start):
@@ -167,6 +174,6 @@ def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Plac
     except InputError as error:
         if split != "test":
             raise
-        placed = read(False)  # raises an error for any other fault
+        placed = read(False)  # raises an error if there is another fault
         logging.info("%s: is read without labels, so metrics are not computed (%s)", path, error)
         return placed

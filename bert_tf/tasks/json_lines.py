@@ -1,4 +1,4 @@
-"""Reads JSON Lines: one object per line."""
+"""Reads JSON Lines files, which have one JSON object per line."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,10 +10,10 @@ _MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean
 
 
 def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line, from 1, and its object; skips blank lines.
+    """Yields the number of each line, counted from 1, and the line's object; skips blank lines.
 
     Raises:
-      InputError: a line is not an object; the message names file and line.
+      InputError: a line is not a JSON object; the message names the file and the line.
     """
     for number, line in enumerate(lines, 1):
         if line.strip():

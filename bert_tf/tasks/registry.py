@@ -22,8 +22,9 @@ from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.report_parts import Part
 from bert_tf.tasks.tuned_file import TunedFile
 
-# The folders of `bert_tf.tasks`. Each folder's module `kind` lists the folder's kinds as `KINDS`. These kinds share
-# one script, flags, readers and rows. The module of `export.kinds` with the folder's name defines their served models.
+# The folders of `bert_tf.tasks`. The constant `KINDS` in a folder's module `kind` lists the folder's kinds of tasks.
+# These kinds share one script, its flags, and the code that reads files and makes rows. The module of `export.kinds`
+# with the folder's name defines the served models of these kinds.
 FOLDERS = [
     "classification",
     "questions",
@@ -38,9 +39,9 @@ class Kind(abc.ABC):
     Attributes:
       name: the value of `Task.kind`, which `task.json` records.
       settings: the settings class of the kind's script.
-      tuned: the file in a run's folder with the thresholds that an evaluation tunes; None if absent.
+      tuned: the file with the thresholds that an evaluation tunes; None if the kind has no thresholds.
       hidden_scores: names of scores that the report omits because they do not measure quality.
-      config_entries: entries for Hugging Face's `config.json`, in addition to the labels.
+      config_entries: entries for the `config.json` of Hugging Face's format, in addition to the labels.
     """
 
     name: str
@@ -52,11 +53,11 @@ class Kind(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def make_task(command: Command) -> Task:
-        """Returns the task of a command of this kind's script; the task may be of any kind in the same folder."""
+        """Returns the task for a command of this kind's script. The task may have any kind of the same folder."""
 
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """Returns the head of a trained task, without its data; see `Task.head`."""
+        """Returns the head of a trained task; does not need the task's data. See `Task.head`."""
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
         """Warns if the library of a checkpoint format would read texts differently from this model.
@@ -69,7 +70,7 @@ class Kind(abc.ABC):
           described: the checkpoint's task.
 
         Raises:
-          InputError: the format cannot hold the model.
+          InputError: the format cannot store the model.
         """
 
     def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float] | None:
@@ -79,12 +80,12 @@ class Kind(abc.ABC):
           parameters: see `TaskDescription`.
 
         Returns:
-          The two numbers; None, the default, if the head's output is the prediction itself.
+          The two numbers. None, the default, means that the head's output is the prediction itself.
         """
         return None
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        """Returns the report's parts for an evaluation that `Task.keep_evaluation` wrote; [] if there are none.
+        """Returns the report's parts for an evaluation; [] if `Task.keep_evaluation` wrote nothing for the report.
 
         Args:
           folder: see `Task.keep_evaluation`.
@@ -96,7 +97,12 @@ class Kind(abc.ABC):
 
     @staticmethod
     def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
-        """Returns the report's parts for the lines of `evaluation_file`; [] by default. `labels` are label names."""
+        """Returns the report's parts for the lines of an evaluation's file; by default, [].
+
+        Args:
+          entries: the lines; see `evaluation_file.read`.
+          labels: names of the classes.
+        """
         del entries, labels
         return []
 
@@ -108,10 +114,10 @@ def kinds() -> dict[str, Kind]:
 
 
 def of_task(described: TaskDescription, folder: str) -> Kind:
-    """Returns the kind of the fine-tuned task of a folder.
+    """Returns the kind of a fine-tuned task; `folder` is the run's folder, for messages.
 
     Raises:
-      InputError: no kind has this name.
+      InputError: the kind in the description is unknown.
     """
     known = kinds()
     if described.kind not in known:
@@ -123,5 +129,5 @@ def of_task(described: TaskDescription, folder: str) -> Kind:
 
 
 def of_settings(settings: FineTuningSettings) -> Kind:
-    """Returns a kind that the script with these settings trains; all kinds of a script share `make_task`."""
+    """Returns one of the kinds of the script with these settings. All kinds of a script share `make_task`."""
     return next(kind for kind in kinds().values() if kind.settings is type(settings))

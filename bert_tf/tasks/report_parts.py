@@ -1,4 +1,4 @@
-"""The parts of an evaluation's report; a kind of task creates them, and `bert_tf.report` draws them.
+"""The parts of an evaluation's report. A kind of task creates the parts, and `bert_tf.report` draws them.
 
 Letters: N examples, C classes.
 """
@@ -16,9 +16,15 @@ TEXTS = ("text", "second text")
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table, and optionally a diagram of true and predicted scores, float [N] each.
+    """A table, and optionally a diagram of true and predicted scores.
 
-    The first column is text. The other columns are numbers, or text if `is_text`. Without rows, only the note is shown.
+    Attributes:
+      title: title of the table.
+      head: titles of the columns.
+      rows: cells of each row. If there are no rows, only the note is shown.
+      note: text beside the table.
+      is_text: whether all columns are text. If false, all columns except the first are numbers.
+      scores: the true scores and the predicted scores, float [N] each; () for no diagram.
     """
 
     title: str
@@ -31,7 +37,13 @@ class Table:
 
 @dataclasses.dataclass(frozen=True)
 class Confusions:
-    """The data of a confusion matrix: true and predicted labels, [N] each, and the names of all C classes."""
+    """The data of a confusion matrix.
+
+    Attributes:
+      truth: true labels, [N].
+      answers: predicted labels, [N].
+      labels: names of all C classes.
+    """
 
     truth: np.ndarray
     answers: np.ndarray
@@ -40,7 +52,13 @@ class Confusions:
 
 @dataclasses.dataclass(frozen=True)
 class Calibration:
-    """Probabilities of the predictions, float [N], whether the predictions are right, bool [N], and an explanation."""
+    """The data of a diagram that compares probabilities of predictions with the share of right predictions.
+
+    Attributes:
+      confidence: probabilities of the predictions, float [N].
+      is_right: whether the predictions are right, bool [N].
+      note: explanation of the diagram.
+    """
 
     confidence: np.ndarray
     is_right: np.ndarray
@@ -51,16 +69,16 @@ Part = Table | Confusions | Calibration
 
 
 def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "errors") -> Table:
-    """Returns the table of the worst errors; rows may have fewer columns than the head."""
+    """Returns the table of the worst errors; column titles without a column in `rows` are dropped."""
     return Table(f"Worst {what}", head[: len(rows[0])] if rows else head, rows, note, is_text=True)
 
 
 def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]) -> list[Part]:
-    """Returns the calibration of predictions with probabilities, and the worst errors.
+    """Returns the calibration of predictions with probabilities, and the table of the worst errors.
 
     Args:
       entries: lines of `evaluation_file`.
-      names: column titles for the right and for the predicted answer.
+      names: the column titles of the right answer and of the predicted answer.
       text_of: function that returns the text of an entry's "label" or "prediction".
     """
     is_right = np.array([entry["label"] == entry["prediction"] for entry in entries])
@@ -75,7 +93,7 @@ def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[
 
 
 def worst(entries: Sequence[Mapping]) -> list[Mapping]:
-    """Returns the entries with the highest losses."""
+    """Returns the entries with the highest losses, the highest loss first."""
     return sorted(entries, key=lambda entry: -entry["loss"])[:MOST_ERRORS]
 
 

@@ -1,7 +1,7 @@
 """Reads columns of tab-separated, comma-separated and JSON Lines files.
 
-The format `tsv` separates columns by tabs. `csv` is RFC 4180, where quoted cells may contain commas and newlines.
-`jsonl` has one JSON object per line.
+In the format `tsv`, tabs separate the columns. The format `csv` follows RFC 4180: quoted cells may contain commas and
+newlines. In the format `jsonl`, each line is a JSON object.
 """
 
 import csv
@@ -16,14 +16,14 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
-# Names of a split's file in a folder, without the extension.
+# Possible names of a split's file in a folder, without the extension.
 _SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
 # A document may be longer than the csv module's default limit for a cell.
 _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells are in double quotes, give --quoted"
-# The first bytes of files that are not text, and the message for each.
+# Maps the first bytes of a file that is not text to the message about such a file.
 _BINARY = {
     b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
     b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",
@@ -43,9 +43,9 @@ class Layout:
 
     Attributes:
       format: a key of `EXTENSIONS`.
-      has_header: whether the first line names the columns; JSON names them on each line.
+      has_header: whether the first line contains the names of the columns; has no effect on JSON Lines.
       quoted: for tsv, whether cells may be in double quotes, as spreadsheets write them. If False, quotes are text. If
-        None, quotes are also text, but a file whose texts are all in quotes is refused.
+        None, quotes are also text, but a file is refused if all of its texts are in quotes.
     """
 
     format: str = "tsv"
@@ -59,18 +59,18 @@ class Layout:
 
     @property
     def has_quotes(self) -> bool:
-        """Whether double quotes enclose cells; if false, quotes are text."""
+        """Whether cells may be in double quotes; if false, quotes are text."""
         return self.format == "csv" or bool(self.quoted)
 
 
 def file_names(split: str, format: str = "") -> list[str]:
-    """Returns the names that a split's file may have, with the extensions of a format; "" means all formats."""
+    """Returns the names that a split's file may have in a format; "" means all formats."""
     ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
 def format_of(path: str) -> str:
-    """Returns the format of a file's extension.
+    """Returns the format that belongs to a file's extension.
 
     Raises:
       InputError: the extension is not in `EXTENSIONS`.
@@ -87,8 +87,8 @@ class Columns(NamedTuple):
 
     Attributes:
       names: the columns' names in the file; "" if the file does not name columns.
-      rows: for each row, the number of its first line, from 1, and its cells, one per column. Cells are strings, or any
-        value in JSON.
+      rows: for each row, the number of the row's first line, counted from 1, and a cell for each column. A cell is a
+        string; in JSON Lines, it is any JSON value.
     """
 
     names: Sequence[str]
@@ -100,7 +100,7 @@ class MissingColumn(InputError):
 
 
 def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None) -> Columns:
-    """Reads columns of a file. A file without examples has no rows.
+    """Reads columns of a file; returns no rows if the file contains no examples.
 
     Args:
       path: path of the file.
@@ -109,7 +109,7 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
 
     Raises:
       MissingColumn: the file lacks a column.
-      InputError: the file is missing, not UTF-8, or damaged. The message names file and line.
+      InputError: the file is missing, not UTF-8, or damaged. The message names the file and, if possible, the line.
     """
     refuse_same(path, columns or (), columns or ())
     if layout.format == "jsonl":
@@ -139,8 +139,8 @@ def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     if not any(map(str.strip, lines)):
         return []
     rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
-    # Remove blank lines at the end. A file with one column and without quotes keeps them, because they could be empty
-    # texts; with quotes, an empty text is "".
+    # Remove blank lines at the end. In a file with one column and without quotes, a blank line could be an empty text,
+    # so blank lines are kept. In a file with quotes, an empty text is "".
     blank = ([],) if layout.has_quotes else ([""],) if len(rows[0][1]) > 1 else ()
     while rows and rows[-1][1] in blank:
         rows.pop()
@@ -172,7 +172,7 @@ def decoded_lines(path: str) -> Iterator[str]:
 
 
 def require_file(path: str) -> None:
-    """Raises InputError if the file does not exist."""
+    """Raises InputError if the file does not exist or is a folder."""
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check its path")
     if tf.io.gfile.isdir(path):
@@ -187,14 +187,15 @@ def refuse_binary(path: str, beginning: bytes) -> None:
 
 
 def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
-    """Returns the error for a file, or a line, that is not UTF-8."""
+    """Returns the error for a file or a line that is not UTF-8; `place` names the file or the line."""
     return InputError(f"{place}: not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8")
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file, which is read in blocks.
+    """Yields the lines of a file; reads the file in blocks.
 
-    A file that is read at once takes several times its size in memory, and `readline` takes three times as long.
+    Reading the whole file at once would take several times the file's size in memory. `readline` would take three times
+    as long.
     """
     rest = b""
     with tf.io.gfile.GFile(path, "rb") as file:
@@ -206,7 +207,13 @@ def _lines(path: str) -> Iterator[bytes]:
 
 
 def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
-    """Raises InputError if two of the given names or numbers mean the same column."""
+    """Raises InputError if two flags name the same column.
+
+    Args:
+      path: path of the file, for messages.
+      columns: names or numbers of columns, as the flags give them.
+      places: index or name of each column, equal for the same column.
+    """
     for column, place in zip(columns, places, strict=True):
         if places.count(place) > 1:
             raise InputError(
@@ -237,7 +244,7 @@ def _is_quoted(cell: str) -> bool:
 
 
 def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each line, from 1, and its tab-separated cells; quotes are text."""
+    """Yields the number of each line, counted from 1, and the line's tab-separated cells; quotes are text."""
     for number, line in enumerate(lines, 1):
         yield number, line.rstrip("\r").split("\t")
 
@@ -260,7 +267,7 @@ def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tu
 def column_index(
     path: str, column: str, header: Sequence[str], has_header: bool, delimiter: str = "\t", quoted: bool = False
 ) -> int:
-    """Returns the index of a column that is given by its name or by its number from 0.
+    """Returns the index of a column; `column` is the column's name, or its number counted from 0.
 
     Raises:
       MissingColumn: there is no such column.

@@ -24,13 +24,13 @@ class Trained:
     """A trained model.
 
     Attributes:
-      kind: kind of the task; None for a pre-trained model, which is exported without a task.
+      kind: kind of the task; None for a pre-trained model that is exported without a task.
       folder: folder of the checkpoint.
       checkpoint: prefix or path of the checkpoint.
       step: step of the checkpoint; -1 if unknown.
       model: the model with its trained weights; `FineTunedBert` if the model has a task.
       tokenizer: the tokenizer that the model was trained with.
-      description: description of the task, or of the served outputs if the model has no task.
+      description: description of the task; if the model has no task, description of the served outputs.
       config: configuration of the model.
     """
 
@@ -67,7 +67,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
 
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
-    """Refuses files that were changed after training, if the folder has a `run.json` to compare them with."""
+    """Refuses files that were changed after training. Without a `run.json` in the folder, nothing is checked."""
     if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
         return
     files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}

@@ -1,6 +1,7 @@
-"""Files with tuned thresholds. When new thresholds replace a file that a user has edited, a copy of the file is kept.
+"""Reads and writes files with tuned thresholds.
 
-A checksum in the file shows whether the file was edited.
+When new thresholds replace a file that a user has edited, a copy of the edited file is kept. A checksum in the file
+shows whether the file was edited.
 """
 
 import dataclasses
@@ -31,11 +32,12 @@ class TunedFile(Generic[_Tuned]):
       name: name of the file.
       key: key of the thresholds in the file.
       flag: name of the flag that tunes the thresholds.
-      default: function that returns the default thresholds for the labels.
-      parse: function that maps JSON and the labels to thresholds; raises ValueError, KeyError or TypeError.
-      to_json: function that maps thresholds and the labels to JSON; the inverse of `parse`.
+      default: function that maps the labels to the default thresholds.
+      parse: function that maps a JSON value and the labels to thresholds; raises ValueError, KeyError or TypeError if
+        the value is invalid.
+      to_json: function that maps thresholds and the labels to a JSON value; the inverse of `parse`.
       is_evaluated: function that returns whether the last evaluation in a folder used tuned thresholds.
-      remedy: other advice for messages about a file that cannot be used.
+      remedy: additional advice at the end of messages about a file that cannot be used.
     """
 
     name: str
@@ -48,12 +50,12 @@ class TunedFile(Generic[_Tuned]):
     remedy: str = ""
 
     def path(self, folder: str) -> str:
-        """Returns the file's path in a run's folder; "" if there is no such file."""
+        """Returns the path of the file in a run's folder; "" if the folder does not contain the file."""
         path = os.path.join(folder, self.name)
         return path if folder and tf.io.gfile.exists(path) else ""
 
     def is_changed(self, folder: str) -> bool:
-        """Returns whether a folder's file exists and was edited since `write` wrote it."""
+        """Returns whether a folder contains the file and the file was edited after `write` wrote it."""
         if not (path := self.path(folder)):
             return False
         with tf.io.gfile.GFile(path) as file:
@@ -65,7 +67,14 @@ class TunedFile(Generic[_Tuned]):
             return True
 
     def write(self, folder: str, tuned: _Tuned, step: int | None, labels: Sequence[str] = ()) -> None:
-        """Writes thresholds for the checkpoint of a step; `step` is None if the folder has only one checkpoint."""
+        """Writes thresholds that were tuned on a checkpoint.
+
+        Args:
+          folder: the run's folder.
+          tuned: the thresholds.
+          step: step of the checkpoint; None for an ensemble.
+          labels: the task's labels.
+        """
         path = os.path.join(folder, self.name)
         if self.is_changed(folder):
             names = (f"{path}.edited-{number}" for number in itertools.count())
@@ -89,8 +98,8 @@ class TunedFile(Generic[_Tuned]):
           labels: the task's labels.
 
         Raises:
-          InputError: the file is damaged, belongs to other labels or another checkpoint, or is lost although `step` is
-            given.
+          InputError: the file is damaged, belongs to other labels or to another checkpoint, or is lost. A lost file is
+            an error only if `step` is given.
         """
         if not (path := self.path(folder)):
             if step is not None:
@@ -108,10 +117,11 @@ class TunedFile(Generic[_Tuned]):
         return tuned
 
     def check_not_lost(self, folder: str) -> None:
-        """Refuses a run's folder that lacks the file although the run's settings or last evaluation used it.
+        """Refuses a run's folder from which the file was lost.
 
         Raises:
-          InputError: the file is lost.
+          InputError: the folder does not contain the file, although a phase of the run tuned thresholds or the last
+            evaluation used tuned thresholds.
         """
         if self.path(folder):
             return
