@@ -69,7 +69,7 @@ class Contents:
         the names of these tensors.
       left_over: names of the tensors that are not weights of BERT.
       optimizer_tensors: number of tensors that belong to an optimizer.
-      num_attention_heads: number of attention heads; None if the shapes of the tensors do not show it.
+      num_attention_heads: number of attention heads; None if the shapes of the tensors do not show this number.
     """
 
     source: str

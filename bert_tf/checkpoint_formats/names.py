@@ -51,7 +51,7 @@ def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
 
 
 def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
-    """Returns the rows of an output layer. google-research/bert stores the kernel of such a layer as [classes, H]."""
+    """Returns the rows of an output layer. google-research/bert stores its kernel as [classes, hidden size]."""
     return [
         Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             original_transposed=True, hugging_face_transposed=True),

@@ -1,4 +1,4 @@
-"""Reads and copies the files of sentence-transformers beside a checkpoint; they define pooling and sequence length."""
+"""Reads and copies sentence-transformers' files beside a checkpoint, which define pooling and sequence length."""
 
 import os
 

@@ -29,7 +29,7 @@ class TensorBundle:
       prefix: the checkpoint's path without `.index`.
 
     Attributes:
-      prefix: see the argument.
+      prefix: the argument `prefix`.
       shapes: shapes of all tensors by name.
 
     Raises:
@@ -106,7 +106,7 @@ class TensorBundle:
 
 
 def damage(prefix: str) -> str:
-    """Reads all bytes of a checkpoint and describes its damage; "" if it is intact.
+    """Reads all bytes of a checkpoint, and describes the damage; returns "" if the checkpoint is intact.
 
     Raises:
       InputError: the files cannot be read at the moment, so their state is unknown.

@@ -153,7 +153,7 @@ def name_of(path: str) -> str:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
-    """Writes `bert_model.ckpt` into a folder, for the encoders and the models with heads of tf-models-official.
+    """Writes `bert_model.ckpt` into a folder; tf-models-official's encoders and models with heads can load this file.
 
     The encoder is stored as `encoder`, as `model`, and under the attributes that tf-models-official's models use.
 

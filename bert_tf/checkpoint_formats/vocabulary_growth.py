@@ -13,7 +13,7 @@ _JOINER = "##"
 
 
 def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
-    """Finds the old ids whose rows are averaged for each token of the new vocabulary.
+    """Finds, for each token of the new vocabulary, the ids of the old tokens whose rows are averaged.
 
     Args:
       old: the model's vocabulary, including [UNK].

@@ -8,7 +8,7 @@ from bert_tf.core.command_line import check_values, require, setting
 
 @dataclasses.dataclass(frozen=True)
 class CompileCheckSettings:
-    """The models to compile, and the chips. Flags that `run_pretraining` also has have the same names there."""
+    """The models to compile, and the chips. Flags that `run_pretraining` shares have the same names."""
 
     flag_group = "Training"
 

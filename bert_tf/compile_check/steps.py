@@ -18,7 +18,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.settings import DeviceSettings
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-# The values do not affect the results, because the step number, an input of the program, determines the learning rate.
+# These values do not affect the counts. The program computes the learning rate from the step number, which is an input.
 _LEARNING_RATE, TOTAL_STEPS, WARMUP_STEPS = 1e-4, 1_000_000, 10_000
 
 

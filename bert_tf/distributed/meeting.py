@@ -173,7 +173,7 @@ def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
 
 
 def _call(cluster: Cluster, own: Mapping) -> None:
-    """Connects to the first worker, and waits until it replies that all workers have connected."""
+    """Connects to the first worker, and waits for the reply that all workers have connected."""
     host, _, port = cluster.hosts[0].rpartition(":")
     patience, reason = _Patience(), ""
     while True:

@@ -172,7 +172,7 @@ def evaluate_checkpoints(
       settings: the run's settings.
       trainer: the trainer that restores each checkpoint.
       evaluation: function that evaluates the trainer's weights and returns the metrics.
-      model: the model of the folder's run; see `run_folder.check_model`.
+      model: facts that identify the model of the folder's run; see `run_folder.check_model`.
       vocabulary: the vocabulary of the run's data.
 
     Returns:

@@ -20,7 +20,7 @@ EVALUATOR_NAME = "fill_mask-eval.jsonl"
 _GUESSES = 3
 _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
-# Limits of a log line.
+# Limits of a log line: columns of text, columns before the first blank, and number of blanks.
 _COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
 # A left-to-right model predicts every token, but only this number of tokens are shown.
 _BLANKS_OF_ONE_DIRECTION = 8
@@ -35,7 +35,7 @@ class Row:
     Attributes:
       input_ids: int32 [tokens], the model's input without padding.
       segment_ids: int32 [tokens], the segment of each token.
-      blanks: positions in the row, ascending.
+      blanks: positions of the blanks in the row, in ascending order.
       right_ids: the id of the right token of each blank; None if unknown.
     """
 

@@ -21,7 +21,7 @@ from bert_tf.training.metrics import Form, Metric
 # Share of the pairs whose second sentence is random. A model that answers all pairs alike has this share as its
 # accuracy, or 1 minus this share.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
-# The progress line leaves out the total loss and the next-sentence loss, which say less than the other metrics.
+# The progress line omits the total loss and the next-sentence loss, because the other metrics are more informative.
 _MASKED_LM = (
     Metric("masked_lm_loss", "mlm loss", "masked_lm", "masked_lm/loss", "masked-LM loss, nats"),
     Metric(

@@ -25,7 +25,7 @@ class PhaseSettings:
     """The settings of one phase, and the source of the settings.
 
     Attributes:
-      settings: all settings.
+      settings: all settings of the phase.
       flagfile: the phase's flag file; "" for the first phase, which has the command's settings.
     """
 

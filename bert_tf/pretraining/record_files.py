@@ -140,7 +140,7 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """Fills in masking flags that were not given from the manifests of data with unmasked rows.
+    """Fills in masking flags that the user did not give, with the values in the manifests of unmasked rows.
 
     Raises:
       InputError: a flag was not given, and its values in the manifests differ.
@@ -245,7 +245,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
         if "masked_lm_positions" in reader.first_example(path).features.feature:
             raise InputError(
                 f"{path}: its rows are masked, but {settings.bert_config_file} says directionality="
-                f"{config.directionality}, which predicts every token; make the data with --objective=ltr"
+                f"{config.directionality}, and such a model predicts every token; make the data with --objective=ltr"
             )
 
 
@@ -256,11 +256,14 @@ def _dynamic_masking(
     made_with = {path: _made_with(manifests.get(path, {})) for path in files}
     for path, other in made_with.items():
         if "masked_lm_positions" in reader.first_example(path).features.feature:
-            raise InputError(f"{path}: its rows are masked already, unlike rows of {files[0]}; give data of one kind")
+            raise InputError(
+                f"{path}: its rows are masked already, unlike rows of {files[0]}; give only masked data or only "
+                "unmasked data"
+            )
         if other.get("masking") != "dynamic":
             raise InputError(
-                f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic; make the data with "
-                "--objective=mlm_nsp or mlm, or train a configuration with directionality=ltr on it"
+                f"{path}: its rows are not masked, and its manifest does not say --masking=dynamic; make the data "
+                "again with --objective=mlm_nsp or --objective=mlm, or train a model with directionality=ltr"
             )
     first = made_with[files[0]]
     for path, other in made_with.items():

@@ -1,1 +1,1 @@
-"""A run's folder: the run's identity and records, its checkpoints, and the watch for checkpoints of other processes."""
+"""A run's folder: the run's identity, records and checkpoints, and the new checkpoints that another process saves."""

@@ -20,7 +20,7 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
       allow_unfinished: see `run_folder.check_finished`.
 
     Raises:
-      InputError: the folder has no checkpoint, or the run is not finished; or see `choose`.
+      InputError: the folder has no checkpoint, the run is not finished, or `choose` raises this error.
     """
     latest.check_there(folder)
     newest = latest.find(folder)

@@ -80,7 +80,7 @@ def write(folder: str, evaluations: Evaluations) -> None:
         "higher_is_better": evaluations.higher_is_better,
         "patience": evaluations.patience,
         "data": evaluations.data,
-        "best_step": evaluations.best_step,  # for people; programs compute the step
+        "best_step": evaluations.best_step,  # for people; programs compute the step from the scores
         "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
     }
     storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")

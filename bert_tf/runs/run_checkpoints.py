@@ -84,7 +84,8 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 def delete_stale_weights(folder: str) -> None:
     """Deletes weights of earlier best checkpoints that no checkpoint in the folder needs.
 
-    Weights are needed if they were the best at the step of a checkpoint in the folder, and this step is not their own.
+    Such weights are needed if they were the best at the step of a checkpoint in the folder, and if the folder does not
+    have the complete checkpoint of these weights.
     """
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
@@ -214,7 +215,7 @@ def _aside(folder: str) -> Iterator[str]:
 
 
 def _move(aside: str, name: str, folder: str) -> None:
-    """Flushes and renames a checkpoint's files; the index is last, because TensorFlow finds a checkpoint by it."""
+    """Flushes and renames a checkpoint's files; the index is last, because TensorFlow looks for the index."""
     files = sorted(os.listdir(aside), key=lambda file: file.endswith(".index"))
     for file in files:
         _flush(os.path.join(aside, file))

@@ -58,7 +58,7 @@ class Lock:
 
 
 def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
-    """Describes each file by its name, its size and a hash of its content. The file's folder does not matter.
+    """Describes each file by its name, its size and a hash of its content. The result does not depend on the folder.
 
     Args:
       paths: paths of the files.
@@ -170,8 +170,8 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 def warn_if_unfinished(checkpoint: str) -> None:
     """Warns if a checkpoint belongs to a run that has not reached its last step.
 
-    There is no warning for a folder without a `run.json`. The function compares the step of the newest checkpoint,
-    because the best checkpoint of a finished run may have any step.
+    There is no warning for a folder without a `run.json`. The function compares the step of the newest checkpoint with
+    the run's last step, because the best checkpoint of a finished run may have any step.
 
     Raises:
       InputError: the run's `run.json` is damaged.

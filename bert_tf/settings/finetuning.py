@@ -47,8 +47,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         first=True,
     )
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: as in the run in --output_dir, as for "
-        "--init_checkpoint, or true", None, group="Model",
+        "lower-case and strip accents; must match the vocabulary; default: the value of the run in --output_dir, else "
+        "of --init_checkpoint, else true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
         "maximum number of tokens in a row, [CLS] and [SEP] included; default: as in the run in --output_dir, or in a "
@@ -128,7 +128,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
         """Refuses --do_train, --do_eval and --do_predict without data.
 
         Args:
-          *flags: names of the flags that name a folder with the data of all splits.
+          *flags: names of the flags for a folder with the data of all splits.
         """
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         own = next(flag for wanted, flag in at.items() if getattr(self, wanted))

@@ -21,10 +21,10 @@ _CORES = 2
 def choose_parts(settings: FineTuningSettings) -> int:
     """Returns the number of parts of a batch that are computed at the same time.
 
-    The number is 2 on a CPU with two cores if all batch sizes are even, XLA is off and the encoder's outputs are not
-    cached; otherwise, the number is 1. For 2 parts, the function sets the number of threads per operation to 1 for the
-    whole process. Call the function before any computation: TensorFlow refuses the setting after the first computation,
-    and the function then returns 1.
+    The number is 2 on a CPU with two cores if the sizes of all batches and micro-batches are even, XLA is off, and the
+    encoder's outputs are not cached. Otherwise, the number is 1. For 2 parts, the function sets the number of threads
+    per operation to 1 for the whole process. Call the function before any computation: TensorFlow refuses the setting
+    after the first computation, and the function then returns 1.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()

@@ -69,7 +69,7 @@ def train(
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step, from the folder's newest complete checkpoint, or from the model's weights if none exists.
+    """Trains up to a step. Training starts from the checkpoint in `found`, or from the model's weights.
 
     After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
     workers, it finishes the current loop.
@@ -87,7 +87,8 @@ def train(
       has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
 
     Raises:
-      NotFinite: a loss or gradient is not finite and such steps must not be skipped, or a weight is not finite.
+      NotFinite: a step failed because a loss or gradient is not finite, or a weight is not finite. If the settings have
+        `skip_non_finite_steps`, only many such steps in a row fail.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step

@@ -21,7 +21,7 @@ class NotFinite(InputError):
 
 
 class Form(enum.Enum):
-    """How a metric's value is written for people."""
+    """The format of a metric's value in texts for people."""
 
     NUMBER = "number"  # "6.02", "41.2k"
     FRACTION = "fraction"  # "0.123" on the progress line, "12.3%" in the report

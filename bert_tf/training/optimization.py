@@ -66,7 +66,7 @@ class _KernelScalars(NamedTuple):
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
       epsilon: number that is added to the square root of the second moment.
-      zero: 0.
+      zero: the constant 0.
     """
 
     gradient: tf.Tensor
@@ -89,7 +89,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     Args:
       learning_rate: a number or a schedule.
-      weight_decay_rate: decay of all weights except biases and layer norms.
+      weight_decay_rate: rate of the weight decay, which applies to all weights except biases and layer norms.
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
       epsilon: number that is added to the square root of the second moment.

@@ -35,7 +35,7 @@ def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> 
 
 
 def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
-    """Returns the objects to save; at step 0 without the optimizer, whose moments are 0 and would triple the size."""
+    """Returns the objects to save. At step 0, the optimizer is omitted: its moments are 0 and would triple the size."""
     return trainer.checkpoint if step else trainer.checkpoint_without_optimizer
 
 

@@ -54,8 +54,8 @@ class Throughput:
         """Returns the rates since `start`.
 
         Returns:
-          `sequences_per_second`.
-          `tokens_per_second`: without padding.
+          `sequences_per_second`: number of sequences per second.
+          `tokens_per_second`: number of tokens per second, without padding.
           `model_flop_utilization`: fraction of the peak, if the peak is known.
           `peak_flops`: the peak, if the peak is known.
           The result is {} if nothing was counted.
