@@ -1,9 +1,9 @@
 """Compares extract_features with Hugging Face's feature-extraction pipeline, in sentences per second.
 
-Both compute float32 vectors of the top layer for each token on all cores, from the same checkpoint and text.
-extract_features also writes the vectors to a file. The pipeline runs with several batch sizes, and the best result
-counts. The checkpoint is all-MiniLM-L6-v2 (L=6, H=384), unless `--checkpoint` names another one. The text is the demo's
-English, or `corpus/english.txt` of the real data if `--data` names its folder.
+Both programs compute float32 vectors of the top layer for each token on all cores, from the same checkpoint and text.
+extract_features also writes the vectors to a file. The pipeline runs with the batch size that is fastest on a small
+part of the text. The checkpoint is all-MiniLM-L6-v2 (L=6, H=384), unless `--checkpoint` names another checkpoint. The
+text is the demo's English, or `corpus/english.txt` in the folder that `--data` names.
 """
 
 import argparse
@@ -27,7 +27,7 @@ TRIAL = 200
 
 
 def texts_of(data: str | None, lines: int) -> list[str]:
-    """Returns the first non-empty lines of the real corpus or of the demo's text."""
+    """Returns the first non-empty lines of the real corpus or, without real data, of the demo's text."""
     if data:
         found = pathlib.Path(data, "corpus", "english.txt").read_text(errors="ignore").splitlines()
     else:
@@ -41,7 +41,7 @@ def texts_of(data: str | None, lines: int) -> list[str]:
 
 
 def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
-    """Returns the name and the sentences per second of the pipeline with its best batch size."""
+    """Returns the pipeline's name, which states its best batch size, and its rate in sentences per second."""
     import torch
     import transformers
 
@@ -52,7 +52,7 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
     def rate(some: list[str], batch_size: int) -> float:
         started = time.perf_counter()
-        # The pipeline returns tensors here; lists of numbers, its default, are slower.
+        # With `return_tensors`, the pipeline returns tensors. By default, it returns lists of numbers, which is slower.
         for _ in pipeline((text for text in some), batch_size=batch_size, truncation=True, return_tensors=True):
             pass
         return len(some) / (time.perf_counter() - started)
@@ -63,9 +63,10 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
 
 def ours(checkpoint: str, texts: list[str]) -> float:
-    """Returns the command's sentences per second.
+    """Returns the command's rate in sentences per second.
 
-    The time for starting the command does not count: a run on a tenth of the texts measures it.
+    The rate excludes the time for starting the command: the command runs on a tenth of the texts, then on all texts,
+    and the rate is the difference of the numbers of texts, divided by the difference of the times.
     """
     with tempfile.TemporaryDirectory() as folder:
         seconds = []

@@ -2,10 +2,10 @@
 
     BERT_TF_DATA=path/to/data python benchmarks/finetuning.py --dtypes=bfloat16,float32 --seeds=5
 
-Both start from the same checkpoint with the same epochs, batch size in examples, learning rate, update rule (Adam with
-bias correction, which PyTorch always applies) and precision. Times are for whole processes: imports, reading,
-tokenization, compilation, training, saving and evaluation. The commands alternate, so that noise of the machine affects
-both.
+Our commands and the peer's commands start from the same checkpoint. They use the same epochs, batch size in examples,
+learning rate, precision, and update rule (Adam with bias correction, which PyTorch always applies). Times are for whole
+processes: imports, reading, tokenization, compilation, training, saving and evaluation. The commands alternate, so that
+other load on the machine affects all commands.
 """
 
 import argparse
@@ -38,13 +38,13 @@ class Task:
 
     Attributes:
       name: value of `--task_name`.
-      texts: columns of the texts, separated by commas.
-      label: column of the label.
+      texts: names of the columns with the texts, separated by commas.
+      label: name of the column with the label.
       epochs: number of epochs.
       lines: number of lines of train.tsv to use; None for all.
-      metric: main metric, with the peer's name.
-      columns: names of all columns, for files without a header.
-      predicted: the data that the trained models predict; "" for no prediction.
+      metric: the peer's name of the main metric.
+      columns: names of all columns, separated by commas, if the files have no header.
+      predicted: name of the data that the trained models predict; "" for no prediction.
     """
 
     name: str
@@ -59,11 +59,11 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Questions:
-    """A task from XQuAD's questions.
+    """A question-answering task with XQuAD's questions.
 
     Attributes:
       name: name of the task.
-      of_sentences: whether the context of a question is the sentence with the answer; if false, the paragraph.
+      of_sentences: whether the context of a question is only the sentence with the answer, not the whole paragraph.
       max_seq_length: number of tokens in a row.
       batch_size: number of windows in a batch.
       learning_rate: learning rate for a checkpoint that was not trained on questions before.
@@ -102,7 +102,7 @@ def checkpoint() -> str:
 
 
 def timed(command: list[str], log: pathlib.Path) -> tuple[float, float]:
-    """Runs a command; returns its wall-clock and processor seconds."""
+    """Runs a command; returns the wall-clock time and the processor time in seconds."""
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     with open(log, "w") as file:
         subprocess.run(command, check=True, stdout=file, stderr=file, cwd=ROOT)
@@ -123,7 +123,10 @@ def data_folder(task: Task, data: pathlib.Path, folder: pathlib.Path) -> pathlib
 
 
 def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathlib.Path:
-    """Writes pairs with about the lengths of QNLI's pairs: a sentence and a longer passage of English text."""
+    """Writes pairs that are about as long as QNLI's pairs; returns the folder with the file.
+
+    A pair consists of a line of English text, and a passage of two lines.
+    """
     lines = [line for line in (data / "corpus" / "english.txt").read_text().splitlines() if line.strip()]
     lines = [line.replace("\t", " ") for line in lines[: 3 * count]]
     target = folder / "data-pairs"
@@ -135,7 +138,7 @@ def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathli
 
 
 def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str) -> list[str]:
-    """Returns the part that our commands for training and prediction share."""
+    """Returns the first part of our command. The part is the same for training and prediction."""
     return [
         sys.executable, "-m", "bert_tf.run_classifier", f"--task_name={task.name}", f"--data_dir={data}",
         f"--output_dir={output}", "--max_seq_length=128", f"--dtype={dtype}",
@@ -143,7 +146,7 @@ def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str
 
 
 def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str, model: str) -> list[str]:
-    """Returns the part that the peer's commands for training and prediction share."""
+    """Returns the first part of the peer's command. The part is the same for training and prediction."""
     return [
         sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
         f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}", f"--metric={task.metric}",
@@ -152,7 +155,7 @@ def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: st
 
 
 def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
-    """Trains each peer with one seed; returns (wall seconds, processor seconds, score) by peer."""
+    """Trains each peer with one seed; maps each peer to (wall-clock seconds, processor seconds, score)."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
@@ -182,7 +185,7 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
 
 
 def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, peers: list[str]) -> dict:
-    """Predicts test.tsv with the models of seed 0; returns (wall seconds, processor seconds) by peer."""
+    """Predicts test.tsv with the models of seed 0; maps each peer to (wall-clock seconds, processor seconds)."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-0-{peer}"
@@ -203,9 +206,12 @@ def question_files(asked: Questions, data: pathlib.Path, folder: pathlib.Path) -
 def answer_once(
     asked: Questions, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
 ) -> dict:
-    """Trains each peer, and answers the dev questions; returns (wall seconds, processor seconds, F1) by peer.
+    """Trains each peer, and answers the dev questions.
 
     The windows of a paragraph start 128 tokens apart.
+
+    Returns:
+      A map from each peer to (wall-clock seconds, processor seconds, F1).
     """
     from official.nlp.tools import squad_evaluate_v1_1
 
@@ -244,7 +250,11 @@ def answer_once(
 
 
 def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
-    """Trains a tagger for WNUT-17's entities with each peer; returns (wall seconds, processor seconds, F1) by peer."""
+    """Trains a tagger for WNUT-17's entities with each peer.
+
+    Returns:
+      A map from each peer to (wall-clock seconds, processor seconds, F1).
+    """
     train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
     results = {}
     for peer in peers:

@@ -1,10 +1,10 @@
-"""Compares the data generator with tf-models-official's: time, examples and memory of the whole command.
+"""Compares the data generator with tf-models-official's generator: time, examples and memory of the whole command.
 
 python benchmarks/generator.py [--data=FOLDER] [--rounds=1] [--dupe_factor=5]
 
 FOLDER contains corpus/english.txt and vocab/uncased-30522.txt. Without --data and BERT_TF_DATA, the text is the English
-documentation in CPython, with a vocabulary learned from this text. Both generators get the same flags and run
-alternately, once per round. Only the best round of each counts.
+documentation in CPython, and the vocabulary is learned from this text. Both generators get the same flags and run
+alternately, once per round. For each generator, only the best round counts.
 """
 
 import argparse
@@ -56,7 +56,7 @@ class Measured:
 def measure(command: list[str]) -> Measured:
     """Runs a command and measures it.
 
-    The memory is the sum of the proportional set sizes of all processes of the command, so shared memory counts once.
+    The memory is the sum of the proportional set sizes of all the command's processes, so shared memory counts once.
     """
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TF_CPP_MIN_LOG_LEVEL": "3"}
     started = time.perf_counter()
@@ -94,7 +94,10 @@ def _memory(session: int) -> int:
 
 
 def data_files(data: str | None, folder: pathlib.Path) -> tuple[str, str]:
-    """Returns the paths of corpus and vocabulary; without a data folder, writes both from CPython's documentation."""
+    """Returns the paths of the corpus and the vocabulary.
+
+    Without a data folder, this function makes both files from CPython's documentation.
+    """
     if data:
         return f"{data}/corpus/english.txt", f"{data}/vocab/uncased-30522.txt"
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT)]
@@ -123,7 +126,7 @@ def ours(*words: str) -> list[str]:
 
 
 def count_records(path: pathlib.Path) -> int:
-    """Counts the records of a file by their length fields, without decoding them."""
+    """Counts the records of a file with the records' length fields, without decoding records."""
     count, size = 0, path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:
@@ -143,7 +146,7 @@ def report(data: str | None = None, rounds: int = 1, dupe_factor: int = 5) -> No
         for turn in range(rounds):
 
             def words(peer, turn=turn):
-                # Use a new name each time, because the generator does not write a finished set again.
+                # Use a new file name in each round, because the generator does not write a finished set again.
                 return flags(corpus, vocabulary, folder / f"{peer}-{turn}", dupe_factor)
 
             commands = {
@@ -187,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")
     parser.add_argument("--rounds", type=int, default=1, help="number of rounds; the best round counts")
-    parser.add_argument("--dupe_factor", type=int, default=5, help="passes over the text")
+    parser.add_argument("--dupe_factor", type=int, default=5, help="number of passes over the text")
     report(**vars(parser.parse_args()))
 
 

@@ -1,10 +1,10 @@
-"""Compares our input pipeline with tf-models-official's on the same records, in examples per second at S=128.
+"""Compares our input pipeline with tf-models-official's input pipeline, in examples per second at S=128.
 
 python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
 FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of 256 rows.
-They run alternately, without training, and only the best round of each counts. A second table shows how long a run that
-resumes late in an epoch waits for its first batch.
+The pipelines run alternately, without training. For each pipeline, only the best round counts. A second table shows how
+long a run waits for its first batch if it resumes late in an epoch.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from tfrecords import manifest, reader
 
 BATCH = 256
 FILES = 8
-# Maps the name of each row of the table to its kind of records and its flags.
+# Maps the name of each row of the table to the masking of the records, and to the flags.
 OURS = {
     "static masks": ("static", []),
     "dynamic masks": ("dynamic", []),
@@ -44,7 +44,7 @@ OURS = {
 
 
 def write_records(folder: pathlib.Path, data: str | None) -> str:
-    """Writes several files of records for both kinds of masking; returns the path of the vocabulary."""
+    """Writes several files of records for each kind of masking; returns the path of the vocabulary."""
     corpus, vocabulary = data_files(data, folder)
     for masking in ("static", "dynamic"):
         settings = GeneratorSettings(
@@ -59,7 +59,7 @@ def write_records(folder: pathlib.Path, data: str | None) -> str:
 def our_options(
     folder: pathlib.Path, masking: str, vocabulary: str, flags: list[str]
 ) -> tuple[list[str], ReadingOptions, dict]:
-    """Returns the arguments that a training run would pass to `pretraining_batches`."""
+    """Returns the arguments that a training run would give to `pretraining_batches`."""
     files = reader.expand_files(f"{folder}/{masking}-*")
     with open(vocabulary, encoding="utf-8") as file:
         config = BertConfig.named("tiny", vocab_size=sum(1 for _ in file))
@@ -81,13 +81,19 @@ def officials(folder: pathlib.Path) -> tf.data.Dataset:
 
 
 def examples_in(batch: dict) -> int:
-    """Counts the examples of a batch, packed or not."""
+    """Counts the examples in a batch, whose rows may be packed."""
     packed = batch.get("sequence_ids")
     return len(batch["input_mask"]) if packed is None else int(packed.max(axis=1).sum())
 
 
 def consume(batches: Iterator[dict], seconds: float) -> tuple[float, float, float]:
-    """Returns examples per second, examples per second of CPU time, and the share of positions without padding."""
+    """Reads batches for some seconds, and measures the rate.
+
+    Returns:
+      The number of examples per second.
+      The number of examples per second of CPU time.
+      The share of positions that are not padding.
+    """
     started, worked = time.perf_counter(), time.process_time()
     examples = tokens = positions = 0
     while time.perf_counter() - started < seconds:

@@ -8,12 +8,12 @@ import subprocess
 import sys
 
 _CPUINFO = pathlib.Path("/proc/cpuinfo")
-# Maps flags in /proc/cpuinfo to the names of the bfloat16 instructions that they announce.
+# Maps flags in /proc/cpuinfo to the names of bfloat16 instructions.
 _BFLOAT16 = {"amx_bf16": "AMX bf16", "avx512_bf16": "AVX-512 bf16"}
 
 
 def describe(cpuinfo: str | None = None) -> str:
-    """Returns one line: the processor, the number of usable cores, and its bfloat16 instructions.
+    """Returns one line: the processor, the number of usable cores, and the processor's bfloat16 instructions.
 
     Args:
       cpuinfo: text of /proc/cpuinfo; None reads the file if it exists.

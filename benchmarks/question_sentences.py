@@ -1,7 +1,7 @@
-"""Makes questions about single sentences, from which a checkpoint learns question answering with few examples.
+"""Converts questions about paragraphs to questions about single sentences, which a model can learn from few examples.
 
-XQuAD's training and dev data have 786 and 227 questions. These are too few for a model to learn to find an answer in a
-paragraph.
+XQuAD's training data have 786 questions, and its dev data 227. The training data are too few for a model to learn to
+find an answer in a paragraph.
 """
 
 import json

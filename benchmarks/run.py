@@ -1,8 +1,8 @@
 """Runs all comparisons with the installed peers: `make bench`.
 
-Each row is the best of several rounds. The rounds of all peers alternate, so that noise of the machine affects all
-peers. Compare ratios: absolute rates are valid only for this machine and run. Each benchmark first prints the
-processor.
+Most rows are the best of several rounds. The rounds of all peers alternate, so that other load on the machine affects
+all peers. Compare ratios, because absolute rates are valid only for this machine and this run. Each benchmark first
+prints the processor.
 """
 
 import pathlib

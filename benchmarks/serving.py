@@ -1,9 +1,9 @@
-"""Compares the local server with Hugging Face's pipeline and ONNX Runtime behind an equally thin aiohttp server.
+"""Compares the local server with two peers: Hugging Face's pipeline and ONNX Runtime, each in a thin aiohttp server.
 
-The model is a classifier with L=6, H=384 and the same weights in all servers; all servers take strings. With
-`--dtype=bfloat16`, the only peer is the pipeline in PyTorch's bfloat16, since ONNX Runtime lacks bfloat16 products on
-CPUs. Clients in another process on the same machine send one sentence per request over persistent connections. Each row
-is the best of `--rounds` rounds, which alternate between the servers.
+The model is a classifier with L=6 and H=384. All servers have the same weights and take strings. With
+`--dtype=bfloat16`, the only peer is the pipeline in PyTorch's bfloat16, because ONNX Runtime cannot multiply bfloat16
+matrices on CPUs. Clients in another process on the same machine send one sentence per request over persistent
+connections. Each row is the best of `--rounds` rounds; the servers run alternately.
 """
 
 import argparse
@@ -51,7 +51,14 @@ def read_sentences(data: str | None) -> list[str]:
 
 
 def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str) -> None:
-    """Exports the peers' classifier, with the encoder from the checkpoint and the head from the peers' model."""
+    """Exports the peers' classifier with the vocabulary of the checkpoint.
+
+    Args:
+      checkpoint: folder with the vocabulary.
+      peer: folder with the weights of the peers' encoder and head.
+      folder: folder for the export; version 1 is written.
+      dtype: dtype of the matrices.
+    """
     import tensorflow as tf
     from safetensors import safe_open
 
@@ -109,7 +116,13 @@ def started(words: list[str], port: int) -> Iterator[None]:
 
 
 async def ask(port: int, sentences: list[str], concurrency: int, seconds: float) -> tuple[float, float, float]:
-    """Returns requests per second, and the 50th and 99th percentile of the latency in milliseconds."""
+    """Sends requests for some seconds, from as many clients as `concurrency` states.
+
+    Returns:
+      The number of answered requests per second.
+      The 50th percentile of the latency in milliseconds.
+      The 99th percentile of the latency in milliseconds.
+    """
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"
@@ -135,7 +148,7 @@ async def ask(port: int, sentences: list[str], concurrency: int, seconds: float)
 
 
 async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
-    """Returns the probabilities with which a server answers texts."""
+    """Returns the probabilities of the classes that a server returns for each text."""
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"

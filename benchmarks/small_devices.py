@@ -1,9 +1,10 @@
-"""Compares an export for small devices with the SavedModel of the same run: score on the dev data, size, latency.
+"""Compares exports for small devices with the SavedModel of the same run: accuracy on the dev data, size and latency.
 
 python benchmarks/small_devices.py --checkpoint_dir=mrpc
 
-The run must have been evaluated (`--do_eval`), because its `dev_predictions.jsonl` has the texts and labels. The
-latency is the median over requests with one row of tokens, on one thread. The models run alternately.
+The run must have been evaluated (`--do_eval`), because the benchmark reads the texts and labels from the run's
+`dev_predictions.jsonl`. The latency is the median over requests with one row of tokens, on one thread. The models run
+alternately.
 """
 
 import argparse
@@ -37,7 +38,11 @@ _TIMED_ROWS = 100
 
 
 def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
-    """Exports a run in three formats; maps each to a function from tokens to probabilities, and to a size in bytes."""
+    """Exports a run in three formats.
+
+    Returns:
+      A map from the name of each format to a function from tokens to probabilities, and the size in bytes.
+    """
     saved = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=f"{folder}/saved_model"))
     model = tf.saved_model.load(saved)
     files = [path for path in pathlib.Path(saved).rglob("*") if path.name.startswith(("saved_model", "variables."))]
@@ -55,7 +60,7 @@ def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
 
 
 def rows_of(run: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
-    """Returns a run's N dev examples: each row's inputs without padding, int32 [1, S], and the label ids, int [N]."""
+    """Returns a run's N dev examples: the inputs of each example, int32 [1, S] without padding, and the N label ids."""
     described, lines = description.read(run), evaluation_file.read(run)
     tokenizer = BertTokenizer(os.path.join(run, VOCABULARY_NAME), described.do_lower_case)
     segments = [tokenizer.encode([line[name] for line in lines]) for name in ("text_a", "text_b") if name in lines[0]]

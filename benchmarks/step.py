@@ -2,10 +2,10 @@
 
     python benchmarks/step.py --shapes=base,base_512,medium_384
 
-All steps do the same work: both tasks, dropout, bfloat16 with float32 weights, gradients clipped by their global norm,
-AdamW. Each peer has its own process, which waits while another process is timed. Rounds alternate, so that noise of the
-machine affects all peers. The table also shows the FLOP rate as a share of the machine's bfloat16 matrix product rate,
-which is measured in the same run.
+All steps do the same work: masked LM and next sentence prediction, dropout, bfloat16 with float32 weights, gradients
+clipped by their global norm, and AdamW. Each peer has its own process, and waits while another process is timed. Rounds
+alternate, so that other load on the machine affects all peers. The table also shows the FLOP rate, as a share of the
+rate of a bfloat16 matrix product. This rate is measured in the same run.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import machine
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 ROUNDS = 4
-# L, H, A, V, B, S, P
+# Maps names to L layers, H hidden size, A heads, V vocabulary size, B rows, S sequence length, P predictions per row.
 SHAPES = {
     "base": (12, 768, 12, 30522, 16, 128, 20),
     "base_256": (12, 768, 12, 30522, 8, 256, 38),
@@ -41,7 +41,7 @@ PEERS = {
 
 
 def numpy_batch(shape: tuple[int, ...]) -> dict:
-    """Returns full rows of two segments with random masked positions."""
+    """Returns a batch of rows without padding. Each row has two segments and random masked positions."""
     import numpy as np
 
     _, _, _, vocabulary, batch_size, length, predictions = shape
@@ -66,7 +66,7 @@ def model_config(shape: tuple[int, ...]):
 
 
 def tensorflow_batch(shape: tuple[int, ...]) -> dict:
-    """Returns the batch of `numpy_batch` as tensors, with `masked_lm_weights`."""
+    """Returns the batch of `numpy_batch` as tensors; adds `masked_lm_weights`."""
     import tensorflow as tf
 
     batch = {name: tf.constant(values, tf.int32) for name, values in numpy_batch(shape).items()}
@@ -74,7 +74,7 @@ def tensorflow_batch(shape: tuple[int, ...]) -> dict:
 
 
 def packed_batch(shape: tuple[int, ...]) -> dict:
-    """Returns the same number of rows, each with two examples of half the length."""
+    """Returns a batch like `tensorflow_batch`, but each row contains two examples of half the length."""
     import numpy as np
     import tensorflow as tf
 
@@ -150,7 +150,7 @@ def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
             logits = [tf.cast(outputs[name], tf.float32) for name in ("mlm_logits", "next_sentence")]
             labels = batch["masked_lm_ids"], batch["next_sentence_labels"]
             loss = tf.add_n([tf.reduce_mean(cross_entropy(*pair)) for pair in zip(labels, logits, strict=True)])
-        # The peer's own pooler does not contribute to its loss.
+        # The encoder's own pooler does not affect the loss, so its weights have no gradient.
         variables = [v for v in model.trainable_variables if "pooler_transform" not in v.name]
         gradients, _ = tf.clip_by_global_norm(tape.gradient(loss, variables), 1.0)
         optimizer.apply_gradients(zip(gradients, variables, strict=True))
@@ -199,7 +199,7 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
 
 
 def product() -> Callable[[], None]:
-    """Returns a function that computes a large matrix product, to measure the peak rate under the current load."""
+    """Returns a function that computes a large matrix product, for measuring the peak rate under the current load."""
     import tensorflow as tf
 
     x = tf.Variable(tf.cast(tf.random.stateless_normal([PRODUCT_SIZE, PRODUCT_SIZE], [0, 1]), tf.bfloat16))
@@ -207,7 +207,7 @@ def product() -> Callable[[], None]:
 
 
 def work(peer: str, shape: tuple[int, ...]) -> None:
-    """Runs as a peer's process: sets up, then runs and times one step per input line."""
+    """Runs in a peer's process: sets up a step, then runs and times the step once for each line of the input."""
     if peer == PRODUCT:
         step = product()
     elif peer in ("eager", "compiled"):

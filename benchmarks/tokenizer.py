@@ -1,4 +1,4 @@
-"""Compares our tokenizer, the original's in Python and Hugging Face's tokenizers, in tokens per second on one core.
+"""Compares our tokenizer with google-research/bert's and Hugging Face's tokenizers, in tokens per second on one core.
 
 By default, the benchmark reads the demo's English text with a vocabulary learned from this text; `--corpus` and
 `--vocabulary` name other files. The process binds itself to one core, so `make bench` runs it as a separate process.
@@ -34,7 +34,7 @@ from data_gen.vocabulary import learn_vocabulary
 
 ROUNDS = 5
 BATCH = 1000
-# Slow tokenizers read only every tenth batch of a round. Their rate counts only these batches.
+# Slow tokenizers read only every tenth batch of a round. The rates of these tokenizers count only these batches.
 SLOW = 10
 
 
@@ -49,7 +49,10 @@ def demo_files(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
 
 
 def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], tf.Tensor], int]]]:
-    """Maps each tokenizer to the stride of the batches that it reads, and to a function that counts tokens."""
+    """Maps the name of each tokenizer to two values: stride and function.
+
+    A tokenizer with stride n reads every n-th batch. The function tokenizes a batch and returns the number of tokens.
+    """
     tokenizer, original = BertTokenizer(vocabulary), original_tokenization.FullTokenizer(vocabulary)
     original.wordpiece_tokenizer.max_input_chars_per_word = 200
     signature = [tf.TensorSpec([None], tf.string)]

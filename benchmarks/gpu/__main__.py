@@ -3,8 +3,8 @@ r"""Times the pre-training step on a GPU that TensorFlow cannot reach, in two ha
     python -m benchmarks.gpu lower gpu_bundles          # on a machine with TensorFlow; a few minutes, no GPU
     python -m benchmarks.gpu run gpu_bundles            # on a machine with the GPU, jax, numpy, torch and transformers
 
-The first half writes the step as StableHLO, a few hundred kilobytes for each model and sequence length. The second half
-compares the losses of small steps with TensorFlow's, then times our step and Hugging Face's BertForPreTraining.
+The first half writes the step as StableHLO: a few hundred kilobytes for each model and sequence length. The second half
+compares the losses of small steps with TensorFlow's losses, then times our step and Hugging Face's BertForPreTraining.
 """
 
 import argparse

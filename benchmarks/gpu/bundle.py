@@ -1,7 +1,7 @@
-"""Stores a training step on disk as a bundle: its program for any batch size, and its arguments.
+"""Stores a training step on disk as a bundle: a program for any batch size, and a description of its arguments.
 
-A bundle is one compressed JSON file. The texts of a program for two batch sizes differ only in numbers that are
-multiples of the batch size, so the file contains the text with these multiples marked.
+A bundle is one compressed JSON file. If the batch size changes, only those numbers in the program's text change that
+are multiples of the batch size. The file contains the text with these multiples marked.
 """
 
 import dataclasses
@@ -23,9 +23,10 @@ class Argument:
     """An argument of a program.
 
     Attributes:
-      role: "batch", "weight", "m" and "v" (moments), "total" and "weight_of_mean" (metrics), or "other".
-      name: name of the column, variable or metric.
-      result: index of the result with the argument's new value; None if the step does not change the argument.
+      role: "batch", "weight", "m" or "v" (first or second moment), "total" or "weight_of_mean" (metrics), or "other".
+      name: name of the batch column, variable or metric.
+      result: index of the program's result that is the argument's new value; None if the step does not change the
+        argument.
     """
 
     role: str
@@ -40,8 +41,8 @@ class Bundle:
     Attributes:
       case: the step's shapes.
       arguments: the arguments in order.
-      flops: FLOPs per row of the matrix products that the step computes; a multiply-add counts as two.
-      full_flops: FLOPs per row by the formula, which includes products that our step leaves out.
+      flops: FLOPs per row of the matrix products that our step computes; a multiply-add counts as two FLOPs.
+      full_flops: FLOPs per row of all matrix products of a step, including products that our step leaves out.
       template: StableHLO text with "§n" for n times the batch size.
     """
 
@@ -60,7 +61,11 @@ def template(programs: dict[int, str]) -> str:
     """Marks the multiples of the batch size in a program.
 
     Args:
-      programs: maps batch sizes to texts; the first two texts give the template, and all others must agree with it.
+      programs: maps batch sizes to texts. The first two texts give the template; all other texts must agree with the
+        template.
+
+    Returns:
+      The text of the program with "§n" for n times the batch size.
 
     Raises:
       ValueError: the programs differ in anything but multiples of the batch size.

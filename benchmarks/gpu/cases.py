@@ -1,4 +1,4 @@
-"""The steps that are lowered and timed, and their batches.
+"""The training steps that the benchmark writes and times, and the batches of these steps.
 
 Letters: L layers, H hidden, A heads, V vocabulary; B batch, S sequence length, P predictions.
 """
@@ -10,7 +10,7 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """One step.
+    """One training step.
 
     Attributes:
       layers: L.
@@ -19,7 +19,7 @@ class Case:
       vocabulary: V.
       length: S.
       predictions: P.
-      batch_size: B, unless the user gives another batch size.
+      batch_size: the default for B.
       packed: whether a row contains two examples of half the length.
       dtype: compute dtype.
       checked_steps: number of steps that TensorFlow runs and records for comparison.
@@ -56,7 +56,7 @@ CASES = {
 
 
 def batch(case: Case, batch_size: int, seed: int) -> dict[str, np.ndarray]:
-    """Returns full rows of random tokens with random masked positions, in the form that `run_pretraining` reads.
+    """Returns a batch of random tokens without padding, with random masked positions and all columns of training data.
 
     Args:
       case: the case, which gives V, S and P.
@@ -64,7 +64,14 @@ def batch(case: Case, batch_size: int, seed: int) -> dict[str, np.ndarray]:
       seed: seed of the random numbers.
 
     Returns:
-      int32 columns, except float32 `masked_lm_weights` [B, P] and, for packed rows, `next_sentence_weights` [B, 2].
+      `input_ids`, `input_mask`, `segment_ids`: int32 [B, S].
+      `masked_lm_positions`, `masked_lm_ids`: int32 [B, P].
+      `masked_lm_weights`: float32 [B, P].
+      `next_sentence_labels`: int32 [B], or [B, 2] for packed rows.
+      `data_position`: int32 [B, 3].
+      `position_ids`, `sequence_ids`: int32 [B, S], only for packed rows.
+      `cls_positions`: int32 [B, 2], only for packed rows.
+      `next_sentence_weights`: float32 [B, 2], only for packed rows.
     """
     rng = np.random.default_rng(seed)
     rows, length = batch_size, case.length

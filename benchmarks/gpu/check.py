@@ -10,7 +10,7 @@ from benchmarks.gpu.program import Steps
 
 
 def differences(folder: pathlib.Path, name: str) -> dict[str, float]:
-    """Runs the recorded steps in JAX; returns the largest differences from TensorFlow's results.
+    """Runs the recorded steps in JAX, and compares the results with TensorFlow's recorded results.
 
     Args:
       folder: folder of the bundles.
@@ -20,7 +20,7 @@ def differences(folder: pathlib.Path, name: str) -> dict[str, float]:
       "metrics": the largest relative difference of a loss or gradient norm after any step. Accuracies are left out,
         because they change in jumps.
       "weights": the largest difference of a weight after the last step.
-      "moved": the largest change of a weight between the first and the last step.
+      "moved": for comparison with "weights", the largest change of a weight in TensorFlow's steps.
     """
     found = bundle.read(folder, name)
     steps = Steps(found, found.case.batch_size, exact=True)

@@ -11,17 +11,22 @@ _RESOLUTION = 1 / 16
 
 @dataclasses.dataclass(frozen=True)
 class Found:
-    """Rows of the largest batch that fits (0: no batch fits), and of a slightly larger batch that does not fit."""
+    """The result of a search.
+
+    Attributes:
+      fits: number of rows of the largest batch that fits; 0 if no batch fits.
+      refused: number of rows of a slightly larger batch that does not fit.
+    """
 
     fits: int
     refused: int
 
 
 def search(compiled: Callable[[int], Compiled], start: int) -> Found:
-    """Finds the largest batch by linear interpolation of the memory use, or by halving while no batch fits.
+    """Finds the largest batch that fits, by linear interpolation of the memory use, or by halving until a batch fits.
 
     Args:
-      compiled: function that compiles the step for a number of rows; raises DoesNotFit if the step does not fit.
+      compiled: function that compiles the step for a number of rows; must raise DoesNotFit if the step does not fit.
       start: number of rows of the first batch.
     """
     fits, refused, used = 0, 0, {}

@@ -1,7 +1,7 @@
-"""Lowers training steps to StableHLO, and writes them as bundles: the half of the benchmark that needs TensorFlow.
+"""Converts training steps to StableHLO, and writes them as bundles: the half of the benchmark that needs TensorFlow.
 
 The program is `Trainer.train_step` on one replica: forward and backward pass, clipping, AdamW, metrics and step
-counters. Its arguments are the batch and all variables; its results are the new values of the variables.
+counters. The arguments of the program are the batch and all variables. The results are the variables' new values.
 """
 
 import pathlib
@@ -19,14 +19,14 @@ from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 from bert_tf.training.trainer import Trainer
 
-# The first two batch sizes give the template, and the third verifies it. The programs for smaller batches do not agree:
-# in a packed step, TensorFlow leaves more unused operations, which XLA would remove.
+# The first two batch sizes give the template, and the third verifies the template. The programs for smaller batches do
+# not agree, because they contain more unused operations in packed steps; XLA would remove these operations.
 _BATCH_SIZES = (64, 96, 112)
 _ALIAS = re.compile(r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>")
 
 
 def lower(folder: pathlib.Path, names: list[str]) -> None:
-    """Writes a bundle for each named case, and prints its size."""
+    """Writes a bundle for each named case, and prints the bundle's size."""
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         case = cases.CASES[name]
@@ -84,7 +84,7 @@ def _arguments(trainer: Trainer, function, lowered: dict[int, str]) -> tuple[Arg
 def _roles(trainer: Trainer) -> dict[int, tuple[str, str]]:
     """Maps the id of each variable's handle to the variable's role and name.
 
-    The variables themselves cannot be keys, because mixed precision wraps them in other objects.
+    The variables themselves cannot be keys, because mixed precision wraps variables in other objects.
     """
     optimizer, found = trainer.optimizer, {}
     for number, weight in enumerate(trainer.objective.model.trainable_variables):
@@ -98,7 +98,11 @@ def _roles(trainer: Trainer) -> dict[int, tuple[str, str]]:
 
 
 def _keep_steps(trainer: Trainer, jitted, case: Case, path: pathlib.Path) -> None:
-    """Runs steps with TensorFlow; records the variables before, the weights after, and each step's metrics."""
+    """Runs steps with TensorFlow and records them in a file.
+
+    The file contains the variables before the first step, the weights after the last step, and the metrics after each
+    step.
+    """
     roles = _roles(trainer)
     variables = {}
     for variable in jitted.get_concrete_function(_batch(case, case.batch_size, 0)).graph.variables:

@@ -20,6 +20,7 @@ from benchmarks.gpu.bundle import Bundle
 
 _DTYPES = {"i1": np.bool_, "i32": np.int32, "i64": np.int64, "f32": np.float32}
 _INITIAL_RANGE = 0.02
+# The values of all arguments that are not batch columns: variables, moments, metrics and counters.
 State = list[jax.Array]
 
 
@@ -29,7 +30,7 @@ class Steps:
     Args:
       bundle: the bundle with the step.
       batch_size: B.
-      exact: whether to compute float32 products in float32; by default, a GPU rounds the factors to fewer bits.
+      exact: whether to compute float32 products in float32. Otherwise, a GPU rounds the factors to fewer bits.
 
     Attributes:
       state: indices of the arguments that are not batch columns, in the order of a `State`.
@@ -68,7 +69,7 @@ class Steps:
         return dataclasses.replace(shell, mlir_module_serialized=serialized, module_kept_var_idx=kept).call
 
     def columns(self, seeds: range) -> dict[str, jax.Array]:
-        """Returns a batch for each seed, stacked, on the device."""
+        """Returns the columns of one batch per seed, on the device; the batches are stacked along the first axis."""
         drawn = [cases.batch(self._bundle.case, self._batch_size, seed) for seed in seeds]
         return {name: jnp.asarray(np.stack([one[name] for one in drawn])) for name in drawn[0]}
 
@@ -77,8 +78,11 @@ class Steps:
 
         Args:
           count: number of steps.
-          state: arguments that are not batch columns.
-          columns: stacked batches, which the steps use in turn.
+          state: the arguments that are not batch columns.
+          columns: stacked batches, see `columns`. The steps use the batches in turn.
+
+        Returns:
+          The state after the last step.
         """
         batches = len(next(iter(columns.values())))
 
@@ -93,7 +97,7 @@ class Steps:
         return jax.lax.fori_loop(0, count, step, list(state))
 
     def compiled(self, columns: Mapping[str, jax.Array]):
-        """Compiles `run`, which reuses the memory of its `state`."""
+        """Compiles `run`. The compiled function reuses the memory of its argument `state`."""
         shapes = [self._arguments[index] for index in self.state]
         count = jax.ShapeDtypeStruct((), jnp.int32)
         return jax.jit(self.run, donate_argnums=1).lower(count, shapes, dict(columns)).compile()
@@ -116,7 +120,7 @@ class Steps:
         return jnp.zeros(shape.shape, shape.dtype)
 
     def named(self, state: State) -> dict[str, jax.Array]:
-        """Returns the state by role and name, in the form that `lower` records."""
+        """Returns the state as a map from "ROLE NAME" to the value, in the form that `lower` records."""
         arguments = [self._bundle.arguments[index] for index in self.state]
         return {f"{one.role} {one.name}": value for one, value in zip(arguments, state, strict=True)}
 

@@ -1,6 +1,6 @@
 """Checks and times bundles: the half of the benchmark that does not need TensorFlow.
 
-Each peer has its own process, which waits while another process is timed. Rounds alternate, so that noise of the
+Each peer has its own process, and waits while another process is timed. Rounds alternate, so that other load on the
 machine affects all peers.
 """
 
@@ -23,8 +23,8 @@ PEERS = {
     COMPILED: "Hugging Face BertForPreTraining, torch.compile",
     EAGER: "the same without torch.compile",
 }
-# Largest allowed relative difference of a loss or gradient norm from TensorFlow's value on a CPU. Differences come from
-# rounding and from the order of sums.
+# Largest allowed relative difference of a loss or gradient norm from TensorFlow's value on a CPU. The causes of such
+# differences are rounding and the order of sums.
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 2e-2}
 
 
@@ -33,12 +33,12 @@ class Worker:
 
     Attributes:
       setup: the first answer of the process; None if the step does not fit.
-      needed: if the step does not fit, the number of bytes that it needs; 0 if unknown.
+      needed: if the step does not fit, the number of bytes that the step needs; 0 if unknown.
     """
 
     def __init__(self, folder: pathlib.Path, case: str, peer: str, batch_size: int):
         command = [sys.executable, "-m", "benchmarks.gpu.worker", str(folder.resolve()), case, peer, str(batch_size)]
-        # Processes allocate memory only as needed, since several of them share the device.
+        # Each process must allocate memory only as needed, because several processes share the device.
         environment = os.environ | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "XLA_PYTHON_CLIENT_MEM_FRACTION": ".95"}
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self._command = command
@@ -49,7 +49,7 @@ class Worker:
             self.setup = None
 
     def round(self, steps: int) -> dict:
-        """Runs and times a number of steps; returns the answer of the process."""
+        """Lets the process run and time a number of steps; returns the answer of the process."""
         self._process.stdin.write(f"{steps}\n")
         self._process.stdin.flush()
         return self._answer()
@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
             _check(arguments.folder, name, found)
     for name in wanted:
         found = bundle.read(arguments.folder, name)
-        # Steps that are checked are too small for a meaningful time, so time them only if no other step is requested.
+        # Checked steps are too small for a meaningful time, so a checked step is timed only if no other is requested.
         if not found.case.checked_steps or len(wanted) == 1:
             _time(arguments, name, found)
 
@@ -151,7 +151,7 @@ def _time(arguments: argparse.Namespace, name: str, found: Bundle) -> None:
 
 
 def _largest(folder: pathlib.Path, name: str, peer: str, start: int) -> largest_batch.Found:
-    """Searches for the largest batch with which a peer can run a step."""
+    """Searches for the largest batch size with which a peer can run a step."""
     fitted = {}
 
     def measured(batch_size: int) -> Compiled:

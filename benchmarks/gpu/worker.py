@@ -1,8 +1,8 @@
 """The process of one peer: sets up one step, then runs and times rounds of this step on request.
 
-After the setup, the process writes a line of JSON. Then each line of input is a number of steps, which the process
-answers with a line of JSON. Each peer has its own process, so that the memory of one peer does not affect the
-measurements of another.
+After the setup, the process writes a line of JSON. Then the process reads lines from its input, each with a number of
+steps. For each line, the process runs the steps, and writes a line of JSON. Each peer has its own process, so that the
+memory of one peer does not affect the measurements of another peer.
 """
 
 import argparse
@@ -14,7 +14,8 @@ import time
 from benchmarks.gpu import bundle
 
 OURS, EAGER, COMPILED = "bert_tf", "eager", "compiled"
-# Products of square matrices measure the speed of the device. These are the matrices' size and the number of products.
+# Products of square matrices measure the speed of the device. For each platform: size of the matrices, and number of
+# products.
 _PRODUCT_SIZE, _PRODUCTS = {"cuda": 8192, "cpu": 1024}, {"cuda": 50, "cpu": 2}
 
 
@@ -69,7 +70,7 @@ class Ours:
         return self._steps.metrics(self._state)["masked_lm_loss"]
 
     def peak_memory(self) -> int:
-        """Returns the device's peak memory in bytes as JAX reports it, or else the compiler's figure."""
+        """Returns the device's peak memory in bytes. If JAX does not report it, returns the compiler's estimate."""
         return (self.device.memory_stats() or {}).get("peak_bytes_in_use", self.compiler_total)
 
     def product_rate(self) -> float:
@@ -96,7 +97,8 @@ class PyTorch:
 
     Attributes:
       name: names of the framework and the device.
-      limit: bytes of the device's memory; 0 if unknown.
+      kind: "cuda" or "cpu".
+      limit: size of the device's memory in bytes; 0 if unknown.
     """
 
     def __init__(self, found: bundle.Bundle, batch_size: int, peer: str):
@@ -189,7 +191,7 @@ def _total(memory) -> int:
 
 
 def main() -> None:
-    """Sets up the step, then answers requests; for the peer "check", only compares steps."""
+    """Sets up the step, then answers requests. For the peer "check", only compares steps with TensorFlow's."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("case")

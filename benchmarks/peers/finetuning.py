@@ -11,7 +11,7 @@ import pathlib
 
 
 def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]], list[float]]:
-    """Returns the texts and the label of each line of a GLUE file; the labels are 0 if the file has no labels."""
+    """Returns the texts of each line of a GLUE file, and the label of each line; 0 if a line has no label."""
     columns, number = args.columns.split(",") if args.columns else None, float if args.metric == "pearson" else int
     with open(path, encoding="utf-8-sig", newline="") as file:
         rows = list(csv.DictReader(file, columns, delimiter="\t", quoting=csv.QUOTE_NONE))
@@ -20,7 +20,7 @@ def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]],
 
 
 def main() -> None:
-    """Trains or predicts, and writes the dev score or the logits into a folder."""
+    """Trains and writes the score on the dev data, or predicts and writes the logits."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--data_dir", required=True, type=pathlib.Path)

@@ -23,7 +23,7 @@ def read(path: pathlib.Path) -> list[tuple[list[str], list[str]]]:
 
 
 def main() -> None:
-    """Trains, and writes the dev F1 into a folder."""
+    """Trains, and writes the F1 on the dev data into a folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--model", required=True)
     parser.add_argument("--train", required=True, type=pathlib.Path)

@@ -1,8 +1,8 @@
 """Serves a Hugging Face classifier behind a thin aiohttp server: a peer of ../serving.py.
 
-A first call with `--prepare` writes the checkpoint with a random head, and its ONNX file, into a folder. Then
-`--kind=pipeline` serves this folder with Hugging Face's pipeline, and `--kind=onnxruntime` serves the folder with ONNX
-Runtime and Hugging Face's fast tokenizer.
+First, a call with `--prepare` writes a model into a folder, also as an ONNX file. The model is the checkpoint with a
+random head. Then a call with `--kind=pipeline` serves this model with Hugging Face's pipeline, and a call with
+`--kind=onnxruntime` serves the model with ONNX Runtime and Hugging Face's fast tokenizer.
 """
 
 import argparse
@@ -17,7 +17,7 @@ ONNX_NAME = "model.onnx"
 
 
 def prepare(checkpoint: str, folder: pathlib.Path) -> None:
-    """Writes the classifier, its tokenizer and its ONNX file."""
+    """Writes the classifier, the tokenizer and the ONNX file."""
     import torch
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -95,7 +95,7 @@ async def serve(answer: Callable[[list[str]], list[list[float]]], port: int, thr
 
 
 def main() -> None:
-    """Prepares the folder, or serves it."""
+    """Prepares the folder, or serves the model in the folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True, type=pathlib.Path)
     parser.add_argument("--prepare", metavar="CHECKPOINT")

@@ -1,8 +1,8 @@
 """Fine-tunes a question-answering model with Hugging Face's Trainer: the peer of ../finetuning.py for SQuAD.
 
-The recipe follows Hugging Face's run_qa example: windows from the fast tokenizer's overflowing tokens, rows padded to
-the full length (or, by flag, to the longest row of a batch), AdamW with linear warm-up and decay, and as the answer the
-best pair of the 20 highest starts and the 20 highest ends.
+The recipe follows Hugging Face's run_qa example. Windows come from the fast tokenizer's overflowing tokens. Rows are
+padded to the full length (or, by flag, to the longest row of a batch). The optimizer is AdamW with linear warm-up and
+decay. The answer is the best pair of one of the 20 highest starts and one of the 20 highest ends.
 """
 
 import argparse
@@ -19,11 +19,12 @@ def questions_of(path: pathlib.Path) -> list[dict]:
 
 
 def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
-    """Returns a row for each window, with the range of characters of each token."""
+    """Returns a row for each window; a row includes the character range of each token."""
     rows = []
     for number, question in enumerate(questions):
         asked = tokenizer(question["question"], truncation=True, max_length=64, add_special_tokens=False)["input_ids"]
-        # The windows are equal to ours. Our stride is the distance between two starts; the tokenizer's is the overlap.
+        # This gives the same windows as in our program. Our stride is the distance between the starts of two windows;
+        # the tokenizer's stride is the number of tokens that two windows share.
         room = args.max_seq_length - len(asked) - 3
         encoded = tokenizer(
             tokenizer.decode(asked) if len(asked) == 64 else question["question"], question["context"],
@@ -41,7 +42,7 @@ def encode(tokenizer, questions: list[dict], args, labels: bool) -> list[dict]:
 
 
 def positions(answer: dict, offsets: list, of_context: list[bool]) -> dict[str, int]:
-    """Returns the positions of an answer's first and last token; [CLS] if the window does not contain the answer."""
+    """Returns the positions of an answer's first and last token; 0 ([CLS]) if the window lacks the answer."""
     first, last = answer["answer_start"], answer["answer_start"] + len(answer["text"])
     starts = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin <= first < end]
     ends = [i for i, (begin, end) in enumerate(offsets) if of_context[i] and begin < last <= end]
