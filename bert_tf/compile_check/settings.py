@@ -8,7 +8,7 @@ from bert_tf.core.command_line import check_values, require, setting
 
 @dataclasses.dataclass(frozen=True)
 class CompileCheckSettings:
-    """The models to compile, and the chips. Flags that `run_pretraining` shares have the same names."""
+    """The models to compile, and the chips. The flags of the model and the batch are named as in `run_pretraining`."""
 
     flag_group = "Training"
 

@@ -140,7 +140,7 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """Fills in masking flags that the user did not give, with the values in the manifests of unmasked rows.
+    """Fills in the masking flags that the user did not give; the values are from the manifests of unmasked data.
 
     Raises:
       InputError: a flag was not given, and its values in the manifests differ.

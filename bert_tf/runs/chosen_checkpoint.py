@@ -12,7 +12,7 @@ _LAST = "--use_checkpoint=last"
 
 
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
-    """Chooses the checkpoint of a finished run. A folder without `run.json` need not have a finished run.
+    """Chooses the checkpoint of a finished run. Without `run.json`, the function cannot check that a run is finished.
 
     Args:
       folder: the run's folder.

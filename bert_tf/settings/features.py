@@ -25,7 +25,7 @@ class VectorSettings:
     bert_config_file: str = setting("configuration of the model; empty: the file beside the checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside the checkpoint", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: as stated by the files beside the checkpoint, or true", None
+        "lower-case and strip accents; default: from the files beside the checkpoint, else true", None
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(

@@ -47,12 +47,12 @@ class FineTuningSettings(protocol.ProtocolSettings):
         first=True,
     )
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: the value of the run in --output_dir, else "
-        "of --init_checkpoint, else true", None, group="Model",
+        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
+        "--init_checkpoint, else true", None, group="Model",
     )  # fmt: skip
     max_seq_length: int | None = setting(
-        "maximum number of tokens in a row, [CLS] and [SEP] included; default: as in the run in --output_dir, or in a "
-        "new run the smaller of 128 and the model's number of positions",
+        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else the "
+        "smaller of 128 and the model's number of positions",
         None,
         group="Model",
         first=True,
@@ -72,12 +72,12 @@ class FineTuningSettings(protocol.ProtocolSettings):
     do_predict: bool = setting("write predictions for the test data", False, group="Run", first=True)
     dev_share: float | None = setting(
         "share of the training data to hold out as the dev data if there is no dev file; the share is the same for all "
-        "classes, and equal texts stay together; default: as in the run in --output_dir, or none", None,
+        "classes, and equal texts stay together; default: from the run in --output_dir, else none", None,
         group="Data", first=True, above=0, below=1,
     )  # fmt: skip
     dev_seed: int | None = setting(
         "with --dev_share: seed for selecting the examples; separate from --random_seed, so that runs with different "
-        "seeds have the same dev data; default: as in the run in --output_dir, or 0", None, group="Data",
+        "seeds have the same dev data; default: from the run in --output_dir, else 0", None, group="Data",
     )  # fmt: skip
     train_batch_size: int = setting("examples per step, over all devices", 32, first=True, above=0)
     eval_batch_size: int = setting(
@@ -94,8 +94,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Model",
     )
     bilstm_head: bool | None = setting(
-        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: as "
-        "in the run in --output_dir, or false", None, group="Model",
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: from "
+        "the run in --output_dir, else false", None, group="Model",
     )  # fmt: skip
 
     pack_sequences: bool = setting(

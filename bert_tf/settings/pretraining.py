@@ -41,14 +41,14 @@ class PretrainingSettings(TrainingSettings):
     )
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(
-        "maximum number of masked positions per row; default: the value in the manifest of data made with "
-        "--masking=dynamic, or 20",
+        "maximum number of masked positions per row; default: from the manifest of data made with --masking=dynamic, "
+        "else 20",
         None,
         first=True,
         above=0,
     )
     masked_lm_prob: float | None = setting(
-        "share of tokens to mask in data made with --masking=dynamic; default: the value in the data's manifest",
+        "share of tokens to mask in data made with --masking=dynamic; default: from the data's manifest",
         None,
         above=0,
         below=1,

@@ -31,7 +31,7 @@ class ScoringSettings(JobSettings):
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
     do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: as stated by the files beside --init_checkpoint, or true", None
+        "lower-case and strip accents; default: from the files beside --init_checkpoint, else true", None
     )
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
