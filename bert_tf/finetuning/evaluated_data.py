@@ -1,4 +1,4 @@
-"""The data of an evaluation: either a run's dev data, or other data, whose scores and files are kept separate.
+"""Finds out whether an evaluation uses a run's dev data or other data, and writes the evaluation's scores and files.
 
 The dev data of a run is the data that is evaluated during training. Without such evaluations, it is the data of the
 first `--do_eval`. `evaluations.json` names the dev data. Checkpoints and thresholds are chosen only on the dev data.
@@ -25,7 +25,7 @@ from bert_tf.training import metrics_file, progress
 DEV = metrics_file.DEV
 # Prefixes of the names of a task's evaluation files; the key is `EvaluatedData.is_dev`.
 _PREFIXES = {True: "dev", False: "eval"}
-# Scores of a repeated evaluation with other batches differ by less than this.
+# If an evaluation is repeated with other batches, its scores differ by less than this.
 _TOLERANCE = 1e-4
 _MOST_LOGGED = 4
 
@@ -35,7 +35,7 @@ class EvaluatedData:
     """The data of an evaluation.
 
     Attributes:
-      id: the data's name, number of examples, and a hash of their content; see `identify`.
+      id: identity of the data; see `identify`.
       series: name of the split in `metrics.jsonl`: DEV for dev data, else the data's name.
       folder: folder of the evaluation's files: the run's folder for dev data, else a separate folder.
       dev: the `id` of the run's dev data; "" if unknown.
@@ -53,14 +53,14 @@ class EvaluatedData:
 
     @property
     def shown(self) -> str:
-        """The data's name in messages: the series; if the files were renamed, the new name and the series."""
+        """The data's name in messages: `series`; if the data's file was renamed, the new name and `series`."""
         name, (_, digest) = metrics_file.name_of(self.id), metrics_file.content_of(self.id)
         first = metrics_file.name_of(self.dev or self.id) if self.is_dev else self.series
         return self.series if first in (name, f"{name} {digest[:8]}") else f"{name} (the same data as {self.series})"
 
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
-    """Returns a task that tunes no thresholds, for data that uses the thresholds of the dev data."""
+    """Returns the task without tuning of thresholds, for data that uses the thresholds of the dev data."""
     tuned = dict.fromkeys(_tuning_flags(settings), False)
     return dataclasses.replace(task, **tuned) if tuned else task
 
@@ -70,12 +70,12 @@ def _tuning_flags(settings: FineTuningSettings) -> list[str]:
 
 
 def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
-    """Returns the identity of evaluated data: its name, its number of examples, and a hash of their content."""
+    """Returns the identity of evaluated data: its name, its number of examples, and a hash of the examples' content."""
     return f"{task.data_name(split)}, {len(examples):,} examples, {task.digest(examples)[:16]}"
 
 
 def is_same(one: str, other: str) -> bool:
-    """Returns whether two values of `identify` belong to the same examples; the data's names may differ."""
+    """Returns whether two results of `identify` belong to the same examples; the data's names may differ."""
     return metrics_file.content_of(one) == metrics_file.content_of(other)
 
 
@@ -84,9 +84,9 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 
     Args:
       output_dir: the run's folder.
-      data: see `identify`.
+      data: identity of the data; see `identify`.
       settings: settings of the command.
-      dev: identity of the dev data, used if `output_dir` has no record of its dev data.
+      dev: identity of the dev data, in case `output_dir` has no record of its dev data.
 
     Raises:
       InputError: a flag would tune thresholds on data that is not the dev data.
@@ -99,7 +99,7 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 
 
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
-    """Returns the data of a labeled prediction, which counts as other data unless it is known to be the dev data."""
+    """Returns the data of a prediction with known labels; it is other data unless it is known to be the dev data."""
     known = evaluations.read(output_dir).data or dev
     is_dev = known and is_same(data, known)
     return EvaluatedData(data, DEV, output_dir, known) if is_dev else _apart(output_dir, data, known)
@@ -114,7 +114,7 @@ def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
     """Refuses flags that would tune thresholds on data that is not the dev data.
 
     Raises:
-      InputError: such a flag is given; the message names the flag and the data.
+      InputError: a flag would tune thresholds; the message names the flag and the data.
     """
     if flags := _tuning_flags(settings):
         raise InputError(
@@ -124,7 +124,7 @@ def refuse_tuning(data: str, dev: str, settings: FineTuningSettings) -> None:
 
 
 def become_dev(output_dir: str, data: EvaluatedData) -> None:
-    """Records the dev data of a run in its `evaluations.json`, unless the file already names dev data."""
+    """Records dev data in `evaluations.json`. Does nothing for other data, or if the file already names dev data."""
     recorded = evaluations.read(output_dir)
     if data.is_dev and not recorded.data:
         logging.info("the run's dev data is %s", data.id)
@@ -134,7 +134,7 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
 def _announce(
     data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray, scores: Mapping, step: int | None
 ) -> dict:
-    """Logs an evaluation and the best constant answer; returns the constant answer as entry for `metrics.jsonl`."""
+    """Logs an evaluation and the best constant answer; returns the constant answer as an entry for `metrics.jsonl`."""
     who = "ensemble" if step is None else f"step {step}"
     baseline, told = task.baseline(split), ""
     if baseline:
@@ -152,7 +152,7 @@ def _announce(
 
 
 def _difference(data: EvaluatedData) -> str:
-    """Returns a phrase for messages that says why the data is not the dev data."""
+    """Returns a phrase for messages that states why the data is not the dev data."""
     name = metrics_file.name_of(data.id)
     if not data.dev or metrics_file.name_of(data.dev) != name:
         return "is not the run's dev data"
@@ -164,7 +164,7 @@ def _difference(data: EvaluatedData) -> str:
 
 
 def _record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
-    """Adds a line to `metrics.jsonl`, unless the file already has the same scores for this data and step."""
+    """Adds a line to `metrics.jsonl`, unless the file already has the same scores for this data at this step."""
     known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
     before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
     is_known = all(
@@ -186,18 +186,18 @@ def keep(
     step: int | None,
     is_new: bool = True,
 ) -> None:
-    """Logs an evaluation, and writes it to `metrics.jsonl`, `eval_results.txt` and the task's files.
+    """Logs an evaluation, and writes its results to `metrics.jsonl`, `eval_results.txt` and the task's files.
 
     Args:
       output_dir: folder of the results.
       data: the evaluated data.
-      task: task of the data.
+      task: the task that was evaluated.
       name: name of the split, "dev" or "test".
       split: the split that `Task.by_example` returned.
       predictions: the predictions that `Task.by_example` returned.
       scores: scores of the predictions.
       step: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
-      is_new: whether this command has not logged the evaluation yet.
+      is_new: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command already did so.
     """
     if is_new:
         always = _announce(data, task, split, predictions, scores, step)

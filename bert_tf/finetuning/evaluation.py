@@ -1,6 +1,6 @@
 """Runs a model over all rows of a split, for evaluation and for prediction.
 
-Letters: B batch, N rows.
+Letters: N rows.
 """
 
 from collections.abc import Callable
@@ -31,12 +31,13 @@ def evaluate_rows(
       task: the task; its `prediction` converts logits to predictions.
       strategy: strategy that runs the model.
       make_batches: function that returns the batches of a worker; see `batches.row_batches`.
-      num_rows: N.
+      num_rows: number of rows, N.
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
       what: text of the progress bar.
 
     Returns:
-      The predictions [N, ...] in the order of the rows, and the mean loss, which is meaningless without labels.
+      The predictions [N, ...] in the order of the rows, and the mean loss. If labels are unknown, the loss has no
+      meaning.
     """
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, task, strategy, parts)
@@ -54,9 +55,9 @@ def evaluate_rows(
 
 
 def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:
-    """Returns a step function; it is traced once and used for all evaluations and predictions of an objective."""
+    """Returns a step function, which is traced once and used for all evaluations and predictions of an objective."""
 
-    # This function has no Python control flow for AutoGraph, and its analysis would take half of the tracing time.
+    # This function has no Python control flow, and AutoGraph's analysis would take half of the tracing time.
     @tf.function(autograph=False)
     def step(batch):
         def of_part(local):

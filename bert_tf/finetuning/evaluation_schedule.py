@@ -1,4 +1,4 @@
-"""Evaluation on the dev data during training: which steps are evaluated, the record, and early stopping.
+"""Evaluates a model on the dev data during training: chooses the steps, records the scores, and ends training early.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -21,7 +21,7 @@ from bert_tf.settings import FineTuningSettings
 
 
 def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list[int]:
-    """Returns the steps after which a run is evaluated, in ascending order; [] without `eval_strategy`."""
+    """Returns the steps after which a run is evaluated, in ascending order; [] if `eval_strategy` is "no"."""
     if settings.eval_strategy == "no":
         return []
     if settings.eval_strategy == "steps":
@@ -35,17 +35,17 @@ class EvaluationSchedule:
     """Evaluates a run during its training, and records the evaluations in `evaluations.json`.
 
     A recorded evaluation is not repeated. If a run is killed before or during an evaluation, the resumed run does this
-    evaluation before it continues to train. So a run records the same evaluations after any number of kills.
+    evaluation before it continues to train. Therefore, a run records the same evaluations, however often it is killed.
 
     `evaluations.json` names the run's dev data, even if the only evaluation is after training.
 
     Args:
       settings: settings of the run.
       strategy: strategy of the training; all workers call the same methods.
-      task: the task; its `metrics` say whether a higher value is better.
-      data: identity of the dev data, see `evaluated_data.identify`; "" without dev data.
+      task: the task; its `metrics` state whether a higher value is better.
+      data: identity of the dev data, see `evaluated_data.identify`; "" if there is no dev data.
       num_train_steps: number of steps of the run.
-      trained_steps: step of the checkpoint from which the run resumes; evaluations of later steps are dropped.
+      trained_steps: step of the checkpoint from which the run resumes; recorded evaluations of later steps are dropped.
       evaluate: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
         first.
 
@@ -89,7 +89,7 @@ class EvaluationSchedule:
                 os.path.join(self._folder, evaluations.NAME), ", ".join(map(str, missing)),
             )  # fmt: skip
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
-        # The chief waits here until all workers have read the file, because the chief then replaces the file.
+        # The chief replaces the file below, so it waits here until all workers have read the file.
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})
         self._write()
 
@@ -115,11 +115,11 @@ class EvaluationSchedule:
         return self._recorded.best_step
 
     def next_after(self, step: int) -> int | None:
-        """Returns the step of the next evaluation after a step; None if there is none."""
+        """Returns the step of the next evaluation after a step; None if there is no further evaluation."""
         return next((due for due in self._steps if due > step), None)
 
     def has_ended(self) -> bool:
-        """Returns whether training ends early, because the patience is exhausted."""
+        """Returns whether training ends early because `early_stopping_patience` is exhausted; logs the reason."""
         if (step := early_stopping.stopped_at(self._recorded)) is None:
             return False
         metric, best = self._recorded.metric, self._recorded.best_step

@@ -1,4 +1,4 @@
-"""Initializes a task's model from a checkpoint: checks the checkpoint, and maps its head's outputs to the labels.
+"""Checks the initial checkpoint of a task's model, and maps the outputs of the checkpoint's head to the task's labels.
 
 Letters: C classes.
 """
@@ -28,10 +28,11 @@ def check_initial(
     reinitialize_head: bool,
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
 ) -> None:
-    """Refuses a checkpoint that cannot initialize a task's model; warns if its head was trained on other labels.
+    """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels.
 
-    A head with the right number of classes is used, even if it was trained on another task. If the checkpoint and the
-    task have the same label names, each label keeps the output that was trained for its name; see `output_order`.
+    The checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
+    checkpoint and the task have the same label names, each label keeps the output that was trained for this label; see
+    `output_order`.
 
     Args:
       path: a checkpoint in any supported format.
@@ -83,8 +84,8 @@ def output_order(path: str, task: Task, head: str) -> list[int] | None:
       head: the head's name in checkpoints.
 
     Returns:
-      C indices; None, which keeps the order of the outputs, if the label names are unknown, differ from the task's, or
-      are already in the task's order.
+      C indices, or None to keep the order of the outputs. The result is None if the label names are unknown, differ
+      from the task's labels, or are already in the task's order.
     """
     labels = _labels_of(checkpoints.open_checkpoint(path), head)
     if labels == tuple(task.labels) or sorted(labels) != sorted(task.labels):
@@ -93,7 +94,7 @@ def output_order(path: str, task: Task, head: str) -> list[int] | None:
 
 
 def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
-    """Returns the names of a checkpoint's classes in the order of its head's outputs; () if unknown."""
+    """Returns the names of a checkpoint's classes in the order of the head's outputs; () if the names are unknown."""
     if head not in names.heads_in([*contents.tensors, *contents.own_heads]):
         return ()
     folder = os.path.dirname(contents.source)
@@ -104,7 +105,7 @@ def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     )
     by_id = labels.get("id2label", {})
     found = tuple(str(by_id.get(str(number), "")) for number in range(len(by_id)))
-    # transformers names the labels LABEL_0, LABEL_1, ... if a model has no names.
+    # Hugging Face's library calls the labels LABEL_0, LABEL_1, ... if a model has no label names.
     return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(found)) else found
 
 

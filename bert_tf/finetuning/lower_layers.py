@@ -1,7 +1,6 @@
 """Freezes the lower layers of the encoder in fine-tuning, or trains them with lower learning rates.
 
-Lower layers represent what pre-training has learned about language in general, so they need less training than the
-head.
+The lower layers represent general knowledge of language from pre-training, so they need less training than the head.
 
 Letters: L layers.
 """
@@ -17,15 +16,15 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops
 
-# Value of `--frozen_layers` to train only the head.
+# The value of `--frozen_layers` that freezes the whole encoder, so that only the head is trained.
 WHOLE_ENCODER = -1
 
 
 def check(config: BertConfig, settings: FineTuningSettings) -> None:
-    """Refuses to freeze more layers than the model has.
+    """Refuses settings that freeze more layers than the model has.
 
     Raises:
-      InputError: the model has fewer layers.
+      InputError: the model has fewer layers than `frozen_layers`.
     """
     if settings.frozen_layers > config.num_hidden_layers:
         raise InputError(
@@ -37,12 +36,12 @@ def check(config: BertConfig, settings: FineTuningSettings) -> None:
 def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
     """Freezes the embeddings and the lowest layers of an encoder.
 
-    Frozen weights have no gradients, and the optimizer keeps no moments for frozen weights. Dropout still applies.
+    Frozen weights have no gradients, and the optimizer keeps no moments for frozen weights. Dropout is still applied.
 
     Args:
       encoder: the encoder.
-      frozen_layers: number of layers to freeze together with the embeddings; 0 freezes nothing, -1 freezes the whole
-        encoder with its pooler.
+      frozen_layers: number of layers to freeze, in addition to the embeddings. 0 freezes nothing, not even the
+        embeddings. -1 freezes the whole encoder with its pooler.
     """
     if frozen_layers == WHOLE_ENCODER:
         encoder.trainable = False
@@ -52,7 +51,7 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
 
 
 def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
-    """Computes the FLOPs that frozen layers save in a row's backward pass: two thirds of their training FLOPs.
+    """Computes the FLOPs that frozen layers save in the backward pass of a row: two thirds of their training FLOPs.
 
     Args:
       config: configuration of the model.
@@ -69,12 +68,12 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
 def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], float] | None:
     """Returns a function that maps a weight to the factor of its learning rate.
 
-    Layer l, from 0 for the lowest to L - 1, has the factor decay^(L - l). The embeddings have the factor decay^(L + 1).
-    The pooler and the head have the factor 1.
+    The layers are numbered from 0 (the lowest layer) to L - 1. Layer l has the factor decay^(L - l). The embeddings
+    have the factor decay^(L + 1). The pooler and the head have the factor 1.
 
     Args:
       encoder: the encoder of the model.
-      decay: ratio of a layer's factor to the factor of the layer above, above 0 and at most 1.
+      decay: ratio of a layer's factor to the factor of the next higher layer; above 0 and at most 1.
 
     Returns:
       The function; None if all factors are 1.

@@ -2,8 +2,8 @@
 
 Paper: section 3.2, Figure 4.
 
-Letters: B batch, S sequence length, H hidden size; R packed rows, W their length, K maximum number of rows in a packed
-row.
+Letters: B rows of a batch, S sequence length, H hidden size, L layers that the head reads, R packed rows of a batch, W
+length of packed rows, K maximum number of rows in a packed row.
 """
 
 import functools
@@ -18,7 +18,7 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling.bilstm import BiLstmHead
 
-# Value of a head's attribute `reads` if the head reads the activations of several layers instead of an output of the
+# The value of a head's attribute `reads` if the head reads the activations of several layers, not an output of the
 # encoder; see `Task.head`.
 ACTIVATIONS = "activations"
 
@@ -30,8 +30,8 @@ class FineTunedBert(keras.Model):
 
     Args:
       config: configuration of the encoder.
-      make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs. The
-        head's attribute `reads` names this output; see `Task.head` for other attributes.
+      make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs; see
+        `Task.head`.
       recompute_activations: see `BertEncoder`.
 
     Attributes:
@@ -54,28 +54,28 @@ class FineTunedBert(keras.Model):
 
     @property
     def task_head(self) -> keras.layers.Layer:
-        """The head, which is stored in the attribute with the name `head_name`."""
+        """The head; the model's attribute whose name is `head_name` stores it."""
         return getattr(self, self.head_name)
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's logits for each row.
 
         Args:
-          inputs: see `BertEncoder`; for packed rows, a batch of `batches.row_batches`. If the inputs have
-            `activations`, the encoder does not run.
+          inputs: see `BertEncoder`. For packed rows, the inputs are a batch of `batches.row_batches`. If the inputs
+            contain `activations`, the encoder does not run.
           training: whether to apply dropout.
           seed: int32 [2], seed of the dropout masks.
 
         Returns:
-          dict with `logits`, whose first axis has one entry per row. Unless the head reads activations, the dict also
-          has the encoder's outputs, which stay packed if the inputs are packed.
+          dict with `logits`; the first axis of the logits has one entry per row. Unless the head reads activations, the
+          dict also has the encoder's outputs. For packed inputs, the encoder's outputs are packed too.
         """
         head = self.task_head
         if head.reads == ACTIVATIONS:
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
             return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
-        # The last layer is computed only at positions that the head reads.
+        # The encoder computes its last layer only at positions that the head reads.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
         positions = nowhere if head.reads == "pooled_output" else None
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
@@ -93,15 +93,16 @@ class FineTunedBert(keras.Model):
         """Computes the activations that the head reads, without dropout.
 
         Args:
-          inputs: as for `call`, and `read_positions`, int32 [B, S], the positions in each row that the head reads.
+          inputs: the inputs of `call`, with the additional column `read_positions`, int32 [B, S], the positions in each
+            row that the head reads.
 
         Returns:
-          float [B, S, K, H]; here, K is the number of layers in the head's attribute `layers`. Layer 0 is the
-          embeddings.
+          The activations of the layers in the head's attribute `layers`, float [B, S, L, H]. Layer 0 is the output of
+          the embeddings.
         """
         outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
-        found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, K H]
+        found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, L H]
         if "slots" in inputs:
             found = _of_rows(found, inputs, "sequence_output")
         found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
@@ -112,20 +113,21 @@ class FineTunedBert(keras.Model):
 def head_maker(
     make_head: Callable[[BertConfig], keras.layers.Layer], bilstm_head: bool | None
 ) -> Callable[[BertConfig], keras.layers.Layer]:
-    """Returns a function that makes a model's head: the head of `make_head`, above a BiLSTM if `bilstm_head`."""
+    """Returns a function that makes a model's head: the head of `make_head`, on top of a BiLSTM if `bilstm_head`."""
     return functools.partial(BiLstmHead, make_head=make_head) if bilstm_head else make_head
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
-    """Gathers the outputs of each row from an output of packed rows.
+    """Gathers the values of each row from an output for packed rows.
 
     Args:
-      output: float [R, K, H] if pooled, else [R, W, H]; H may also be the number of logits.
+      output: pooled output, float [R, K, H], or another output, float [R, W, H]. The last axis may have another size
+        than H, such as the number of logits.
       batch: see `batches.row_batches`.
       name: name of the output.
 
     Returns:
-      float [B, H] or [B, S, H]; the values at padding are arbitrary.
+      For the pooled output, float [B, H]. For another output, float [B, S, H]; the values at padding are arbitrary.
     """
     flat = tf.reshape(output, [-1, output.shape[-1]])
     if name == "pooled_output":
@@ -143,7 +145,7 @@ class FineTuningObjective:
       task: task that computes the losses from the logits.
 
     Attributes:
-      evaluation_step: the traced step of `evaluation.evaluate_rows`; None before the first evaluation.
+      evaluation_step: the step function of `evaluation.evaluate_rows`; None before the first evaluation.
     """
 
     def __init__(self, model: keras.Model, task: Task):
@@ -156,13 +158,13 @@ class FineTuningObjective:
         return tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns the sum of a batch's weights, float32 [], as denominator of the loss and of each metric."""
+        """Returns the denominators of the loss and of each metric: the sum of the batch's weights, float32 []."""
         total = tf.reduce_sum(self._task.weights(row_columns(batch)))
         names = [metric.name for metric in self.metrics if not metric.derived_from]
         return {"loss": {"loss": total}, "metrics": {name: total for name in names if name != "loss"}}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
-        """Returns the weighted sums of a batch's loss and metrics, float32 [] each."""
+        """Returns the numerators of the loss and of each metric: weighted sums over the batch, float32 [] each."""
         logits = self.model(batch, training=training, seed=seed)["logits"]
         sums = self.weighted_sums(logits, batch)
         return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}

@@ -1,8 +1,8 @@
-"""Writes prediction files, and beside them `test_data.json`, which records the data of each prediction file.
+"""Writes prediction files, and beside these files `test_data.json`, which records the data of each prediction file.
 
-New predictions never overwrite predictions for other data: the existing files are first moved into a folder below
+New predictions never overwrite predictions for other data. Existing files for other data are first moved into
 `earlier_predictions`, which has one folder for each data set. New predictions replace earlier predictions for the same
-data, also in `earlier_predictions`, so a repeated command leaves the same files as the first command.
+data, also in `earlier_predictions`. Therefore, a repeated command leaves the same files as the first command.
 """
 
 import json
@@ -24,7 +24,7 @@ _Files = dict[str, list[str]]
 
 
 def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> None:
-    """Writes the predictions for the test data; first moves predictions for other data away.
+    """Writes the predictions for the test data; before that, moves predictions for other data away.
 
     Args:
       folder: folder of the run, or of an ensemble's results.
@@ -44,7 +44,7 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
 
 
 def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
-    """Records `data`, see `Task.fingerprint`, for the prediction files with these names; keeps other entries."""
+    """Records the data of the prediction files with these names, see `Task.fingerprint`; keeps other entries."""
     _write(folder, _read(folder) | {name: list(data) for name in names})
 
 
@@ -56,7 +56,7 @@ def set_aside(folder: str, data: Sequence[str], task: Task) -> None:
 
     Args:
       folder: folder of the prediction files.
-      data: identity of the data of the new files; see `Task.fingerprint`.
+      data: identity of the data to which the new files belong; see `Task.fingerprint`.
       task: task that writes the new files.
 
     Raises:
@@ -115,7 +115,7 @@ def _read(folder: str) -> _Files:
 
 
 def _write(folder: str, files: _Files) -> None:
-    """Writes the record of a folder. Without files, deletes the record, and empty folders of earlier predictions."""
+    """Writes a folder's record. If `files` is empty, deletes the record and empty folders of earlier predictions."""
     path = os.path.join(folder, NAME)
     if files:
         storage.write_text(path, json.dumps({"files": files}, indent=2) + "\n")

@@ -40,10 +40,11 @@ class PreparedRun:
       task: the task of the run.
       config: configuration of the model.
       tokenizer: tokenizer with the run's vocabulary.
-      splits: maps "train", "dev" and "test" to encoded splits; has only the splits that the settings request.
+      splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
       strategy: strategy that runs the model.
       caches: functions that write the caches of `splits`; they are called after all checks of the run.
-      most_parts: number of parts of a batch to compute at the same time, if the batch is divisible; see `batch_parts`.
+      most_parts: number of parts of a batch that are computed at the same time, if the batch size is divisible by it;
+        see `batch_parts`.
     """
 
     settings: FineTuningSettings
@@ -74,11 +75,11 @@ class PreparedRun:
 
     @property
     def packed_for(self) -> BertConfig | None:
-        """Configuration of the model to pack rows for; None if rows are not packed, such as with stored activations."""
+        """Configuration of the model for which rows are packed; None if rows are not packed."""
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
     def parts(self, batch_size: int) -> int:
-        """Returns the number of parts of a batch, or micro-batch, that are computed at the same time."""
+        """Returns the number of parts of a batch or micro-batch that are computed at the same time."""
         return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.most_parts) else self.most_parts
 
     @property
@@ -87,7 +88,10 @@ class PreparedRun:
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
-        """Returns the run with a frozen encoder's activations in some splits; `self` without `activations_dir`."""
+        """Returns the run with a frozen encoder's activations in the splits with these names.
+
+        If the task has no `activations_dir`, returns `self`.
+        """
         if not self.task.activations_dir:
             return self
         shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
@@ -110,7 +114,10 @@ class PreparedRun:
             self.caches.pop()()
 
     def num_train_units(self) -> int:
-        """Returns the number of units of an epoch; a unit is a row, or an example if its rows must stay together."""
+        """Returns the number of units of an epoch.
+
+        A unit is an example if the rows of an example must stay together (see `Task.group_sizes`), else a row.
+        """
         group_sizes = self.task.group_sizes(self.splits["train"])
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
@@ -143,7 +150,7 @@ class PreparedRun:
         return int(num_train_steps * self.settings.warmup_proportion)
 
     def training_plan(self, num_train_steps: int) -> RowPlan:
-        """Plans all batches of the run, also when it resumes, so that a resumed run has the same packed rows."""
+        """Plans all batches of the run, from its first step. Therefore, a resumed run has the same packed rows."""
         settings = self.settings
         return plan_training(
             self.splits["train"].lengths,
@@ -156,7 +163,7 @@ class PreparedRun:
         )
 
     def evaluation_plan(self, split: str, batch_size: int) -> RowPlan:
-        """Plans one pass over a split; each batch has at most as many tokens as `batch_size` padded rows."""
+        """Plans one pass over a split; a batch has at most as many tokens as `batch_size` padded rows."""
         return plan_evaluation(
             self.splits[split].lengths,
             batch_size=batch_size,
@@ -202,7 +209,7 @@ class PreparedRun:
         return make_batches
 
     def example_names(self, split: str, rows: np.ndarray) -> list[str]:
-        """Returns the names of the examples of rows, for messages; skips entries that only fill a batch."""
+        """Returns the names of the examples of rows, for messages; skips padding rows, which only fill a batch."""
         task, known = self.task, self.splits[split]
         numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
         return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
@@ -225,7 +232,7 @@ class PreparedRun:
         )
 
     def same_on_workers(self) -> dict:
-        """Returns the facts that must be the same on all workers; paths may differ."""
+        """Returns the facts that must be the same on all workers; paths are not part of these facts."""
         prints = {split: self.task.fingerprint(split) for split in self.splits}
         data = prints.pop("train", "")
         return {"model": self.model_facts(), "data": data, "evaluation data": prints}

@@ -1,7 +1,7 @@
-"""Resolves a run's settings and task once, from the flags, the run's folder and the checkpoint's files.
+"""Resolves a run's settings and task from the flags, the run's folder and the checkpoint's files.
 
-A flag that is left out gets its value from the training of the run in the folder; without such a run, it gets its
-default. `Command` states the rule for a flag that differs from the training.
+If a flag is left out, its value is the value with which the run in the folder was trained. Without such a run, the flag
+has its default. `Command` states the rule for a flag that differs from the training.
 """
 
 import dataclasses
@@ -20,13 +20,13 @@ from bert_tf.settings import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """The flags of a command, and the record of the run in its folder; each kind of task makes its task from these.
+    """The flags of a command, and the record of the run in its folder. Each kind of task makes its task from a command.
 
-    If a flag of an evaluation or a prediction differs from the training, this rule holds:
+    If a flag of an evaluation or a prediction differs from the training, these rules apply:
 
     - A flag that would change the model or its inputs is refused (`of_model`).
-    - A flag that says how a file is read is used, because another file may have other columns. But a warning is logged
-      (`of_reading`), because a wrong flag would otherwise give wrong metrics unnoticed.
+    - A flag that determines how a file is read is used, because another file may have other columns. But a warning is
+      logged (`of_reading`), because otherwise nobody would notice that a wrong flag causes wrong metrics.
 
     A resumed training must have the flags with which it began; `run_folder.check` refuses other flags.
 
@@ -50,7 +50,9 @@ class Command:
         return cls(settings, description.of_run(settings), settings.output_dir)
 
     def of_model(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that change the model or its inputs: given, else recorded, else the default.
+        """Returns the values of flags that change the model or its inputs.
+
+        The value of a flag is the given value, else the recorded value, else the default.
 
         Raises:
           InputError: a flag of an evaluation or a prediction differs from the training.
@@ -62,7 +64,10 @@ class Command:
         return self._flags(defaults, defaults, refuse)
 
     def of_reading(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that say how a file is read: given, else recorded, else the default."""
+        """Returns the values of flags that determine how a file is read.
+
+        The value of a flag is the given value, else the recorded value, else the default.
+        """
 
         def warn(difference: str) -> None:
             logging.warning("%s; leave the flag out unless this data differs from the training data", difference)
@@ -74,7 +79,7 @@ class Command:
 
         Args:
           defaults: maps flag names to default values.
-          unrecorded: maps flag names to the values that the training had if the record lacks the flag.
+          unrecorded: maps flag names to the values with which a run was trained if its record lacks the flag.
           tell: function that is called with a description of each difference from the record.
         """
         settings, known, found = self.settings, self.trained, {}
@@ -93,17 +98,17 @@ class Command:
 def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) -> tuple[FineTuningSettings, Task]:
     """Returns the complete settings of a run, and its task.
 
-    Unless the command trains, the folder of a sweep's best trial replaces the sweep's folder. The model's files and the
-    casing come from the run's folder or from --init_checkpoint. The row length comes from the flag, else from the
-    record, else from encoded data; else it is the script's default or the model's number of positions, whichever is
-    smaller.
+    If the command does not train and its folder contains a sweep, the folder of the best trial replaces the sweep's
+    folder. The model's files and the casing come from the run's folder or from --init_checkpoint. The row length comes
+    from the flag, else from the record, else from encoded data. Otherwise, the row length is the script's default or
+    the model's number of positions, whichever is smaller.
 
     Args:
       settings: the flags.
       make_task: function that returns the task of a command.
 
     Raises:
-      InputError: the flags, the folder, the checkpoint and the data contradict each other.
+      InputError: the flags, the folder, the checkpoint or the data contradict each other.
     """
     command = Command.of(sweep.with_best_trial(settings))
     settings, task = command.settings, make_task(command)

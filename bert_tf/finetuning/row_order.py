@@ -1,17 +1,17 @@
-"""The order in which training reads the rows of a split, which is a function of the seed.
+"""Determines the order in which training reads the rows of a split; the order is a function of the seed.
 
-All batches of an epoch have about the same number of tokens. So packed batches, which have one static shape, have
-hardly any padding.
+All batches of an epoch have about the same number of tokens. Packed batches have one static shape, so they have hardly
+any padding in this order.
 
-Letters: B batch, N rows.
+Letters: B rows of a batch, N rows of a split.
 """
 
 import functools
 
 import numpy as np
 
-# Share of the batches with the most tokens that exchange rows with as many of the batches with the fewest tokens, and
-# the number of exchanges.
+# This share of the batches, those with the most tokens, exchange rows with as many batches with the fewest tokens. The
+# exchange is repeated this number of times.
 _EXTREME_SHARE = 0.04
 _EXCHANGES = 3
 
@@ -19,14 +19,14 @@ _EXCHANGES = 3
 def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) -> np.ndarray:
     """Returns the first `count` rows that training reads, over as many epochs as necessary.
 
-    Each epoch has every row once. Batches are drawn by strata: the rows, sorted by length, are divided into B strata of
-    equal size, and each batch gets one random row of each stratum. Then each of the batches with the most tokens
-    exchanges a row of one stratum with one of the batches with the fewest tokens. If a batch spans two epochs, each of
-    its two parts is drawn by strata too.
+    Each epoch contains every row once. The rows of an epoch are sorted by length and divided into B strata of equal
+    size. Each batch gets one random row of each stratum. Then each batch with very many tokens exchanges a row with a
+    batch with very few tokens; both rows are of the same stratum. If a batch spans two epochs, each of its two parts
+    also gets rows from strata of equal size.
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B.
+      batch_size: number of rows of a batch, B.
       seed: seed of the order.
       count: number of rows to return.
 
@@ -42,7 +42,7 @@ def training_order(lengths: np.ndarray, batch_size: int, seed: int, count: int) 
 
 
 def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head: int) -> np.ndarray:
-    """Orders the rows of an epoch; the first `head` rows complete the last batch of the previous epoch."""
+    """Returns the order of an epoch's rows; the first `head` rows complete the last batch of the previous epoch."""
     order = rng.permutation(len(lengths)).astype(np.int32)
     order = order[np.argsort(lengths[order], kind="stable")]
     first, order = _drawn(order, min(head, len(order)), rng)
@@ -57,7 +57,7 @@ def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.
     """Draws one row from each of `count` equal strata of sorted rows.
 
     Returns:
-      The drawn rows in random order, and the remaining rows in their order.
+      The drawn rows in random order, and the remaining rows in sorted order.
     """
     edges = np.linspace(0, len(order), count + 1).astype(int)
     taken = rng.integers(edges[:-1], edges[1:])
@@ -65,10 +65,10 @@ def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.
 
 
 def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
-    """Exchanges rows between the batches with the most and with the fewest tokens, so that their totals become similar.
+    """Exchanges rows between the batches with the most tokens and the batches with the fewest tokens.
 
-    A single batch with many tokens would determine the static shape of all batches. Only a few rows move, so batches
-    stay random.
+    After this, the numbers of tokens of these batches are similar. Otherwise, a single batch with many tokens would
+    determine the static shape of all batches. Only a few rows move, so batches stay random.
 
     Args:
       strata: int [B, batches], indices of rows; changed in place.
@@ -85,10 +85,10 @@ def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _spread(count: int) -> np.ndarray:
-    """Orders strata so that each half, quarter and so on of a batch has about the same number of tokens.
+    """Orders strata so that both halves of a batch, all four quarters and so on have similar numbers of tokens.
 
-    Each replica gets one of these parts. Of four strata that are neighbors in length, strata 0 and 3 go to one half,
-    and strata 1 and 2 to the other half. Then each half is divided in the same way.
+    Each replica gets one of these parts. The strata are sorted by length. Of each four consecutive strata, strata 0 and
+    3 go to one half, and strata 1 and 2 go to the other half. Then each half is divided in the same way.
     """
 
     def deal(strata: np.ndarray) -> np.ndarray:

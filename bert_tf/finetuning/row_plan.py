@@ -1,11 +1,12 @@
 """Plans the rows of each batch, and their positions if several rows share a packed row.
 
-The plan of a whole run is made before the run, so that all batches fit one static shape. The batch size counts rows.
-But if the rows of an example must stay together, such as choices that a softmax compares, the batch size counts
-examples.
+The plan of a whole run is made before the run, so that all batches have the same static shape. The batch size counts
+units. A unit is a row. But if the rows of an example must stay together, such as the choices that a softmax compares, a
+unit is an example.
 
-Letters: B batch, N rows, G examples, M shares (per-replica batches or micro-batches) in all batches, U units (rows or
-examples) in a share, E rows in a share, R packed rows, W their length, K maximum number of rows in a packed row.
+Letters: B units of a batch, N rows of a split, G examples, M shares (per-replica batches or micro-batches) of all
+batches, U units of a share, E rows of a share, R packed rows of a share, W length of packed rows, K maximum number of
+rows in a packed row.
 """
 
 import dataclasses
@@ -16,7 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.row_order import training_order
 from bert_tf.input import packed_rows
 
-# Maximum W. Attention computes W^2 scores, so longer packed rows would cost more than the padding that they save.
+# Maximum W. Attention computes W^2 scores, so longer packed rows would cost more time than they save by less padding.
 _LONGEST = 512
 _WIDTHS = (64, 80, 96, 112, 128, 192, 256, 384, _LONGEST)
 _SAMPLED_SHARES = 64
@@ -28,9 +29,9 @@ class PackedShape:
     """The static shape of a share's packed rows.
 
     Attributes:
-      rows: R.
-      width: W.
-      sequences: K.
+      rows: number of packed rows, R.
+      width: length of packed rows, W.
+      sequences: maximum number of rows in a packed row, K.
     """
 
     rows: int
@@ -43,12 +44,12 @@ class RowPlan:
     """The plan of all batches.
 
     Attributes:
-      ids: int32 [M, E], indices of rows; N for entries that only fill the share.
-      units: U, the number of rows in a share, or the number of examples if their rows stay together.
+      ids: int32 [M, E], indices of rows; N for padding entries, which only fill the share.
+      units: number of units of a share, U.
       shape: shape of the packed rows; None without packing.
-      places: int32 [M, E, 3]: for each row, the index of its packed row, its first position in the packed row, and its
-        number among the rows of the packed row, all from 0. Zeros for entries that only fill the share. None without
-        packing.
+      places: int32 [M, E, 3]; None without packing. The last axis has three values for each row: the index in the share
+        of its packed row, its first position in the packed row, and its index among the rows of the packed row. The
+        values of padding entries are 0.
     """
 
     ids: np.ndarray
@@ -71,11 +72,11 @@ def plan_training(
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B.
+      batch_size: number of units of a batch, B.
       num_batches: number of batches of the run.
-      shares: number of equal shares of a batch: replicas times micro-batches.
+      shares: number of equal shares of a batch, which is the number of replicas times the number of micro-batches.
       seed: see `training_order`.
-      packed_for: configuration of the model to pack rows for; None for no packing.
+      packed_for: configuration of the model for which rows are packed; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
@@ -85,7 +86,7 @@ def plan_training(
     plans = []
     for given in (units, _evened(units, unit_lengths, shares)) if shares > 1 else (units,):
         ids = given if group_sizes is None else _rows_of(given, group_sizes)
-        # A sample is enough: all batches have about the same number of tokens, except batches that span two epochs.
+        # A sample is enough, because all batches except those that span two epochs have similar numbers of tokens.
         sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
         width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
         plans.append(_placed(lengths, ids, given.shape[1], *_fit_all(lengths, ids, width), width))
@@ -105,10 +106,10 @@ def plan_evaluation(
 
     Args:
       lengths: int [N], number of tokens of each row.
-      batch_size: B, the number of unpacked rows in a batch, or of examples whose rows stay together.
+      batch_size: number of units of an unpacked batch, B.
       max_seq_length: length of unpacked rows.
-      shares: number of replicas.
-      packed_for: configuration of the model to pack rows for; None for no packing.
+      shares: number of equal shares of a batch.
+      packed_for: configuration of the model for which rows are packed; None for no packing.
       group_sizes: see `Task.group_sizes`.
     """
     count, size = len(lengths) if group_sizes is None else len(group_sizes), batch_size // shares
@@ -123,7 +124,8 @@ def plan_evaluation(
     width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
     row_of = _fit(lengths, width)
     total = int(row_of.max()) + 1
-    # The longest rows are packed first. Shuffling the packed rows gives all batches about the same number of rows.
+    # The longest rows are packed first, so the first packed rows have few rows. Shuffling the packed rows gives all
+    # batches about the same number of rows.
     row_of = np.random.default_rng(0).permutation(total)[row_of]
     share_rows = max(1, size * max_seq_length // width)
     num_batches = -(-total // (share_rows * shares))
@@ -141,10 +143,13 @@ def plan_evaluation(
 def _plan_packed_groups(
     lengths: np.ndarray, group_sizes: np.ndarray, size: int, max_seq_length: int, shares: int, packed_for: BertConfig
 ) -> RowPlan:
-    """Plans one pass over examples whose rows stay together; a share has as many examples as its tokens allow."""
+    """Plans one pass over examples whose rows stay together.
+
+    A share has as many examples as fit into the number of tokens of an unpacked share.
+    """
     tokens, count = _sums(lengths, group_sizes), len(group_sizes)
     most = size * int(group_sizes.max()) * max_seq_length
-    # Begin below 100%, because a share that must be filled to the last token hardly ever fits.
+    # Begin with 95%, because rows hardly ever fill a share to the last token.
     in_share = max(size, min(int(0.95 * most / tokens.mean()), -(-count // shares)))
     while True:
         order = training_order(tokens, in_share * shares, 0, count)
@@ -159,14 +164,18 @@ def _plan_packed_groups(
 
 
 def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
-    """Exchanges a unit between the shares with the most and the fewest tokens of each batch, to even out the totals.
+    """Makes the numbers of tokens of a batch's shares more similar.
 
-    A single share with many tokens would determine the static shape of all shares.
+    In each batch, the share with the most tokens exchanges a unit with the share with the fewest tokens. Otherwise, a
+    single share with many tokens would determine the static shape of all shares.
 
     Args:
       units: int [M, U], indices of units; the shares of a batch are consecutive.
-      lengths: int [N], number of tokens of each unit.
+      lengths: int [N] or [G], number of tokens of each unit.
       shares: number of shares of a batch.
+
+    Returns:
+      int [M, U], indices of units.
     """
     units = units.copy()
     for batch in units.reshape(-1, shares, units.shape[1]):
@@ -188,11 +197,11 @@ def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
     """Returns the rows of examples, example by example.
 
     Args:
-      examples: int [M, U], indices of examples; G for entries that only fill the share.
+      examples: int [M, U], indices of examples; G for padding entries.
       group_sizes: int [G], number of rows of each example.
 
     Returns:
-      int32 [M, E], indices of rows. Shares that have fewer than E rows are filled with N at the end.
+      int32 [M, E], indices of rows. A share with fewer than E rows has padding entries with the value N at the end.
     """
     ends = np.cumsum(group_sizes)
     sizes = np.append(group_sizes, 0)[examples]  # [M, U]
@@ -205,29 +214,29 @@ def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
 
 
 def _widths(lengths: np.ndarray, config: BertConfig) -> list[int]:
-    """Returns the possible lengths of packed rows; the longest row fits into each length."""
+    """Returns the possible lengths of packed rows; each length is at least the length of the longest row."""
     longest, limit = int(lengths.max()), config.max_position_embeddings
     shortest = min(longest + -longest % 16, limit)
     return [shortest, *(w for w in _WIDTHS if shortest < w <= min(limit, max(2 * longest, 128)))]
 
 
 def _cost(rows: int, width: int, config: BertConfig) -> float:
-    """Estimates the relative compute time of packed rows; attention makes each token more expensive as W grows."""
+    """Estimates the relative compute time of packed rows; because of attention, the time per token grows with W."""
     return rows * width * (1 + width / (2 * config.hidden_size))
 
 
 def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
-    """Returns the index of the packed row of each row."""
-    # Limit the sequences in a packed row, because the last layer computes K positions of each packed row.
+    """Returns, for each row, the index of its packed row."""
+    # Limit the number of rows in a packed row, because the last layer computes K positions of each packed row.
     most = 2 + 2 * -(-width // max(1, int(lengths.mean())))
     shape = packed_rows.RowShape(sequences=most, predictions=0)
     return packed_rows.best_fit(lengths, np.zeros_like(lengths), width, shape)
 
 
 def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Returns the index of each row's packed row in its share, int [M, E], and R.
+    """Returns, for each row, the index in its share of its packed row, int [M, E]; also returns R.
 
-    The index of entries that only fill the share is R.
+    The index of padding entries is R.
     """
     rows = np.full(ids.shape, -1)
     for share, found in zip(ids, rows, strict=True):
@@ -243,21 +252,21 @@ def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
 
 
 def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
-    """Places the rows of each packed row one after another.
+    """Returns a plan that places the rows of each packed row one after another.
 
     Args:
-      lengths: int [N].
-      ids: int [M, E].
-      units: U.
-      rows: int [M, E], index of each row's packed row; R for entries that only fill the share.
-      num_rows: R.
-      width: W.
+      lengths: int [N], number of tokens of each row.
+      ids: int [M, E], see `RowPlan`.
+      units: number of units of a share, U.
+      rows: int [M, E], index in the share of each row's packed row; R for padding entries.
+      num_rows: number of packed rows of a share, R.
+      width: length of packed rows, W.
     """
     lengths = np.append(lengths, 0)
     order = np.argsort(rows, axis=1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, axis=1)
     begins = np.diff(sorted_rows, axis=1, prepend=-1) != 0
-    before = np.zeros((*ids.shape, 2), np.int64)  # numbers of tokens and sequences before each row in its packed row
+    before = np.zeros((*ids.shape, 2), np.int64)  # numbers of tokens and of rows before each row in its packed row
     for index, sizes in enumerate((np.take_along_axis(lengths[ids], order, axis=1), np.ones_like(order))):
         total = np.cumsum(sizes, axis=1) - sizes
         before[:, :, index] = total - np.maximum.accumulate(np.where(begins, total, 0), axis=1)

@@ -1,6 +1,6 @@
 """Divides examples into training data and held-out data by their content.
 
-The same examples are divided in the same way in any order, in any process and on any machine.
+The division depends only on the examples and the seed, not on the order of the examples, the process or the machine.
 
 Letters: N examples.
 """
@@ -21,10 +21,10 @@ class HeldOut(NamedTuple):
     """The data that is held out of the training data.
 
     Attributes:
-      share: share of the examples that is held out, above 0 and below 1.
+      share: share of the examples to hold out, above 0 and below 1.
       seed: seed that selects the examples.
-      is_dev: whether the held-out examples are the dev data. If false, the dev data has its own files, and the held-out
-        examples are left out of training.
+      is_dev: whether the held-out examples are the dev data. If false, the dev data has its own files; the held-out
+        examples are still left out of training.
     """
 
     share: float
@@ -33,17 +33,19 @@ class HeldOut(NamedTuple):
 
 
 def content_of(*texts: str | None) -> str:
-    """Returns the identity of an example's texts, which ignores case and white space."""
+    """Returns the identity of an example's texts; case and the amount of white space have no effect."""
     return "\0".join(" ".join((text or "").casefold().split()) for text in texts)
 
 
 def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
-    """Chooses the examples to hold out: the same share of each class; examples with equal content stay together.
+    """Chooses the examples to hold out.
+
+    The same share of each class is held out. Examples with equal content stay together.
 
     Args:
       contents: contents of N examples; see `content_of`.
-      classes: class of each example, or a tuple of classes, of which the rarest counts. If all values are equal, such
-        as None, the split is not stratified.
+      classes: class of each example. For a tuple of classes, only the rarest of these classes counts. If all values are
+        equal, for example None, the split is not stratified.
       share: share of the examples to hold out, above 0 and below 1. At least one example is held out.
       seed: seed that selects the examples.
 
@@ -76,7 +78,7 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
 
 
 def _main_classes(classes: Sequence[Hashable]) -> list[Hashable]:
-    """Returns one class for each example: if an example has several classes, the rarest of these classes."""
+    """Returns one class for each example; if an example has several classes, returns the rarest of these classes."""
     counts = Counter(name for each in classes for name in _several(each))
     return [min(_several(each), key=lambda name: (counts[name], repr(name)), default=()) for each in classes]
 

@@ -1,4 +1,4 @@
-"""Trains a task with several settings and restarts, one after another, and keeps the best run.
+"""Trains a model for a task several times, with several settings and restarts, and keeps the best run.
 
 Paper: appendix A.3 (search over batch size, learning rate and epochs), section 4.1 (random restarts).
 """
@@ -23,20 +23,22 @@ from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 
-# Facts of a run's optimizer that differ between trials, or that follow from such facts.
+# Facts of a run's optimizer that differ between trials, or that depend on facts that differ.
 _OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
-# Settings that a sweep's trials share, and that must not change when the sweep resumes; see `facts_of`.
+# Settings that all trials of a sweep share. They must not change when the sweep resumes; see `facts_of`.
 _OF_A_SWEEP = (
     "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
 )  # fmt: skip
 
 
 def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns settings with the folder of the best trial if `output_dir` has a sweep, else unchanged settings.
+    """Replaces `output_dir` by the folder of the best trial if `output_dir` contains a sweep; returns the settings.
+
+    The settings of a command that runs a sweep are returned unchanged.
 
     Raises:
       InputError: a single run would be trained in a sweep's folder, or another script has trained in this folder; see
-        also `sweep_results.best_folder` and `refuse_lost`.
+        also `sweep_results.best_folder` and `sweep_results.refuse_lost`.
     """
     folder = settings.output_dir
     sweep_results.refuse_lost(folder)
@@ -54,7 +56,7 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 
 
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns the settings of a trial, which are the settings of a single run without a sweep."""
+    """Returns the settings of a trial; these are settings of a single run, without the flags of a sweep."""
     defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
     return dataclasses.replace(
         settings,
@@ -68,7 +70,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
 
 
 def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns settings for prediction with a trained trial and its tuned thresholds."""
+    """Returns the settings of a prediction with a trained trial and its tuned thresholds."""
     no_training = {"do_train": False, "do_eval": False, "eval_strategy": "no", "eval_steps": 0}
     no_training |= dict.fromkeys(settings.tuned_on_dev, False)
     return dataclasses.replace(
@@ -77,12 +79,12 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
 
 
 def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
-    """Returns the facts that all trials of a sweep have in common, as JSON preserves them (tuples become lists).
+    """Returns the facts that all trials of a sweep have in common; the facts have JSON's types (tuples become lists).
 
     Args:
       settings: settings of the sweep.
-      phase: identity of the run of any trial.
-      task: the task, for the identity of its dev data.
+      phase: identity of any trial's run.
+      task: task of the trials; identifies the dev data.
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
     more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
@@ -93,13 +95,13 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
 class Sweep:
     """A new or resumed sweep in a folder.
 
-    A trial that is recorded as finished or failed is not trained again. If an earlier command had other values in its
-    sweep flags, its trials stay in the sweep, and one of them may be the best trial.
+    A trial that is recorded as finished or failed is not trained again. If the sweep flags of an earlier command had
+    other values, the trials of that command stay in the sweep, and one of these trials may be the best trial.
 
     Args:
       settings: settings of the sweep.
       task: task of the trials.
-      facts: function that returns `facts_of` for the current files.
+      facts: function that returns the result of `facts_of` for the current files.
       strategy: strategy of the training; all workers call the same methods.
 
     Raises:
@@ -128,7 +130,7 @@ class Sweep:
         return [trial for trial in self.results.trials if trial.state == PENDING]
 
     def run(self, run_trial: Callable[[FineTuningSettings], Mapping[str, float]]) -> dict[str, float]:
-        """Trains the remaining trials, and records each of them.
+        """Trains the trials that are not trained yet, and records the result of each trial.
 
         Args:
           run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.

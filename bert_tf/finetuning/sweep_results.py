@@ -1,4 +1,4 @@
-"""`results.json` in a sweep's folder: the trials, their metrics, and the best trial.
+"""Writes and reads `results.json` in a sweep's folder: the trials, the metrics of each trial, and the best trial.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -22,7 +22,7 @@ from bert_tf.settings import FineTuningSettings
 NAME = "results.json"
 TRIALS = "trials"
 PENDING, FINISHED, FAILED = "pending", "finished", "failed"
-# Settings that differ between trials, in addition to the restart and the initial checkpoint.
+# Settings that differ between trials. Trials also differ in the restart and the initial checkpoint.
 VARIED = ("learning_rate", "train_batch_size", "num_train_epochs")
 PRETRAINED = "pretrained_steps"
 
@@ -36,13 +36,13 @@ class Trial:
       learning_rate: see the flag.
       train_batch_size: see the flag.
       num_train_epochs: see the flag.
-      restart: number, from 1, of the training with these settings.
+      restart: index, counted from 1, of this training among the trainings with the same settings.
       random_seed: see the flag.
       state: PENDING, FINISHED, or FAILED if the training diverged.
       scores: metrics of a finished trial on the dev data, the main metric first.
-      error: reason for the failure of a failed trial.
-      seconds: duration since the trial was last started or resumed; None before the trial ends.
-      pretrained_steps: step of the initial checkpoint; None for the command's `init_checkpoint`.
+      error: reason for the failure of a failed trial; "" for other trials.
+      seconds: duration in seconds from the last start or resumption of the trial to its end; None before the end.
+      pretrained_steps: step of the initial checkpoint; None if the trial starts from the command's `init_checkpoint`.
     """
 
     name: str
@@ -59,12 +59,12 @@ class Trial:
 
     @property
     def varied(self) -> dict[str, float]:
-        """The settings in `VARIED`, which do not distinguish restarts or initial checkpoints."""
+        """The settings in `VARIED`; they do not include the restart and the initial checkpoint."""
         return {name: getattr(self, name) for name in VARIED}
 
     @property
     def combination(self) -> dict[str, float]:
-        """`varied` and the initial checkpoint, which do not distinguish restarts."""
+        """The settings in `VARIED` and the initial checkpoint; all restarts of a combination have the same values."""
         steps = {} if self.pretrained_steps is None else {PRETRAINED: self.pretrained_steps}
         return steps | self.varied
 
@@ -75,8 +75,8 @@ class Results:
 
     Attributes:
       task: name of the task.
-      facts: the facts that all trials have in common; they identify the sweep.
-      trials: trials in the order of their training.
+      facts: the facts that all trials have in common; these facts identify the sweep.
+      trials: the trials in the order of training.
       higher_is_better: whether a higher value of the main metric is better.
     """
 
@@ -92,16 +92,26 @@ class Results:
 
     @property
     def best(self) -> Trial | None:
-        """The finished trial with the best main metric; ties are broken by the lower loss, then by the order."""
+        """The finished trial with the best main metric; None if no trial is finished.
+
+        If several trials have the best value, the trial with the lowest loss is chosen; if these losses are equal too,
+        the first of these trials is chosen.
+        """
         finished = [trial for trial in self.trials if trial.state == FINISHED]
         return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
     def with_trial(self, changed: Trial) -> "Results":
-        """Returns the results with a changed trial."""
+        """Returns the results in which `changed` replaces the trial with the same name."""
         return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))
 
     def combinations(self) -> list[dict]:
-        """Returns the mean, sample standard deviation and best of each combination's main metric over its restarts."""
+        """Summarizes the restarts of each combination.
+
+        Returns:
+          A dict for each combination. It has the values of the combination, the numbers of finished, failed and pending
+          trials, and over the finished trials the "mean", the sample standard "deviation" and the "best" value of the
+          main metric. A value that cannot be computed is None.
+        """
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
             groups.setdefault(tuple(trial.combination.items()), []).append(trial)
@@ -118,7 +128,12 @@ class Results:
         return rows
 
     def by_pretrained_steps(self) -> list[tuple[int, float]]:
-        """Returns (steps, best combination's mean over its restarts) for each initial checkpoint, sorted by steps."""
+        """Compares the initial checkpoints.
+
+        Returns:
+          For each initial checkpoint, the number of its pre-training steps and a mean of the main metric, sorted by
+          steps. The mean is the best combination's mean over its restarts.
+        """
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
         for row in self.combinations():
@@ -129,7 +144,7 @@ class Results:
 
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:
-    """Returns the trials of a sweep: all combinations for the first restart, then for the second, and so on.
+    """Returns the trials of a sweep: first the first restarts of all combinations, then the second restarts, and so on.
 
     Raises:
       InputError: the trials should start from the checkpoints of a run, but its folder has no numbered checkpoints.
@@ -148,7 +163,7 @@ def planned_trials(settings: FineTuningSettings) -> list[Trial]:
 
 
 def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
-    """Returns the steps of the initial checkpoints; [None] for `init_checkpoint` itself."""
+    """Returns the steps of the initial checkpoints; [None] if the only initial checkpoint is `init_checkpoint`."""
     if not settings.sweep_checkpoints:
         return [None]
     steps = sorted(latest.numbered(_pretrained_folder(settings)))
@@ -234,7 +249,7 @@ def write(folder: str, results: Results) -> None:
 
 
 def best_folder(folder: str, allow_unfinished: bool) -> str:
-    """Returns the folder of a sweep's best trial, or `folder` itself if it has no sweep.
+    """Returns the folder of a sweep's best trial; if `folder` has no sweep, returns `folder`.
 
     Args:
       folder: folder of a run or of a sweep.
@@ -259,7 +274,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
 
 
 def table(results: Results) -> list[list[str]]:
-    """Returns a table of the combinations: the header, then one row per combination, the best first."""
+    """Returns a table: the header, then a row for each combination of settings. The best combination comes first."""
     sign = -1 if results.higher_is_better else 1
     starts = ["pre-training steps"] if any(PRETRAINED in trial.combination for trial in results.trials) else []
     head = [*starts, "learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best",
