@@ -25,7 +25,7 @@ class Chunk:
       lines: int64 [N], the number of each text's line from 0, counted over all input files.
       ids: the texts' ids in the input; None if the input has no ids.
       rows: the tokens of the texts.
-      values: float32 or float16 [T, L, H], or pooled [N, L, H].
+      values: the vectors, float32 or float16 [T, L, H]; [N, L, H] if pooled.
     """
 
     lines: np.ndarray
@@ -49,7 +49,7 @@ class Facts(parts.Facts):
     longest_id: int = 0
 
     def __add__(self, other: "Facts") -> "Facts":
-        """Returns the counts of both parts together."""
+        """Returns the sums of the counts, and the larger `longest_id`."""
         return dataclasses.replace(super().__add__(other), longest_id=max(self.longest_id, other.longest_id))
 
 
@@ -58,8 +58,8 @@ class Format(abc.ABC):
 
     Args:
       settings: the settings of the output.
-      hidden_size: H.
-      vocabulary: tokens by id, which only `write` needs.
+      hidden_size: hidden size H of the encoder.
+      vocabulary: tokens in the order of their ids; only `write` needs the tokens.
     """
 
     def __init__(self, settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str] = ()):

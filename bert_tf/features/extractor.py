@@ -21,7 +21,7 @@ from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
 
-# Limits of memory: the numbers of texts and of characters that are tokenized together, and the bytes of vectors.
+# Limits that bound memory: texts and characters that are tokenized together, and bytes of the vectors of a batch.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
 # A small number of texts takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
@@ -60,7 +60,7 @@ class FeatureExtractor:
       settings: the settings, completed from the checkpoint's folder.
       tokenizer: the checkpoint's tokenizer.
       layers: the layers of the settings, in the given order.
-      hidden_size: H.
+      hidden_size: hidden size H of the encoder.
 
     Raises:
       InputError: there is no checkpoint or vocabulary, or a setting is wrong.
@@ -122,7 +122,7 @@ class FeatureExtractor:
         return pooled[:, 0] if layers == 1 else pooled
 
     def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
-        # Refuse types whose iteration gives characters, keys or names of columns instead of texts.
+        # Refuse types that would yield characters, keys or names of columns instead of texts.
         if isinstance(texts, (str, bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:
             raise InputError(
                 f"texts: is of type {type(texts).__name__}; give a list of strings, or of pairs of strings"
@@ -144,7 +144,7 @@ class FeatureExtractor:
                 yield group[taken], rows[taken], self._encode(rows[taken])
 
     def pooled(self, values: np.ndarray, rows: Rows) -> np.ndarray:
-        """Returns the output for rows: pooled values [N, L, H] if there is a pooling, else the values."""
+        """Returns the output for rows: pooled values [N, L, H] if the extractor pools, else the given values."""
         return values if self._pool is None else self._pool(values, rows.splits)
 
 

@@ -1,6 +1,6 @@
-"""The output formats: each writes the part of a task, and joins parts to a shard.
+"""The output formats; each format writes the part of a task, and joins parts to a shard.
 
-Parts and shards are written in bounded memory, chunk by chunk and block by block.
+Parts are written chunk by chunk and shards block by block, so memory stays bounded.
 """
 
 import json
@@ -64,7 +64,7 @@ def _alignments(rows, taken: slice) -> Iterator[dict]:
 
 
 class TFRecord(Format):
-    """One `tf.train.Example` per text, with the values as bytes."""
+    """One `tf.train.Example` per text, which contains the vectors as bytes."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""

@@ -22,8 +22,8 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     """Returns the settings, completed from the checkpoint's folder.
 
     Raises:
-      InputError: there is no checkpoint, configuration or vocabulary, these contradict each other, or the encoder lacks
-        a layer.
+      InputError: the checkpoint, the configuration or the vocabulary is missing, or two of them contradict each other,
+        or the encoder lacks a layer.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)

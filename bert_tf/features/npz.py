@@ -1,4 +1,4 @@
-"""Writes vectors to npz files of NumPy, column by column in bounded memory.
+"""Writes vectors to NumPy's npz files, column by column in bounded memory.
 
 Letters: N texts, T tokens, L layers, H hidden size.
 """
@@ -22,17 +22,23 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 class Npz(Format):
     """Arrays of all texts of a shard.
 
-    `lines` int64 [N]; `layers` int64 [L]; `values` [T, L, H], or [N, L, H] if pooled; `id` [N], strings, if texts have
-    ids. Vectors that are not pooled also have `splits`, int64 [N + 1], the start of each text's tokens and the end of
-    the last text; and `input_ids`, `segment_ids`, `words`, `starts`, `ends`, int32 [T].
+    - `lines`: int64 [N].
+    - `layers`: int64 [L].
+    - `values`: the vectors, [T, L, H]; [N, L, H] if pooled.
+    - `id`: strings [N], if texts have ids.
+
+    If the vectors are not pooled, there are also:
+
+    - `splits`: int64 [N + 1], the start of each text's tokens, then the end of the last text.
+    - `input_ids`, `segment_ids`, `words`, `starts`, `ends`: int32 [T].
     """
 
     def files(self, path: str) -> list[str]:
-        """Returns the files of a part: one per column, with raw values."""
+        """Returns the files of a part: one file per column, which contains raw values."""
         return [f"{path}.{name}" for name in self._columns()]
 
     def _columns(self) -> dict[str, np.dtype]:
-        """Returns the columns of a part."""
+        """Maps the names of a part's columns to their dtypes."""
         columns = {"lines": np.dtype(np.int64), "values": np.dtype(self.settings.dtype)}
         if not self.is_pooled:
             columns |= {"lengths": np.dtype(np.int64)} | dict.fromkeys(TOKEN_COLUMNS, np.dtype(np.int32))

@@ -1,4 +1,4 @@
-"""Computes the encoder's layers for rows of any lengths; short rows share packed rows.
+"""Computes the encoder's layers for rows of any length; short rows share packed rows.
 
 Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows, L layers, H hidden size.
 """
@@ -13,14 +13,14 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.features.rows import Rows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
-# Attention computes W^2 scores per packed row, so a row goes into packed rows of the smallest length that can hold it.
+# Attention computes W^2 scores per packed row, so each row goes into a packed row of the smallest sufficient length.
 _WIDTHS = (64, 128, 256, 512)
 # On a CPU, the activations of this number of tokens fit into the cache; larger batches are slower.
 _TOKENS_ON_CPU = 1024
 
 
 class PackedEncoder:
-    """Computes layers of rows.
+    """Computes the encoder's layers for rows.
 
     All batches with the same length of packed rows have the same static shape, so TensorFlow compiles few programs.
 
@@ -78,11 +78,12 @@ def _filled(
       chosen: indices of at least one row.
       shorter: indices of shorter rows.
       lengths: number of tokens of each row, int64 [N].
-      width: W.
-      size: R.
+      width: length W of packed rows.
+      size: number R of packed rows per batch.
 
     Returns:
-      The indices of the rows, and the packed row of each row, int64.
+      chosen: int64, the indices of the rows that were packed.
+      row_of: int64, the packed row of each of these rows.
     """
     row_of = _fit(lengths[chosen], width)
     most = -(-(int(row_of.max()) + 1) // size) * size
@@ -122,8 +123,8 @@ def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width
       rows: all rows.
       chosen: indices of rows.
       row_of: the packed row of each chosen row.
-      size: R.
-      width: W.
+      size: number R of packed rows per batch.
+      width: length W of packed rows.
     """
     order = np.argsort(row_of, kind="stable")
     chosen, row_of = chosen[order], row_of[order]

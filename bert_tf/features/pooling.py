@@ -13,7 +13,7 @@ from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
 from bert_tf.core.errors import InputError
 
-# The values of `Pooling.mode` by their names in sentence-transformers, before and since its version 5.
+# Maps names of sentence-transformers, before version 5 and since version 5, to values of `Pooling.mode`.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 SMALLEST_NORM = 1e-12
 
@@ -54,7 +54,7 @@ class Pooling:
 
 
 def is_stated(folder: str) -> bool:
-    """Whether a checkpoint's folder says how sentence-transformers pools its vectors."""
+    """Returns whether a checkpoint's folder says how sentence-transformers pools the checkpoint's vectors."""
     names = (sentence_transformers.MODULES, sentence_transformers.POOLING)
     return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
 

@@ -15,7 +15,7 @@ from bert_tf.features.texts import Text
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
-# The word, start and end of [CLS] and [SEP], which are not in the text.
+# The value of `words`, `starts` and `ends` for [CLS] and [SEP], which are not in the text.
 NOWHERE = -1
 
 
@@ -26,10 +26,10 @@ class Rows:
     Attributes:
       splits: int64 [N + 1], the start of each text's row, and the end of the last row.
       input_ids, segment_ids: int32 [T], inputs of the encoder.
-      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. Words are split
-        at white space and punctuation, as the tokenizer does.
-      starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive; -1 on
-        [CLS] and [SEP].
+      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. The tokenizer
+        splits words at white space and punctuation.
+      starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive. The
+        values are -1 on [CLS] and [SEP].
       is_truncated: bool [N], whether the text was truncated.
     """
 

@@ -1,4 +1,4 @@
-"""Reads texts from lines with one text, or two texts as `a ||| b`, and from JSON Lines."""
+"""Reads texts from JSON Lines, and from lines that contain one text, or two texts as `a ||| b`."""
 
 import dataclasses
 import json
@@ -20,7 +20,7 @@ class Text:
     Attributes:
       line: number of the line from 0, counted over all input files.
       segments: one or two strings.
-      starts: the character of the line, or of the field, at which each segment begins.
+      starts: for each segment, the index of its first character in the line or field.
       id: the id for the output; None if the text has no id.
       is_damaged: whether bytes that are not UTF-8 were dropped.
     """
@@ -50,7 +50,7 @@ def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
 
 
 def text_of_line(content: str, line: int) -> Text:
-    """Returns the text of a line, or the two texts around ` ||| `, after stripping the line."""
+    """Strips a line; returns the text of the line, or the two texts around ` ||| `."""
     stripped = content.strip()
     start = len(content) - len(content.lstrip()) if stripped else 0
     if found := _PAIR.fullmatch(stripped):

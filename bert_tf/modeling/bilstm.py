@@ -22,8 +22,8 @@ class BiLstm(keras.layers.Layer):
     """One layer of LSTMs in both directions, with Keras's initial weights, so that forget gates start open.
 
     Args:
-      inputs: F.
-      units: U.
+      inputs: number of input features F.
+      units: number of units U of each direction.
     """
 
     def __init__(self, inputs: int, units: int, **kwargs):
@@ -64,7 +64,7 @@ class _Weights(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=[4 * units], initializer=bias, experimental_autocast=False)
 
     def gates(self, x):
-        """Computes what the input contributes to the gates of all steps, in one product, float [B, T, 4 U]."""
+        """Computes the contribution of the input to the gates of all steps in one product, float [B, T, 4 U]."""
         return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
 
 
@@ -102,7 +102,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 
 
 class BiLstmHead(keras.layers.Layer):
-    """A new BiLSTM over the tokens of each row, and a task's head on top of it.
+    """A new BiLSTM over the tokens of each row, and a task's head on top of the BiLSTM.
 
     The layer does not accept packed rows, so that no state passes from one sequence to another. If the task's head
     takes the pooled output, the head gets the last state of each direction: the forward state at the last token, and
@@ -110,8 +110,8 @@ class BiLstmHead(keras.layers.Layer):
 
     Args:
       config: the encoder's configuration.
-      make_head: function that returns the task's head for a configuration; the configuration that it gets has hidden
-        size 2 H.
+      make_head: function that returns the task's head for a configuration; the function gets a configuration with the
+        hidden size 2 H.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
@@ -161,7 +161,7 @@ class BiLstmHead(keras.layers.Layer):
 
 
 def _last_states(states: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the last state of each direction, float [B, 2 H], of states [B, S, 2 H]."""
+    """Returns the last state of each direction from the states of all tokens, [B, S, 2 H]; float [B, 2 H]."""
     forward, backward = tf.split(states, 2, axis=-1)
     last = tf.gather(forward, tf.maximum(lengths - 1, 0), batch_dims=1)
     return tf.concat([last, backward[:, 0]], axis=-1)

@@ -3,8 +3,8 @@
 Paper: appendix A.2: a dropout of 0.1 on all layers.
 
 A mask is a function of a seed, a site (the number of the dropout in the network) and the index of each value. The
-forward pass, the backward pass and a resumed run therefore compute the same mask. So do the plain operations of
-`bert_tf.encoder` and the fused operations.
+forward pass, the backward pass and a resumed run therefore compute the same mask. For the same reason, the plain
+operations of `bert_tf.encoder` and the fused operations compute the same mask.
 """
 
 from collections.abc import Sequence

@@ -8,10 +8,10 @@ Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked 
 Letters: H hidden size, A heads, D = H / A; B batch, S sequence length, Q positions that are read, R rows, V vocabulary
 size.
 
-Each function computes the same as the plain operations in `bert_tf.encoder`, with the same dropout masks. Separate
+Each function gives the same result as the plain operations in `bert_tf.encoder`, with the same dropout masks. Separate
 operations are bound by memory bandwidth, because each reads and writes all values. A compiled function reads its inputs
-once. It stores little for the backward pass, which computes the rest again. Sums, softmax and layer normalization are
-always computed in float32.
+once. It stores few values for the backward pass, which computes the other values again. Sums, softmax and layer
+normalization are always computed in float32.
 
 Every floating input gets a gradient. A new input must be an argument of the function: if a custom gradient captures a
 tensor instead, TensorFlow treats the tensor as a constant and never trains it.
@@ -54,7 +54,7 @@ class FusedOperations:
         return biased_activation(_product_of(dense, x), tf.convert_to_tensor(dense.bias), name=hidden_act)
 
     def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
-        """Computes LayerNorm(residual + dropout(x W + b)), where x is contexts [B, S, A, D] or float [B, S, 4H]."""
+        """Computes LayerNorm(residual + dropout(x W + b)); `x` has the shape [B, S, A, D] (contexts) or [B, S, 4H]."""
         weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
         rate, seed = _rate_and_seed(rate, seed)
         return residual_norm(_product_of(dense, x), residual, *weights, seed, tf.constant(site), rate=rate)
@@ -66,7 +66,7 @@ def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tenso
 
 
 def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
-    """Computes x W, float [B, S, outputs], of float [B, S, ...] whose last axes are the inputs of `dense`."""
+    """Computes x W, float [B, S, outputs]; x is float [B, S, ...], and its last axes are the inputs of `dense`."""
     return _product(x, tf.reshape(dense.kernel, [*x.shape[2:], dense.kernel.shape[1]]))
 
 
@@ -265,7 +265,8 @@ def cross_entropy(x, bias, labels):
       labels: int32 [R].
 
     Returns:
-      The negative log-likelihoods, float32 [R], and the most probable labels, int32 [R].
+      losses: float32 [R], the negative log-likelihood of each row's label.
+      likeliest: int32 [R], the most probable label of each row.
     """
 
     @tf.custom_gradient

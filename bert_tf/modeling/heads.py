@@ -66,7 +66,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         return tf.cast(scores, tf.float32) + self.bias
 
     def losses(self, scores, labels):
-        """Returns the losses of int32 labels [B P], float32 [B P], and the most probable tokens, int32 [B P]."""
+        """Returns the losses of labels, int32 [B P], as float32 [B P]; and the most probable tokens, int32 [B P]."""
         return cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
@@ -114,7 +114,7 @@ class ClassificationHead(keras.layers.Layer):
     Args:
       config: the encoder's configuration.
       num_outputs: number of classes; 1 for a regression.
-      pooling: name of the vector; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
+      pooling: the vector of a row; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
@@ -195,7 +195,7 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
     Args:
       features: a name in `FEATURES`.
-      num_hidden_layers: L.
+      num_hidden_layers: number of layers L.
 
     Raises:
       ValueError: the encoder lacks one of the layers.
@@ -211,15 +211,15 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
 
 class FeatureTaggingHead(keras.layers.Layer):
-    """A two-layer BiLSTM on activations of a frozen encoder, and an affine map.
+    """A two-layer BiLSTM on activations of a frozen encoder, followed by an affine map.
 
     Paper: section 5.3. In a sum of layers, the weights of the layers are the softmax of learned numbers.
 
     Args:
       config: the encoder's configuration.
-      num_labels: C.
+      num_labels: number of labels C.
       features: a name in `FEATURES`.
-      lstm_size: units of each direction.
+      lstm_size: number of units of each direction.
 
     Attributes:
       reads: "activations"; see `FineTunedBert`.

@@ -58,7 +58,7 @@ class Curve:
       points: (step, value) pairs; values that are not finite are left out.
       color: color of the line.
       dots: whether to mark every point.
-      baseline: value of the best constant answer on the same data, which is drawn as a dashed line; None if unknown.
+      baseline: value of the best constant answer on the same data; drawn as a dashed line. None if unknown.
     """
 
     label: str
@@ -79,7 +79,7 @@ def panel(
     phases: Sequence[int] = (),
     last_step: int | None = None,
 ) -> str:
-    """Draws a small diagram over the steps.
+    """Draws a small diagram with curves over the steps.
 
     Args:
       title: the name of the values, with their unit.
@@ -87,7 +87,7 @@ def panel(
       log: whether the axis of values is logarithmic.
       percent: whether values are fractions.
       from_zero: whether the axis of values begins at 0.
-      phases: steps at which a phase begins, which are marked by lines.
+      phases: steps at which phases begin; a vertical line marks each of these steps.
       last_step: end of the axis of steps, which then begins at 0; if it is None, the axis covers the points.
 
     Returns:

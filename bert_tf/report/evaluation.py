@@ -1,4 +1,4 @@
-"""The sections of a fine-tuning report about the last evaluation, drawn from the files that the task has written.
+"""Draws a report's sections about the last evaluation in fine-tuning from the files that the task has written.
 
 The kind of task decides what is shown; see `registry.Kind.report`.
 
@@ -103,8 +103,9 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> tuple[float, np
       is_right: bool [N], whether the answer is right.
 
     Returns:
-      The error; and, for each bin that is not empty, the mean confidence, the share of right answers and the number of
-      examples, float [3, bins].
+      error: the expected calibration error.
+      bins: float [3, bins], the mean confidence, the share of right answers and the number of examples of each bin;
+        empty bins are left out.
     """
     numbers = np.clip(np.ceil(confidence * _BINS) - 1, 0, _BINS - 1)
     members = [numbers == number for number in np.unique(numbers)]

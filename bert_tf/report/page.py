@@ -17,6 +17,6 @@ confusion_matrix = _TEMPLATES.get_template("confusion_matrix.html").module.confu
 
 
 def render(template: str, **values) -> str:
-    """Returns a self-contained HTML page, given the values of its template."""
+    """Renders a template with the given values; returns a self-contained HTML page."""
     now = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return _TEMPLATES.get_template(template).render(values, now=now)

@@ -11,7 +11,7 @@ from bert_tf.settings.training import TrainingSettings
 from bert_tf.tasks import registry
 from bert_tf.training import metrics
 
-# Every report shows these settings if they have values, after the `reported` settings of the script.
+# Every report shows the `reported` settings of the script, and then these settings, if they have values.
 _SETTINGS = (
     "max_seq_length", "train_batch_size", "num_train_epochs", "num_train_steps", "num_warmup_steps",
     "num_schedule_steps", "learning_rate", "warmup_proportion", "dtype", "distribution_strategy", "random_seed",
@@ -27,7 +27,8 @@ class RunKind:
       title: title of the page.
       metrics: the metrics in the order of the page; metrics without a title are not shown.
       settings_class: settings class of the script that trains such runs.
-      baselines: for names of metrics, functions that return the baseline for a split's entries, or None if unknown.
+      baselines: maps names of metrics to functions. A function returns the baseline for a split's entries, or None if
+        the baseline is unknown.
       any_metric: whether undeclared metrics are shown too, such as a task's scores.
     """
 
@@ -81,7 +82,7 @@ PRETRAINING = RunKind(
 
 
 def of_run(phases: Sequence[Phase]) -> RunKind:
-    """Returns the kind of a folder's run."""
+    """Returns the kind of the run with these phases."""
     task = phases and registry.kinds().get(phases[-1].model.get("model"))
     if not task:
         return PRETRAINING

@@ -59,7 +59,7 @@ def write_or_refuse(output_dir: str) -> str:
         if not run_record.read_phases(output_dir):
             raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
         files = [os.path.join(output_dir, name) for name in _METRICS]
-        if not any(map(tf.io.gfile.exists, files)):  # an empty report might replace a good one
+        if not any(map(tf.io.gfile.exists, files)):  # an empty report might replace a good report
             raise InputError(f"{files[0]}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
@@ -71,7 +71,7 @@ def write_or_refuse(output_dir: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """Describes an error on one line, with its type if a damaged file can be the cause."""
+    """Describes an error on one line; adds the error's type if a damaged file can be the cause."""
     if isinstance(error, tf.errors.OpError):
         return error.message
     return str(error) if isinstance(error, (InputError, OSError)) else f"{type(error).__name__}: {error}"
@@ -147,7 +147,7 @@ def _speed(recorded: Sequence[Mapping]) -> str:
             told.append(f"{middle} {metric.title}" + (f" ({low} to {high})" if low != high else ""))
     sentences = [f"Speed of training, median of the loops since the last start: {', '.join(told)}."] if told else []
     if "peak_flops" in start:
-        # Training measures the peak again if it is too low.
+        # Training measures the peak again if the first measurement was too low.
         peak = [start["peak_flops"], *(entry["peak_flops"] for entry in train if "peak_flops" in entry)][-1]
         sentences.append(
             f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}. By "
@@ -181,7 +181,7 @@ def _panels(
 def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
     """Returns points of the learning rate at the first step of each phase and after the warm-up.
 
-    The curve needs these points, since a loop of training may not end there.
+    The curve needs these points, because the loops of training may end at other steps.
     """
     points = []
     for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
@@ -211,7 +211,7 @@ def _content(entry: Mapping) -> list[str]:
 
 
 def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
-    """Returns the best constant answer and its scores from the newest entry that has them."""
+    """Returns the best constant answer and its scores from the newest entry that contains them."""
     return {"answer": "", "scores": {}} | next((e["always"] for e in reversed(entries) if "always" in e), {})
 
 

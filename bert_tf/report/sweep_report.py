@@ -1,4 +1,4 @@
-"""The report of a sweep: its combinations of settings, their metrics, and the best trial."""
+"""The report of a sweep, which shows the combinations of settings, their metrics, and the best trial."""
 
 import os
 
