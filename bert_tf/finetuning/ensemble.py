@@ -57,7 +57,7 @@ def run_ensemble(
     """Evaluates an ensemble, and predicts with it, as the settings request; writes the results into `output_dir`.
 
     `ensemble.json` in this folder lists the checkpoints. A later command with this folder must name the same
-    checkpoints, because the folder may also contain thresholds that were tuned for these checkpoints.
+    checkpoints, with the same weights, because the folder may also have thresholds that were tuned for these weights.
 
     Args:
       settings: settings of a command that does not train.
@@ -68,12 +68,14 @@ def run_ensemble(
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing; a model differs from the first model in the task, head, row length or vocabulary;
-        or the folder has a run or the results of another ensemble.
+      InputError: a model is missing; a model has a different task, head, row length or vocabulary than the first model;
+        two paths name the same checkpoint; or the folder has a run or another ensemble.
+      NotFinite: the predictions of a model are not finite.
     """
     members = [_member(path, settings) for path in paths]
     if run_record.read_phases(settings.output_dir):
         raise InputError(f"--output_dir={settings.output_dir}: holds a run; give another folder for the ensemble")
+    _refuse_twice(members)
     _refuse_other(settings.output_dir, members)
     storage.check_writable(settings.output_dir, "output_dir")
     strategy = strategies.make_strategy(settings)
@@ -97,6 +99,8 @@ def run_ensemble(
             logging.info("predicting with %s", member.prefix)
             with traced_graphs.released():
                 for split, predictions in _predictions(run, member, config, splits, evaluated).items():
+                    total = float(np.sum(predictions, dtype=np.float64))
+                    metrics.require_finite({f"predictions for {split}": total}, member.prefix)
                     sums[split] = sums.get(split, 0.0) + predictions.astype(np.float64)
         if not strategies.is_chief(strategy):
             return {}
@@ -112,17 +116,39 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
     return Member(path, chosen_checkpoint.of_finished(path, settings.use_checkpoint, settings.allow_unfinished).prefix)
 
 
+def _refuse_twice(members: Sequence[Member]) -> None:
+    """Refuses a checkpoint that two paths name, such as a folder and a prefix, because it would count twice."""
+    paths = [run_folder.resolved_path(member.prefix) for member in members]
+    if twice := next((path for path in paths if paths.count(path) > 1), None):
+        raise InputError(f"--ensemble_checkpoints: {twice} is given twice; give each model once")
+
+
 def _refuse_other(folder: str, members: Sequence[Member]) -> None:
-    """Refuses a folder that contains the results of another ensemble."""
+    """Refuses a folder with the results of other models, or of other weights of the same models."""
     path = os.path.join(folder, latest.ENSEMBLE_NAME)
     if not tf.io.gfile.exists(path):
         return
     with storage.json_file(path, "give another --output_dir") as entries:
         known = sorted(map(run_folder.resolved_path, entries["checkpoints"]))
+        weights = dict(entries.get("weights", {}))
     if known != sorted(run_folder.resolved_path(member.prefix) for member in members):
         raise InputError(
             f"--output_dir={folder}: holds the results of another ensemble ({', '.join(known)}); give another folder"
         )
+    for prefix, digest in _weights(members).items():
+        if weights.get(prefix, digest) != digest:
+            raise InputError(
+                f"--output_dir={folder}: holds the results of earlier weights of {prefix}, which were replaced since; "
+                "give another folder"
+            )
+
+
+def _weights(members: Sequence[Member]) -> dict[str, str]:
+    """Returns a fingerprint of each checkpoint; its index has the checksums of all weights."""
+    return {
+        run_folder.resolved_path(member.prefix): run_folder.fingerprint([f"{member.prefix}.index"], whole=True)[0]
+        for member in members
+    }
 
 
 def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConfig:
@@ -169,7 +195,7 @@ def _write(
     folder, task, scores = settings.output_dir, run.task, {}
     tf.io.gfile.makedirs(folder)
     paths = [run_folder.resolved_path(member.prefix) for member in members]
-    entries = {"checkpoints": paths, "settings": dataclasses.asdict(settings)}
+    entries = {"checkpoints": paths, "weights": _weights(members), "settings": dataclasses.asdict(settings)}
     storage.write_text(os.path.join(folder, latest.ENSEMBLE_NAME), json.dumps(entries, indent=2) + "\n")
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])

@@ -15,8 +15,9 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
+from bert_tf.finetuning.ensemble import run_ensemble
 from bert_tf.run_squad import main as run_squad
-from bert_tf.runs import latest
+from bert_tf.runs import latest, run_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from export.saved_model import export_saved_model
@@ -263,7 +264,8 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
                 np.testing.assert_allclose(value, np.mean([m[id_][place] for m in logits]), atol=1e-4)
                 compared += 1
     assert compared > 100
-    assert json.loads((out / "ensemble.json").read_text())["checkpoints"] == prefixes
+    entries = json.loads((out / "ensemble.json").read_text())
+    assert entries["checkpoints"] == prefixes and list(entries["weights"]) == prefixes
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
     # the folder keeps the threshold that was tuned on these models
     turned = f"--ensemble_checkpoints={second},{trained[0]}"
@@ -274,6 +276,27 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     (out / "ensemble.json").write_text("{")
     with pytest.raises(InputError, match="ensemble.json: is damaged .*; give another --output_dir"):
         run_squad(parse(SquadSettings, [*command, "--do_predict"]))
+
+
+def test_an_ensembles_folder_belongs_to_the_weights_of_its_models(tmp_path):
+    prefixes = [str(tmp_path / f"run{number}/ckpt-4") for number in range(2)]
+    for number in range(2):
+        (tmp_path / f"run{number}").mkdir()
+        (tmp_path / f"run{number}/ckpt-4.index").write_bytes(b"checksums %d" % number)
+    out = tmp_path / "out"
+    out.mkdir()
+    prints = dict(zip(prefixes, run_folder.fingerprint([f"{prefix}.index" for prefix in prefixes]), strict=True))
+    (out / "ensemble.json").write_text(json.dumps({"checkpoints": prefixes, "weights": prints, "settings": {}}))
+
+    def refused(message, *members):
+        command = parse(SquadSettings, [f"--output_dir={out}", "--predict_file=x", "--do_predict"])
+        with pytest.raises(InputError, match=message):
+            run_ensemble(command, None, members)
+
+    refused("run0: holds checkpoints, but no run.json", *prefixes)  # the weights are the same
+    refused(f"{prefixes[0]} is given twice", prefixes[0], *prefixes)
+    (tmp_path / "run1/ckpt-4.index").write_bytes(b"checksums x")
+    refused(f"{out}: holds the results of earlier weights of {prefixes[1]}, .*give another folder", *reversed(prefixes))
 
 
 @pytest.mark.slow
