@@ -244,7 +244,7 @@ def object_tree(tensors: Mapping[tuple[str, ...], np.ndarray]) -> tf.__internal_
 def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.AutoTrackable]) -> None:
     """Writes objects in TensorFlow 2's format, and the folder's `checkpoint` file."""
     checkpoint = tf.train.Checkpoint(**objects)
-    # `restore` expects this counter, but `write` does not add it.
+    # `restore` expects this counter, but `write` does not create it.
     checkpoint.save_counter.assign(1)
     checkpoint.write(prefix)
     name = os.path.basename(prefix)

@@ -112,7 +112,7 @@ class _Patience:
 
 
 def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Accepts the connections of all other workers, and then tells the workers to continue, or why they must stop."""
+    """Accepts the connections of all other workers, and then tells all workers either to continue or to stop."""
     callers: dict[int, socket.socket] = {}
     patience = _Patience()
     server.settimeout(1.0)

@@ -1,4 +1,4 @@
-"""Makes the distribution strategy that the device flags describe, and checks that it can split the batches."""
+"""Makes the distribution strategy that the device flags describe, and checks that replicas can share the batches."""
 
 import contextlib
 import ctypes

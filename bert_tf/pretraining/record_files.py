@@ -48,7 +48,7 @@ class PretrainingData:
         token.
       packing: shape of packed rows for training; None if each row has one example.
       vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
-      vocab_file: path of this vocabulary; "" if it was not found.
+      vocab_file: path of the vocabulary's file; "" if the file was not found.
     """
 
     files: Sequence[str]

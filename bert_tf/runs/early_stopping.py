@@ -4,7 +4,7 @@ from bert_tf.runs.evaluations import Evaluations
 
 
 def stopped_at(found: Evaluations) -> int | None:
-    """Returns the step at which early stopping ended training; None if it is off or did not end training."""
+    """Returns the step at which early stopping ended training; None if early stopping did not end training."""
     steps = list(found.scores)
     if not found.patience or not steps:
         return None

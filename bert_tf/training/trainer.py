@@ -152,9 +152,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """Splits orbit's loop into parts.
 
         The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
-        parts of about a second. Between two parts, the trainer checks whether to stop, because only there can Python
-        handle signals. On a TPU, the whole loop runs at once, since the TPU would be idle between parts. With several
-        workers, the whole loop also runs at once, since all workers must stop at the same step.
+        parts of about a second. Between two parts, the trainer checks whether to stop, because Python can handle
+        signals only between parts. On a TPU, the whole loop runs at once, since the TPU would be idle between parts.
+        With several workers, the whole loop also runs at once, since all workers must stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
