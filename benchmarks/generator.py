@@ -126,7 +126,7 @@ def ours(*words: str) -> list[str]:
 
 
 def count_records(path: pathlib.Path) -> int:
-    """Counts the records of a file with the records' length fields, without decoding records."""
+    """Counts the records of a file. Reads only the length of each record."""
     count, size = 0, path.stat().st_size
     with path.open("rb") as file:
         while file.tell() < size:

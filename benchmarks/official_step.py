@@ -18,7 +18,7 @@ if typing.TYPE_CHECKING:
 
 
 def official_step(config: BertConfig, shape: Shape, dtype: str) -> str:
-    """Lowers tf-models-official's pre-training step with its AdamW to StableHLO text; see `steps.our_step`."""
+    """Converts tf-models-official's pre-training step, with its AdamW, to StableHLO text; see `steps.our_step`."""
     from official.modeling import optimization as official_optimization
     from official.nlp.configs import bert, encoders, pretraining_experiments
     from official.nlp.tasks import masked_lm

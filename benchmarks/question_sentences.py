@@ -1,7 +1,7 @@
-"""Converts questions about paragraphs to questions about single sentences, which a model can learn from few examples.
+"""Shortens the contexts of questions from paragraphs to sentences, so that few examples are enough for training.
 
-XQuAD's training data have 786 questions, and its dev data 227. The training data are too few for a model to learn to
-find an answer in a paragraph.
+XQuAD has 786 training questions and 227 dev questions. These are too few for a model to learn to find an answer in a
+paragraph.
 """
 
 import json

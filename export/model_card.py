@@ -69,7 +69,7 @@ def _shown(value: Any) -> str:
 
 
 def _scores(source: Trained) -> dict[str, Any]:
-    """Returns the checkpoint's scores on the dev data: from the last evaluation or, otherwise, from training."""
+    """Returns the checkpoint's scores on the dev data: from the last evaluation or from evaluations during training."""
     found = evaluations.read(source.folder)
     # Evaluations during training do not record their thresholds. If the user has edited the thresholds since, the
     # scores of these evaluations no longer apply.
@@ -96,8 +96,8 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
     Args:
       source: the exported model.
-      candidates: scores by name; {} if there are none. Scores can include the step and the thresholds of the
-        evaluation. If so, the step and the thresholds must be the same as in this export.
+      candidates: for each evaluation, the scores by name, or {} if there are none. The scores can include the step and
+        the thresholds of the evaluation. If so, the step and the thresholds must be the same as in this export.
 
     Returns:
       The scores. If no candidate belongs to this export, {"not shown": the reason}; if there are no scores, {}.
@@ -117,7 +117,7 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
 
 def _results(folder: str, step: int) -> dict[str, Any]:
-    """Returns the scores of a folder's last evaluation; adds the labels' `thresholds` if it evaluated this step."""
+    """Returns the scores of a folder's last evaluation; adds its `thresholds` if the evaluation was at this step."""
     results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
     is_of_step = results.get("global_step", step) == step
     return results | ({"thresholds": thresholds} if thresholds and is_of_step else {})

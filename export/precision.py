@@ -1,4 +1,4 @@
-"""The precision of an export. With bfloat16, only matrices are stored and multiplied in bfloat16, not in float32."""
+"""The precision of an export. With bfloat16, matrices are stored and multiplied in bfloat16; all else is float32."""
 
 import tensorflow as tf
 import tf_keras as keras

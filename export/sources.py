@@ -48,7 +48,7 @@ def _of_run(settings: ExportSettings) -> Trained:
 
 
 def _of_checkpoint(settings: ExportSettings) -> Trained:
-    """Loads a checkpoint of any format, with the vocabulary and the casing that the files beside it state.
+    """Loads a checkpoint of any format, with the vocabulary and the casing from the checkpoint's folder.
 
     Raises:
       InputError: there is no checkpoint, configuration or vocabulary, or the checkpoint lacks tensors that the kind

@@ -1,4 +1,4 @@
-"""The folder of an export. As TF Serving expects, it is `NAME/VERSION/`: a version in the folder of a model."""
+"""The folder of an export: `NAME/VERSION/`, as TF Serving expects. NAME is a model's folder, and VERSION a number."""
 
 import os
 import re
@@ -50,10 +50,10 @@ def beside(export_dir: str) -> str:
 
 
 def publish(temporary: str, export_dir: str) -> str:
-    """Renames a complete export to `export_dir`. If that is a model's folder, renames it to the next version there.
+    """Renames a complete export to `export_dir` or, if `export_dir` is a model's folder, to the model's next version.
 
-    The next version is the largest version plus 1. If another export takes this number at the same time, tries the
-    following number.
+    The next version is the largest version plus 1. If another export takes this number at the same time, this export
+    takes the following number.
 
     Returns:
       The path of the version.

@@ -16,12 +16,12 @@ SUFFIX = ".manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of a set.
+    """One file of a set of shards.
 
     Attributes:
       name: path relative to the manifest's folder.
       examples: number of examples.
-      bytes: size of the file.
+      bytes: size of the file in bytes.
       sha256: SHA-256 of the file, in hexadecimal.
     """
 
@@ -54,7 +54,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest; returns None if the file does not exist, because other tools write records without a manifest.
+    """Reads a manifest. Returns None if the file does not exist, because other tools do not write a manifest.
 
     Raises:
       InputError: the file exists but is not a JSON object.
@@ -109,7 +109,7 @@ def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
 
 
 def shard_names(entries: Mapping) -> list[str]:
-    """Returns the names of the shards that a manifest lists, relative to its folder; [] if it lists none."""
+    """Returns the shards' names, relative to the manifest's folder; [] if the manifest lists no shards."""
     shards = entries.get("shards")
     shards = shards if isinstance(shards, list) else []
     return [shard["name"] for shard in shards if isinstance(shard, dict) and isinstance(shard.get("name"), str)]

@@ -203,7 +203,10 @@ def _remedy(path: str) -> str:
 
 
 def find_faults(path: str) -> Iterator[str]:
-    """Checks all bytes of a set's shards against the manifest.
+    """Compares the shards of a set with the checksums in the manifest.
+
+    Args:
+      path: path of the manifest.
 
     Yields:
       One line for each shard that is missing, or whose contents differ from the contents that were written.

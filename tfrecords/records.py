@@ -53,7 +53,14 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
 
 
 class _Block:
-    """One or several encoded features of all records. Each record takes `stride` bytes; 0 means different sizes."""
+    """One or several encoded features of all records.
+
+    Args:
+      data: bytes of all records, one record after another.
+      stride: number of bytes per record; 0 if records differ in size.
+      offsets: int64 [N + 1], only for stride 0; record n has the bytes from offsets[n] to offsets[n + 1] (exclusive).
+      feature: only for stride 0; the feature in `data`. In this case, `data` lacks the headers, and `parts` adds them.
+    """
 
     def __init__(
         self, data: bytes, *, stride: int = 0, offsets: np.ndarray | None = None, feature: Feature | None = None

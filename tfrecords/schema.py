@@ -29,9 +29,9 @@ def pretraining_features(
     """Returns the features of a pre-training record, with the names of google-research/bert.
 
     Args:
-      max_seq_length: S.
-      max_predictions_per_seq: P.
-      masked: whether the record is masked; False if the record is masked when training reads it, or never.
+      max_seq_length: number of tokens in a record, S.
+      max_predictions_per_seq: number of predictions in a record, P.
+      masked: whether the record is masked. False if training masks the record when reading it, or does not mask.
       next_sentence: whether the record is a pair of segments with a label.
 
     Returns:

@@ -1,7 +1,7 @@
 """Stores a training step on disk as a bundle: a program for any batch size, and a description of its arguments.
 
-A bundle is one compressed JSON file. If the batch size changes, only those numbers in the program's text change that
-are multiples of the batch size. The file contains the text with these multiples marked.
+A bundle is one compressed JSON file. The program's texts for different batch sizes differ only in numbers that are
+multiples of the batch size. The file contains the text with these multiples marked.
 """
 
 import dataclasses

@@ -19,8 +19,8 @@ from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 from bert_tf.training.trainer import Trainer
 
-# The first two batch sizes give the template, and the third verifies the template. The programs for smaller batches do
-# not agree, because they contain more unused operations in packed steps; XLA would remove these operations.
+# The first two batch sizes give the template, and the third verifies the template. Programs for smaller batches do not
+# agree with the template: in packed steps, they contain more unused operations, which XLA would remove.
 _BATCH_SIZES = (64, 96, 112)
 _ALIAS = re.compile(r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>")
 

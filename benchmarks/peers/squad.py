@@ -2,7 +2,7 @@
 
 The recipe follows Hugging Face's run_qa example. Windows come from the fast tokenizer's overflowing tokens. Rows are
 padded to the full length (or, by flag, to the longest row of a batch). The optimizer is AdamW with linear warm-up and
-decay. The answer is the best pair of one of the 20 highest starts and one of the 20 highest ends.
+decay. The answer is the best pair of a start among the 20 highest starts and an end among the 20 highest ends.
 """
 
 import argparse

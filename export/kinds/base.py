@@ -147,9 +147,7 @@ class ServedTask(ServedModel):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Returns the description with the values that the answers need from the settings and from the run's folder.
-
-        By default, the answers need no such values.
+        """Adds values from the settings and from the run's folder to the description; by default, adds none.
 
         Args:
           settings: the settings of the export.
@@ -175,7 +173,7 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """Returns the values of `TaskDescription.parameters`: the values that the answers need beside the weights.
+        """Returns the values that the answers need in addition to the weights, for `TaskDescription.parameters`.
 
         Raises:
           InputError: the checkpoint lacks a part that the kind needs, or the settings do not fit the kind.

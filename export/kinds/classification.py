@@ -1,6 +1,6 @@
 """Served classification, regression and multi-label classification of a text or a pair of texts.
 
-Letters: B batch, S sequence length, C classes, P number of predicted labels in the row with the most predicted labels.
+Letters: B batch, S sequence length, C classes, P maximum number of predicted labels in a row.
 """
 
 import abc
@@ -45,7 +45,7 @@ class _ServedClassification(ServedTask):
         """Returns the answers for logits, float32 [B, C]."""
 
     def _all_classes(self, probabilities: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Returns the outputs of TF Serving's method classify: for each row all classes, in the order of the labels."""
+        """Returns the outputs of TF Serving's method classify. Each row has all classes, in the order of the labels."""
         labels = tf.constant(self._description.labels, tf.string)
         return {"classes": tf.broadcast_to(labels, tf.shape(probabilities)), "scores": probabilities}
 

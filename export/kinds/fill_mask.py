@@ -2,8 +2,8 @@
 
 Paper: section 3.1, Task 1.
 
-Letters: B batch, S sequence length, M masks of the row with the most masks, K predicted tokens per mask, V vocabulary
-size, N rows that the model computes at once.
+Letters: B batch, S sequence length, M maximum number of masks in a row, K predicted tokens per mask, V vocabulary size,
+N rows that the model computes at once.
 """
 
 from collections.abc import Mapping
@@ -69,8 +69,8 @@ class ServedFillMask(ServedCheckpoint):
         Only the first 20 masks of a text are predicted, and only masks within the first S tokens.
 
         Returns:
-          `filled`: string [B, M, K], the text with this token in place of this mask; the most probable tokens replace
-            the other predicted masks of the text; "" on padding.
+          `filled`: string [B, M, K], the text in which token k replaces mask m, and the most probable tokens replace
+            the other masks; "" on padding. Masks that are not predicted remain [MASK].
           All other outputs: see `answer_tokens`.
         """
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
@@ -114,7 +114,7 @@ class ServedFillMask(ServedCheckpoint):
         return tf.stack([values, tf.bitcast(ids, tf.float32)], 1)
 
     def _rows_around(self, between: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-        """Packs texts into rows. `between`, string [B, (masks + 1)], has each text's parts before and after masks."""
+        """Packs texts into rows. `between`, string [B, (masks + 1)], contains the parts of each text between masks."""
         ids = self.tokenizer.encode(between.values)
         mask = tf.fill([ids.nrows(), 1], self.tokenizer.mask_id)
         ids = tf.concat([ids, mask], 1)  # a mask after each part; below, `[:, :-1]` removes each text's last mask
@@ -159,7 +159,11 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
     best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
 
     def joined(chosen: tf.Tensor) -> tf.Tensor:
-        """Joins some strings of `best` for each mask; `chosen`, bool [M, M], selects them. Returns string [B, M, 1]."""
+        """Joins strings of `best`. Row m of `chosen`, bool [M, M], selects the strings for mask m.
+
+        Returns:
+          string [B, M, 1].
+        """
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 
     before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])

@@ -28,7 +28,7 @@ class ServedQuestions(ServedTask):
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description.
 
-        Values that the settings lack are the run's values.
+        Values that are not in the settings come from the run.
 
         Raises:
           InputError: the settings have a threshold, but all questions of the run have an answer; or the file with the

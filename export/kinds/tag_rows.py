@@ -29,7 +29,7 @@ class Rows(NamedTuple):
 
 
 def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
-    """Cuts sentences into rows like `tagging_rows.make_rows` without `document_context`.
+    """Cuts sentences into rows in the same way as `tagging_rows.make_rows` without `document_context`.
 
     Args:
       words: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
@@ -46,7 +46,7 @@ def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Cuts the words of sentences into the parts that the rows label.
+    """Cuts sentences into parts. Each row labels the words of one part.
 
     A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
 

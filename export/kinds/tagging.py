@@ -42,7 +42,10 @@ class ServedTagging(ServedTask):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns the sentences of the dev data. If their file is missing or damaged, see `ServedModel`."""
+        """Returns the sentences of the dev data.
+
+        If their file is missing or damaged, returns the result of `ServedModel.samples`.
+        """
         try:
             sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
         except InputError:

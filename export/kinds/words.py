@@ -70,7 +70,8 @@ def of_spaces(texts: tf.Tensor) -> Words:
 def _valid(texts: tf.Tensor) -> tf.Tensor:
     """Drops bytes that are not UTF-8, because a regular expression would treat these bytes as characters.
 
-    Replaces U+0000 by U+0001, because tensorflow-text treats U+0000 as the end of the text; the tokenizer drops both.
+    Replaces U+0000 with U+0001, because tensorflow-text treats U+0000 as the end of the text. The tokenizer drops both
+    characters.
     """
     valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
     return tf.strings.regex_replace(valid, r"\x00", "\x01")

@@ -17,8 +17,8 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
-# The fixed cost of a call of the model, as the number of bytes of text whose computation costs the same. Requests share
-# a batch if the padding costs less than another call.
+# The fixed cost of a call of the model. The unit is the cost of computing one byte of text. Requests share a batch if
+# the padding costs less than another call.
 _CALL_BYTES = 96
 
 
@@ -179,7 +179,7 @@ def _rows(feeds: Arrays) -> int:
 
 
 def _length(feeds: Arrays) -> int:
-    """Returns the bytes of the longest row's strings or, without strings, the number of values in a row."""
+    """Returns the number of bytes in the longest row's strings or, without strings, the number of values in a row."""
     strings = [array for array in feeds.values() if array.dtype == np.object_ and array.ndim == 1]
     if strings:
         return max((sum(map(len, row)) for row in zip(*strings, strict=True)), default=0)

@@ -49,7 +49,8 @@ class Batching:
       batch_timeout: seconds that a batch waits for more rows.
       max_enqueued_batches: maximum number of waiting batches; further requests get UNAVAILABLE.
       num_batch_threads: number of batches that run at the same time.
-      allowed_batch_sizes: ascending sizes to which batches are filled up; () allows any size.
+      allowed_batch_sizes: allowed numbers of rows in a batch, in ascending order; () allows any number. Smaller batches
+        are filled up to an allowed number.
       pad_variable_length_inputs: whether inputs of different shapes are padded with zeros to share a batch.
     """
 

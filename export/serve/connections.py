@@ -10,7 +10,7 @@ _LARGEST_HEADER = 16 * 1024
 # If a client still sends data after the answer, the server reads this data for the given time before it closes the
 # connection. Otherwise the client might not get the answer.
 _LINGERING_SECONDS = 1.0
-# Turns off aiohttp's own limit, which ignores clients that do not read.
+# Turns off aiohttp's own limit of the idle time, because this limit has no effect on clients that do not read.
 _NO_LIMIT = 10.0**9
 
 

@@ -1,8 +1,8 @@
 """Writes the JSON bodies of REST answers, with the number formats of TF Serving.
 
-A float has six digits if these digits identify it; otherwise, it has 9 digits (float32) or 17 digits (float64). Floats
-that are whole numbers end with ".0". NaN and Infinity have no quotes. Strings are UTF-8; if the name of an output ends
-with `_bytes`, its strings are {"b64": "..."}.
+A float has six digits if parsing these digits gives the same float. Otherwise, it has 9 digits (float32) or 17 digits
+(float64). Floats that are whole numbers end with ".0". NaN and Infinity have no quotes. Strings are UTF-8; if the name
+of an output ends with `_bytes`, its strings are {"b64": "..."}.
 """
 
 import base64
@@ -124,7 +124,7 @@ def _written(name: str, array: np.ndarray) -> list[str]:
 def _floats(values: np.ndarray) -> list[str]:
     """Returns the text of each float, in TF Serving's format. Parsing the text gives the same float."""
     texts = [f"{value:.6g}" for value in values.tolist()]
-    # Find the floats that six digits do not identify, and write these floats with all digits.
+    # Find the floats for which six digits are not enough, and write these floats with all digits.
     again = np.array(list(map(float, texts)), np.float64).astype(values.dtype)
     digits = 9 if values.dtype == np.float32 else 17
     for index in np.flatnonzero((again != values) & np.isfinite(values)).tolist():

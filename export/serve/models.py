@@ -23,8 +23,7 @@ class Models:
 
     Args:
       load: loads the version in a folder and warms the version up; runs in a thread.
-      poll_seconds: time between two searches for new versions; if 0, versions are searched only when the configuration
-        changes.
+      poll_seconds: time between two searches for new versions; 0 means to search only when the configuration changes.
       early_labels: whether labels may name versions that are not loaded.
       on_load: see `Versions`.
     """

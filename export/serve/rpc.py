@@ -65,7 +65,7 @@ class Health:
 
 
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
-    """Converts a method to an RPC handler. If the method raises an exception, the handler returns it as RPC status."""
+    """Converts a method to an RPC handler. An exception in the method becomes the status of the RPC."""
 
     async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
         try:

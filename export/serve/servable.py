@@ -81,7 +81,7 @@ class Servable:
         return self._session.make_callable(list(fetched), feed_list=list(fed))
 
     def close(self) -> None:
-        """Frees the weights. No `run` may be active or start afterwards."""
+        """Frees the weights. No `run` may be active, and none may start afterwards."""
         session, self._session = self._session, None
         self._kept_calls = None  # the cache refers to this object
         session.close()

@@ -70,7 +70,7 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads a version and warms it up. Must run in a thread, because loading has no time limit.
+    """Loads a version and warms it up; runs in a thread. Later runs have a time limit, but not the warm-up requests.
 
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.

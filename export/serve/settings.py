@@ -101,8 +101,8 @@ class ServeSettings:
         "maximum number of requests at the same time; further requests get 503 (UNAVAILABLE)", 256, above=0
     )
     max_connections: int = setting(
-        "maximum number of connections to REST, and also to gRPC; a further REST connection replaces the connection "
-        "that has been idle longest",
+        "maximum number of connections to each interface (REST, gRPC); a further REST connection replaces the "
+        "connection that has been idle longest",
         512,
         above=0,
     )

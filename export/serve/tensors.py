@@ -55,7 +55,10 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
 
 
 def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
-    """Returns the strings of a TensorProto as an array of bytes; repeats the last string if there are too few."""
+    """Returns the strings of a TensorProto as an array of bytes.
+
+    If there are fewer strings than the shape has, the last string is repeated.
+    """
     values = list(proto.string_val)
     if proto.tensor_content or len(values) > count:
         raise invalid(f"tensor parsing error: {name}")

@@ -196,7 +196,7 @@ def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
 
 
 def numbers_in(base_path: str) -> dict[int, str] | None:
-    """Maps the version numbers in a model's folder to the names of their folders; None if it cannot be read."""
+    """Maps the version numbers in a model's folder to folder names; None if the model's folder is unreadable."""
     try:
         names = [name.rstrip("/") for name in tf.io.gfile.listdir(base_path)]
     except (tf.errors.OpError, OSError) as error:
