@@ -32,6 +32,7 @@ class TaskDescription:
       parameters: other values that the kind needs; see `Task.parameters`.
       data: how the training data was read; see `Task.data_facts`.
       bilstm_head: whether there is a BiLSTM between the encoder and the head.
+      evaluation: how predictions become answers; see `Task.evaluation_facts`.
     """
 
     kind: str
@@ -42,6 +43,7 @@ class TaskDescription:
     parameters: Mapping[str, Any]
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     bilstm_head: bool = False
+    evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: bool | None = False) -> TaskDescription:
@@ -55,6 +57,7 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: 
         dict(task.parameters),
         dict(task.data_facts()),
         bool(bilstm_head),
+        dict(task.evaluation_facts()),
     )
 
 
@@ -130,6 +133,7 @@ def read(folder: str) -> TaskDescription:
         "parameters": dict,
         "data": dict,
         "bilstm_head": bool,
+        "evaluation": dict,
     }
     with storage.json_file(path, "copy the run's folder again, or train again") as entries:
         found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})

@@ -74,6 +74,13 @@ class Command:
 
         return self._flags(defaults, {}, warn)
 
+    def of_evaluation(self, **defaults: Any) -> dict[str, Any]:
+        """Returns the values of flags that determine only how predictions become answers.
+
+        The value of a flag is the given value, else the recorded value, else the default.
+        """
+        return self._flags(defaults, {}, lambda difference: None)
+
     def _flags(self, defaults: Mapping, unrecorded: Mapping, tell: Callable[[str], None]) -> dict[str, Any]:
         """Returns the values of flags.
 
@@ -83,7 +90,7 @@ class Command:
           tell: function that is called with a description of each difference from the record.
         """
         settings, known, found = self.settings, self.trained, {}
-        recorded = {**unrecorded, **known.parameters, **known.data} if known else {}
+        recorded = {**unrecorded, **known.parameters, **known.data, **known.evaluation} if known else {}
         if known:
             recorded |= {"max_seq_length": known.max_seq_length, "bilstm_head": known.bilstm_head}
         for flag, default in defaults.items():

@@ -116,6 +116,13 @@ class Task(abc.ABC):
         """Returns the settings that determine how the files are read; these settings are part of a run's identity."""
         return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
 
+    def evaluation_facts(self) -> dict[str, Any]:
+        """Returns the settings that determine only how predictions become answers; later commands use these settings.
+
+        They are not part of a run's identity, because another command may have other values.
+        """
+        return {}
+
     # The data that is held out of the training data; None if no data is held out.
     held_out: HeldOut | None = None
 

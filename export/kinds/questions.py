@@ -12,7 +12,6 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.runs import run_record
 from bert_tf.tasks.questions import squad_results, squad_task
 from bert_tf.tasks.questions.squad_answers import Decoding
 from export.kinds import row_groups, spans
@@ -35,7 +34,7 @@ class ServedQuestions(ServedTask):
             run's threshold is damaged, lost or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
-        parameters = dict(description.parameters) | _decoding_flags(settings, folder)
+        parameters = dict(description.parameters) | _decoding_flags(settings, description)
         if parameters["version_2_with_negative"]:
             if threshold is None:
                 threshold = squad_results.NULL_THRESHOLD.read(folder, step)
@@ -101,17 +100,12 @@ class ServedQuestions(ServedTask):
         )
 
 
-def _decoding_flags(settings: ExportSettings, folder: str) -> dict[str, int]:
-    """Returns `n_best_size` and `max_answer_length`: the settings' values, otherwise the run's, otherwise the defaults.
-
-    Raises:
-      InputError: the run's `run.json` is damaged.
-    """
-    trained = run_record.last_settings(folder)
+def _decoding_flags(settings: ExportSettings, description: TaskDescription) -> dict[str, int]:
+    """Returns `n_best_size` and `max_answer_length`: the settings' values, else the run's, else the defaults."""
     found = {}
     for name in ("n_best_size", "max_answer_length"):
         given = getattr(settings, name)
-        found[name] = trained.get(name, getattr(Decoding, name)) if given is None else given
+        found[name] = description.evaluation.get(name, getattr(Decoding, name)) if given is None else given
     return found
 
 

@@ -110,22 +110,17 @@ def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
     assert_equal(ask(model, **columns(QUESTIONS)), expected)
 
 
-def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(vocab_file, tmp_path):
-    task = SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY)
-    run, described = tmp_path / "run", description.describe(task, True, LENGTH)
-    run.mkdir()
-    put_together(run, vocab_file, task, LENGTH)
-
-    def chosen(**flags):
-        settings = ExportSettings(checkpoint_dir=str(run), export_dir=f"{tmp_path}/1", **flags)
-        parameters = ServedQuestions.completed(settings, described, str(run), 1).parameters
+def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
+    def chosen(decoding, **flags):
+        task = SquadTask(QuestionSource(), decoding, STRIDE, QUERY)
+        description.write(str(tmp_path), description.describe(task, True, LENGTH))
+        settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1", **flags)
+        parameters = ServedQuestions.completed(settings, description.read(str(tmp_path)), str(tmp_path), 1).parameters
         return parameters["n_best_size"], parameters["max_answer_length"]
 
-    assert chosen() == (20, 30)
-    phase = {"model": {}, "data": {}, "optimizer": {"num_train_steps": 1}}
-    phases = [phase | {"settings": {"n_best_size": 5, "max_answer_length": 12}}]
-    (run / "run.json").write_text(json.dumps({"phases": phases}))
-    assert chosen() == (5, 12) and chosen(max_answer_length=9) == (5, 9) and chosen(n_best_size=1) == (1, 12)
+    own = Decoding(5, 12)
+    assert chosen(Decoding()) == (20, 30) and chosen(own) == (5, 12)
+    assert chosen(own, max_answer_length=9) == (5, 9) and chosen(own, n_best_size=1) == (1, 12)
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):

@@ -64,8 +64,14 @@ class SquadSettings(FineTuningSettings):
         group="Model",
         above=0,
     )
-    n_best_size: int = setting("number of answers to each question in nbest_predictions.json", 20, above=0)
-    max_answer_length: int = setting("maximum number of tokens of an answer", 30, above=0)
+    n_best_size: int | None = setting(
+        "number of answers to each question in nbest_predictions.json; default: from the run in --output_dir, else 20",
+        None,
+        above=0,
+    )
+    max_answer_length: int | None = setting(
+        "maximum number of tokens of an answer; default: from the run in --output_dir, else 30", None, above=0
+    )
     version_2_with_negative: bool | None = setting(
         "some questions have no answer, as in SQuAD 2.0; default: from the run in --output_dir, else false",
         None,

@@ -90,6 +90,10 @@ class SquadTask(SourceTask):
         """See `Task`."""
         return super().data_facts() | {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
 
+    def evaluation_facts(self) -> dict[str, Any]:
+        """See `Task`."""
+        return {"n_best_size": self.decoding.n_best_size, "max_answer_length": self.decoding.max_answer_length}
+
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses a model without a second segment, and rows that are too short for a context.
 
@@ -253,12 +257,12 @@ def squad_task(command: Command) -> SquadTask:
             raise InputError(
                 f"--{flag} is for questions without an answer; add --version_2_with_negative or drop the flag"
             )
+    sizes = command.of_evaluation(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
     decoding = Decoding(
-        settings.n_best_size,
-        settings.max_answer_length,
-        has_unanswerable,
-        settings.exact_answer_offsets,
-        settings.verbose_logging,
+        **sizes,
+        has_unanswerable=has_unanswerable,
+        exact_offsets=settings.exact_answer_offsets,
+        verbose=settings.verbose_logging,
     )
     task = SquadTask(
         QuestionSource(paths=settings.data_paths, has_unanswerable=has_unanswerable),

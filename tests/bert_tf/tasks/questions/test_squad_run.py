@@ -16,10 +16,14 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.ensemble import run_ensemble
+from bert_tf.finetuning.resolution import Command
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import latest, run_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_source import QuestionSource
+from bert_tf.tasks.questions.squad_task import SquadTask, squad_task
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.killable import Server
@@ -366,12 +370,25 @@ def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tm
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("do", ["do_train", "do_eval", "do_predict"])
+def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_otherwise(do):
+    trained = description.describe(SquadTask(QuestionSource(), Decoding(5, 12)), True, 20)
+
+    def chosen(known, **flags):
+        given = SquadSettings(train_file="x", predict_file="x", output_dir="out", **{do: True}, **flags)
+        found = squad_task(Command(given, known, "out")).decoding
+        return found.n_best_size, found.max_answer_length
+
+    assert chosen(None) == (20, 30) and chosen(trained) == (5, 12)
+    assert chosen(trained, max_answer_length=9) == (5, 9) and chosen(trained, n_best_size=1) == (1, 12)
+
+
 def test_the_defaults_are_the_originals():
     defaults = {field.name: field.default for field in dataclasses.fields(SquadSettings)}
     assert SquadSettings.default_max_seq_length == 384
     assert (defaults["train_batch_size"], defaults["predict_batch_size"]) == (32, 8)
     assert (defaults["learning_rate"], defaults["num_train_epochs"], defaults["warmup_proportion"]) == (5e-5, 3.0, 0.1)
-    assert (defaults["n_best_size"], defaults["max_answer_length"]) == (20, 30)
+    assert (Decoding.n_best_size, Decoding.max_answer_length) == (20, 30)
 
 
 @pytest.mark.slow
