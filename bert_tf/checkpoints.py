@@ -161,7 +161,7 @@ def check_initial(
 
 
 def model_files(settings, *flags: str) -> dict[str, str]:
-    """Finds a model's files: from the flags, else in the run's folder, else in the folder of `init_checkpoint`.
+    """Finds a model's files through the flags, else in the run's folder, else in the folder of `init_checkpoint`.
 
     Args:
       settings: a dataclass with `do_train`, `output_dir`, `init_checkpoint` and the flags.

@@ -289,7 +289,7 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
     if count >= _FEW_TEXTS or not found:
         return {}
     chosen = ", ".join(f"{name}={value}" for name, value in found.items())
-    logging.warning("only %d training texts: using %s, for enough steps; give both to choose them", count, chosen)
+    logging.warning("only %d training texts: using %s to reach enough steps; give both to override this", count, chosen)
     return found
 
 

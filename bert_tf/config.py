@@ -59,7 +59,7 @@ class BertConfig:
     """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
 
     Attributes:
-      vocab_size: V, the number of word embeddings; at least the number of tokens, or larger (padding).
+      vocab_size: V, the number of word embeddings; at least the number of tokens, because padding is allowed.
       hidden_size: H, the size of a token's vector.
       num_hidden_layers: L, the number of layers.
       num_attention_heads: A, the number of attention heads per layer; must divide H.

@@ -24,7 +24,7 @@ from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 _RESERVED = re.compile(r"\[unused\d+\]")
-# transformers saves a tokenizer in this file; since version 5, it does not write a vocab.txt.
+# The file in which transformers saves a tokenizer. Since version 5, transformers does not write a vocab.txt.
 TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
 # A text that contains only these bytes does not need the Unicode table: each byte is a character, and none is dropped.
@@ -129,7 +129,7 @@ class BertTokenizer(tf.Module):
         """Tokenizes texts into token ids, and returns the byte range of each token in its text.
 
         The range of a token starts at the first byte of the source character that became the token's first character.
-        It ends after the last byte of the source character that became the token's last character. Dropped characters
+        The range ends after the last byte of the character that became the token's last character. Dropped characters
         (a separate accent, a control character, an invalid byte) are in the range only if they are between these two
         characters. If one character became several characters (as a Hangul syllable does), the tokens of these
         characters share its bytes. If canonical ordering exchanges marks, each mark takes the position of the mark that

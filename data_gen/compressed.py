@@ -33,8 +33,8 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
       path: any tf.io.gfile path.
 
     Yields:
-      A reader. Reading raises InputError, which names the file, if a compressed file is truncated, damaged or followed
-      by other data.
+      A reader. If a compressed file is truncated, damaged or followed by other data, reading raises an InputError that
+      names the file.
 
     Raises:
       InputError: the suffix denotes an unsupported compression.
@@ -56,10 +56,10 @@ def _decoder_of(path: str) -> Callable | None:
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed contents of a file.
+    """A stream of the decompressed contents of a file.
 
     The standard library's file classes silently stop at a damaged later member of a bzip2 or xz file, and accept
-    an empty .gz as empty text. This class raises an error in both cases.
+    an empty .gz file as empty text. This class raises an error in both cases.
     """
 
     def __init__(self, path: str, file: tf.io.gfile.GFile, new_decoder: Callable):

@@ -102,7 +102,7 @@ def estimate(
 
 
 def _first_blocks(blocks: Sequence[Block], documents: int) -> Sequence[Block]:
-    """Returns as few of the first blocks as contain this many documents; empty if all blocks contain fewer."""
+    """Returns the shortest prefix of the blocks that contains this many documents; [] if all blocks contain fewer."""
     found = 0
     for index, block in enumerate(blocks):
         found += block.documents

@@ -145,7 +145,7 @@ def example_columns(
     Args:
       window: the documents to process, and other documents for random next sentences.
       documents: range of the window's documents to process.
-      settings: the settings of lengths, objective and masking.
+      settings: the settings of the generator; the lengths, the objective and the masking are used.
       special_tokens: see `SpecialTokens`.
       rng: source of randomness.
 

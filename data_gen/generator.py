@@ -1,4 +1,4 @@
-"""Generates the records of a corpus: plan, tokenize, make work units, shuffle records into shards, write the manifest.
+"""Generates the records of a corpus: tokenizes text, makes work units, shuffles records into shards, writes a manifest.
 
 Every step writes its results atomically, so that an interrupted run resumes from existing files.
 """
@@ -44,7 +44,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 
     Raises:
       InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; the corpus has
-        fewer than two documents, which random next sentences need; or the existing set has other settings.
+        fewer than two documents, but random next sentences need two; or the existing set has other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)

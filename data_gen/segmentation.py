@@ -39,7 +39,8 @@ class Segmenter:
         """Splits words into tokens.
 
         Returns:
-          The concatenated token ids of all words, int32 [tokens], and the number of tokens per word, int64 [words].
+          ids: int32 [tokens], the concatenated token ids of all words.
+          lengths: int64 [words], the number of tokens of each word.
         """
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for start in range(0, len(words), _WORDS_PER_BATCH):

@@ -34,7 +34,7 @@ _RECORDS_AT_ONCE = 1024
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """A shard to write.
+    """The task to write a shard.
 
     Attributes:
       path, name: the output path, and the shard's name in the manifest.
@@ -98,7 +98,7 @@ def make_shards(
       tasks: the tasks of all units; the units' records are on disk.
       facts: the facts of each unit, in the order of `tasks`.
       job: the job that makes the set.
-      runner: the runner of the shard tasks.
+      runner: the runner that executes the shard tasks.
       finished: one entry per output, which is the output's shard, or None if the shard is missing.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Writes the records of a work unit in random order, so that any range of records is a random sample; reads ranges."""
+"""Writes a work unit's records in random order, so that each range is a random sample; reads ranges of records."""
 
 from collections.abc import Sequence
 
@@ -47,8 +47,8 @@ def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
       count: number of records, at least 1.
 
     Returns:
-      The bytes of the range, and offsets in these bytes, int64 [count + 1]: the start of each record, then the end of
-      the last record.
+      data: the bytes of the range.
+      offsets: int64 [count + 1], the start of each record in `data`, then the end of the last record.
 
     Raises:
       OSError: the file or its index is shorter than when it was written.

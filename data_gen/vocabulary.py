@@ -38,7 +38,7 @@ MAX_MERGE_WORDS = 1_000_000
 
 
 def learn_vocabulary(settings: VocabularySettings) -> list[str]:
-    """Learns a vocabulary, or extends one, and writes it.
+    """Learns or extends a vocabulary, and writes the vocabulary file.
 
     A new vocabulary starts with the special tokens ([PAD] 0, [UNK], [CLS], [SEP], [MASK]), then [unusedN].
     The settings and a summary are written to `NAME.settings.json` in the same folder.

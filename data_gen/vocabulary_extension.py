@@ -33,7 +33,7 @@ class ExistingVocabulary:
     """The vocabulary to extend, and the places for its new tokens.
 
     Args:
-      settings: settings; only `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
+      settings: the settings; only `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
 
     Attributes:
       tokens: the tokens in the order of their ids.
@@ -107,7 +107,7 @@ def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wante
 
 
 class _Corpus:
-    """The words of a domain, split by the existing vocabulary and the tokens added to it."""
+    """The words of a domain, which are split with the existing vocabulary and added tokens."""
 
     def __init__(self, existing: Sequence[str], word_counts: Mapping[str, int]):
         self._existing, self._known = list(existing), set(existing)

@@ -23,9 +23,9 @@ class Page:
     """One page of a wiki, in the newest revision of the export.
 
     Attributes:
-        title: str.
+        title: str, the title of the page.
         namespace: int, 0 for articles.
-        is_redirect: bool.
+        is_redirect: bool, whether the page is a redirect.
         wikitext: str, empty for a deleted page.
     """
 

@@ -5,7 +5,7 @@ Paper: section 3.1, pre-training data: "we extract only the text passages and ig
 There are two steps. The first step removes, in linear time, elements that can nest or are not prose: templates, tables,
 references, files. The second step parses links, tags and marks of each remaining paragraph with mwparserfromhell. This
 parser is not applied to whole pages, because its time grows with the square of the number of unclosed marks
-(10,000 "{{a|" take 40 s) and most of its result would be dropped.
+(10,000 "{{a|" take 40 s), and because most of its result would be dropped.
 """
 
 import html
@@ -31,8 +31,8 @@ _TOKEN = re.compile(
 _CLOSES = {"}}": "{{", "]]": "[["}
 _MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>=*:!_-"})
 
-# Links into these namespaces show a file or categorize the page. Every wiki knows the canonical names of the first
-# line; the other names are local names of large wikis.
+# Links into these namespaces show a file or categorize the page. The canonical names in the first line are valid in
+# every wiki; the other names are local names of large wikis.
 _NAMESPACES = frozenset(
     """file image media category
     datei bild kategorie fichier catégorie archivo imagen categoría ficheiro imagem categoria immagine bestand
@@ -141,7 +141,7 @@ def _without_nesting(wikitext: str) -> str:
 
 
 def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
-    """Returns a token's kind, and whether it is a closing mark; the kind is None for tokens that are only removed."""
+    """Returns the kind of a token, and whether the token is a closing mark; None for tokens that are only removed."""
     if mark := token["mark"]:
         return _CLOSES.get(mark, mark), mark in _CLOSES
     if token["table"] or token["table_end"]:

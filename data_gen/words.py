@@ -56,7 +56,7 @@ def count_words(
       text_field: a value of --text_field.
 
     Returns:
-      The counts. They are deterministic. If no word was dropped, they do not depend on the order of the lines.
+      The counts, which are deterministic. If no word was dropped, the counts do not depend on the order of the lines.
 
     Raises:
       InputError: a compressed file is damaged, or a line or a page cannot be read.
@@ -80,7 +80,7 @@ def count_words(
 
 
 def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
-    """Yields a file's text in blocks of lines, each with the number of bytes by which it advances the progress bar."""
+    """Yields blocks of a file's lines, and for each block the number of bytes by which the progress bar advances."""
     if input_format in ("lines", "documents"):  # document boundaries do not matter, so no document is too long
         with open_binary(path) as file:
             yield from ((block, len(block)) for block in read_blocks(file))

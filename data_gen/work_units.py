@@ -57,7 +57,8 @@ def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
 def window_around(blocks: Sequence[Block], index: int) -> range:
     """Returns the range of blocks from which the random next sentences of block `index` are drawn.
 
-    The range grows by the nearest blocks until it contains WINDOW_BYTES of text and two documents, or all blocks.
+    The range grows by the nearest blocks until it contains WINDOW_BYTES of text and two documents, or until it contains
+    all blocks.
     """
     start, stop = index, index + 1
     size, documents = blocks[index].text_bytes, blocks[index].documents

@@ -73,7 +73,7 @@ def setting(
       alias: a second name of the flag; empty if there is none.
       group: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
       first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
-      read_by: the kinds of data for which the flag has an effect, see `refuse_unread`; empty for all kinds.
+      read_by: the kinds of data for which the flag has an effect (see `refuse_unread`); empty for all kinds.
       **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}

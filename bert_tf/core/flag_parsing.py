@@ -96,7 +96,7 @@ def _suggestions(name: str, flag_values: flags.FlagValues) -> str:
 
 
 def _in_words(message: str, flag_values: flags.FlagValues) -> str:
-    """Rewrites the known messages of absl as one clear line."""
+    """Rewrites a message of absl as one line; known messages also get a clearer wording."""
     if found := _WRONG_VALUE.fullmatch(message):
         name, value = found.groups()
         parser = flag_values[name].parser

@@ -35,8 +35,8 @@ class TokenFeatures:
       tokens: T strings, including [CLS] and [SEP].
       values: float32 [T, L, H], the layers in the given order.
       words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
-      starts: int32 [T], the first character of the token in its text; -1 on [CLS] and [SEP].
-      ends: int32 [T], the character after the token's last character; -1 on [CLS] and [SEP].
+      starts: int32 [T], the index of the token's first character in its text; -1 on [CLS] and [SEP].
+      ends: int32 [T], the index after the token's last character; -1 on [CLS] and [SEP].
       segment_ids: int32 [T], 1 on tokens of the second text of a pair.
     """
 

@@ -20,7 +20,7 @@ SMALLEST_NORM = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """How the vectors of a text are pooled.
+    """Pools the vectors of each text's tokens into one vector per text.
 
     Attributes:
       mode: "cls", "mean" or "max". The tokens include [CLS] and [SEP].

@@ -26,8 +26,8 @@ class Rows:
     Attributes:
       splits: int64 [N + 1], the start of each text's row, and the end of the last row.
       input_ids, segment_ids: int32 [T], inputs of the encoder.
-      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. The tokenizer
-        splits words at white space and punctuation.
+      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. A segment is split
+        into words at white space and punctuation, as in the tokenizer.
       starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive. The
         values are -1 on [CLS] and [SEP].
       is_truncated: bool [N], whether the text was truncated.

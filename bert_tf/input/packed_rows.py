@@ -177,7 +177,7 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
 def _in_order_of_rows(
     examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.random.Generator
 ) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """Returns the row of each example in ascending order, and the examples in this order."""
+    """Sorts examples by their rows; returns the row of each example, and the columns in this order."""
     lengths = (examples["input_mask"] > 0).sum(axis=1)
     weights = examples.get("masked_lm_weights", np.zeros((len(lengths), 0)))
     row = best_fit(lengths, (weights > 0).sum(axis=1), examples["input_mask"].shape[1], shape)

@@ -84,7 +84,7 @@ def pretraining_batches(
       start: the position at which reading starts; to continue after a batch, its `data_position`.
       input_context: the context that identifies this worker; None for a single replica.
       packing: shape of packed rows; None for one example per row.
-      record_ids: whether to add the record ids of each row, which does not change other columns.
+      record_ids: whether to add the record ids of each row; other columns do not change.
 
     Returns:
       A dataset of dicts with these columns, int32 or float32:
@@ -153,7 +153,7 @@ def _made_in_numpy(
     dynamic: DynamicMasking | None,
     packing: packed_rows.RowShape | None,
 ) -> dict[str, tf.Tensor]:
-    """Masks and packs a window with a seed from the window's position, so that a resumed run gets the same rows."""
+    """Masks and packs a window; the seed depends on the window's position, so a resumed run gets the same rows."""
     names = list(columns)
     length = columns["input_ids"].shape[1]
     widths = {name: tuple(column.shape[1:]) for name, column in columns.items()}

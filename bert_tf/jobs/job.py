@@ -238,7 +238,7 @@ class Job:
         self._lock.release()
 
     def _remove_leftovers(self) -> None:
-        """Removes a killed run's temporary files beside the outputs; all others are in the work folder."""
+        """Removes a killed run's temporary files beside the outputs. Other temporary files are in the work folder."""
         ours = {*self.outputs, self.manifest_path}
         for folder in filter(tf.io.gfile.isdir, {os.path.dirname(path) or "." for path in ours}):
             # List the folder instead of globbing: a name may contain glob characters.

@@ -1,7 +1,7 @@
 """A bidirectional LSTM over rows with padding at the end, and a head that inserts the LSTM below a task's head.
 
-Paper: section 5.3 (feature-based approach); section 5.1 and Table 5 ("+ BiLSTM"), which adds a randomly initialized
-BiLSTM on top of a left-to-right model. Table 5 gives no size; here each direction has H units, as in section 5.3.
+Paper: section 5.3 (feature-based approach); section 5.1 and Table 5 ("+ BiLSTM"), where a randomly initialized BiLSTM
+is added on top of a left-to-right model. Table 5 gives no size; here each direction has H units, as in section 5.3.
 S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
 
 Letters: B batch, T steps, F features, U units of each direction; S sequence length, H hidden size.

@@ -1,7 +1,7 @@
 """Fused operations for training: the computations between matrix products, with custom gradients.
 
-The encoder uses `FusedOperations` instead of `PlainOperations` in training. Only this file and `compilation.py` are
-about speed; the encoder is complete without them.
+The encoder uses `FusedOperations` instead of `PlainOperations` in training. This file and `compilation.py` only make
+the encoder faster; the encoder is complete without them.
 
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
@@ -118,7 +118,7 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
       gamma: float32 [H].
       beta: float32 [H].
       seed: int32 [2].
-      site: int32 [], see `dropout_mask`.
+      site: int32 []; see `dropout_mask`.
       rate: the dropout rate.
 
     Returns:
@@ -177,7 +177,7 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
       attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to
         [B, A, Q, S].
       seed: int32 [2].
-      site: int32 [], see `dropout_mask`.
+      site: int32 []; see `dropout_mask`.
       rate: the dropout rate.
 
     Returns:

@@ -51,7 +51,7 @@ class RunKind:
         return (*self.settings_class.reported, *_SETTINGS)
 
     def commands(self, phases: Sequence[Phase]) -> list[str]:
-        """Returns the command of each phase with the flags that differ from their defaults; [] for data in memory."""
+        """Returns the command of each phase, with the flags that are not defaults; [] if the data was in memory."""
         defaults = {field.name: field.default for field in dataclasses.fields(self.settings_class)}
         program = self.settings_class.script
         commands = []

@@ -27,8 +27,9 @@ class MaskingRule:
       mask_id: id of [MASK].
       masked_lm_prob: fraction of a row's tokens to predict; [CLS] and [SEP] count as tokens of the row.
       max_predictions_per_seq: P, maximum number of predicted positions per row.
-      continues_word: to mask whole words, bool [vocab_size], True for "##" tokens; to mask single tokens, None.
-      max_ngram_size: G, maximum number of adjacent words masked together; a value above 1 needs `continues_word`.
+      continues_word: bool [vocab_size], True for "##" tokens, if whole words are masked; None for single tokens.
+      max_ngram_size: G, maximum number of adjacent words that are masked together; a value above 1 needs
+        `continues_word`.
       mask_fraction: fraction of the chosen tokens that [MASK] replaces.
       random_fraction: fraction of the chosen tokens that a random token replaces; the rest stay unchanged.
     """

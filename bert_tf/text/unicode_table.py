@@ -55,8 +55,8 @@ class Table(NamedTuple):
 def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
     """Normalizes one character as the original's basic tokenizer does; returns pairs of kind and character.
 
-    A dropped character gives no pair. But if marks cannot be reordered across the dropped character, it gives a pair of
-    kind BOUNDARY.
+    A dropped character gives no pair. But if marks cannot be reordered across a dropped character, this character gives
+    a pair of kind BOUNDARY.
     """
     if character in "\t\n\r" or unicodedata.category(character) == "Zs":
         return [(SPACE, " ")]
