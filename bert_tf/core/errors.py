@@ -1,11 +1,11 @@
 """The exception for invalid input.
 
-It is defined here, at the bottom of the import order, so that every package can raise it.
+The exception is defined here, at the bottom of the import order, so that every package can raise it.
 """
 
 
 class InputError(ValueError):
     """Invalid input from the user. The message states what is wrong, where, and how to fix it.
 
-    Scripts print the message as one line and exit with code 1. They print a traceback only with `--debug`.
+    Scripts print the message as one line and exit with code 1. Only with `--debug` do they print a traceback.
     """

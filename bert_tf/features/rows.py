@@ -103,7 +103,7 @@ class RowMaker:
         return Rows(np.append(0, np.cumsum(kept)), segment_ids=segment_ids, is_truncated=is_truncated, **laid)
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
-        """Numbers the words of each segment: a token that does not continue a word begins a new word."""
+        """Numbers the words of each segment. A token that does not continue a word begins a new word."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
 
