@@ -68,6 +68,8 @@ class EvaluationSchedule:
         self._higher_is_better = {metric.name: metric.higher_is_better for metric in task.metrics}
         self._recorded = evaluations.Evaluations()
         if not data:
+            if not trained_steps and evaluations.exists(self._folder):
+                self._write()  # the file belongs to an earlier run, whose checkpoints were deleted
             return
         recorded = evaluations.read(self._folder).up_to(trained_steps) if trained_steps else evaluations.Evaluations()
         is_other = recorded.data and not evaluated_data.is_same(recorded.data, data)

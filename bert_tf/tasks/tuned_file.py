@@ -18,7 +18,8 @@ from absl import logging
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import run_record
+from bert_tf.runs import latest, run_record
+from bert_tf.settings import FineTuningSettings
 
 _CHECKSUM = "checksum"
 _Tuned = TypeVar("_Tuned")
@@ -115,6 +116,20 @@ class TunedFile(Generic[_Tuned]):
                 f"--{self.flag} with this checkpoint first (--use_checkpoint selects it){self.remedy}"
             )
         return tuned
+
+    def check_new_run(self, settings: FineTuningSettings) -> None:
+        """Refuses to train a new run in a folder with thresholds of an earlier run, unless the run tunes thresholds.
+
+        Raises:
+          InputError: the folder contains the file, but no checkpoint.
+        """
+        folder = settings.output_dir
+        is_new = settings.do_train and not getattr(settings, self.flag) and not latest.prefixes(folder)
+        if is_new and (path := self.path(folder)):
+            raise InputError(
+                f"{path}: belongs to an earlier run, whose checkpoints were deleted; delete the whole folder, or give "
+                "another --output_dir"
+            )
 
     def check_not_lost(self, folder: str) -> None:
         """Refuses a run's folder from which the file was lost.

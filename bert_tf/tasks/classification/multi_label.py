@@ -13,10 +13,12 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
+from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.classification import class_checks, evaluation_lines
 from bert_tf.tasks.classification.classification_task import Example
@@ -63,6 +65,11 @@ class MultiLabelTask(OwnTask):
         if unknown := [name for name in label if name not in self.labels]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
         return [float(name in label) for name in self.labels]
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """Also refuses thresholds of an earlier run."""
+        super().check(config, settings)
+        THRESHOLDS.check_new_run(settings)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         """See `Task`."""

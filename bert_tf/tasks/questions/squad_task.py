@@ -98,9 +98,11 @@ class SquadTask(SourceTask):
         """Refuses a model without a second segment, and rows that are too short for a context.
 
         Raises:
-          InputError: the model has no second segment, or `max_seq_length` leaves no token for a context.
+          InputError: the model has no second segment, `max_seq_length` leaves no token for a context, or the folder of
+            a new run has the null threshold of an earlier run.
         """
         require_segments(config, settings.bert_config_file)
+        squad_results.NULL_THRESHOLD.check_new_run(settings)
         room = settings.max_seq_length - self.max_query_length - 3
         if room < 1:
             raise InputError(

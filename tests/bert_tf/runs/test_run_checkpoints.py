@@ -200,6 +200,19 @@ def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_befor
         assert [step_of(path) for path in best.weights(str(tmp_path))] == kept
 
 
+def test_a_new_run_without_dev_data_does_not_keep_the_best_step_of_a_deleted_run(tmp_path):
+    folder = str(tmp_path)
+    evaluations.write(folder, evaluations.Evaluations("f1", data="dev, 1, x", scores={1: {"f1": 0.9}}))
+    run_checkpoints.save(folder, checkpoint(1), 1)
+    tf.io.gfile.rename(f"{folder}/ckpt-1.index", f"{folder}/best-1.index")
+    given = parse(FineTuningSettings, [f"--output_dir={folder}", "--do_train"])
+    task, strategy = types.SimpleNamespace(metrics=()), tf.distribute.get_strategy()
+    EvaluationSchedule(given, strategy, task, "", 3, 1, None)
+    assert evaluations.read(folder).best_step == 1, "a resumed run keeps its evaluations"
+    EvaluationSchedule(given, strategy, task, "", 3, 0, None)
+    assert evaluations.read(folder).best_step is None and not best.weights(folder)
+
+
 def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
     folder, save = evaluated
     save(1, 0.9)

@@ -1,13 +1,25 @@
 """Thresholds that a user has edited are not lost when they are tuned again."""
 
 import json
+import types
 
 import numpy as np
 import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_source import QuestionSource
+from bert_tf.tasks.questions.squad_task import SquadTask
+from tests.small_configs import small_config
+
+TASKS = {
+    multi_label.THRESHOLDS: multi_label.MultiLabelTask("own", types.SimpleNamespace(has_pairs=False), ("x", "y"), ()),
+    squad_results.NULL_THRESHOLD: SquadTask(QuestionSource(), Decoding()),
+}
 
 
 def of_labels(folder, value, step):
@@ -53,3 +65,25 @@ def test_a_threshold_and_a_step_are_numbers(tuned, name, thresholds, tmp_path):
             tuned.read(str(tmp_path), 28, ["x", "y"])
     path.write_text(json.dumps({"step": 28, name: good}))
     assert np.all(tuned.read(str(tmp_path), 28, ["x", "y"]) == np.array([1, 0.5] if name == "thresholds" else 1))
+
+
+@pytest.mark.parametrize("tuned", TASKS, ids=lambda tuned: tuned.name)
+def test_a_new_run_does_not_use_thresholds_of_a_deleted_run(tuned, tmp_path):
+    given = {"output_dir": str(tmp_path), "do_train": True, "do_eval": True, "max_seq_length": 100}
+    files = {"train_file": "x", "predict_file": "x"} if tuned is squad_results.NULL_THRESHOLD else {"data_dir": "x"}
+    kind = SquadSettings if "train_file" in files else ClassifierSettings
+
+    def check(**flags):
+        TASKS[tuned].check(small_config(), kind(**given | files | flags))
+
+    check()
+    value = 0.5 if kind is SquadSettings else np.array([0.5, 0.25])
+    tuned.write(str(tmp_path), value, 28, ["x", "y"])
+    with pytest.raises(
+        InputError, match=f"{tuned.name}: belongs to an earlier run, .*; delete the whole folder, or give"
+    ):
+        check()
+    check(**{tuned.flag: True})
+    check(do_train=False)
+    (tmp_path / "ckpt-7.index").touch()
+    check()
