@@ -149,10 +149,10 @@ class TunedFile(Generic[_Tuned]):
 
 
 def finite_number(value: Any) -> float:
-    """Returns a threshold in a file.
+    """Checks a threshold that was read from a file, and returns it.
 
     Raises:
-      ValueError: the value is not a finite number; Python would accept `true` and numbers in quotes.
+      ValueError: the value is not a finite number. `true` and numbers in quotes are refused, unlike by `float`.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"the threshold {value!r} is not a finite number")

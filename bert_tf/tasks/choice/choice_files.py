@@ -13,10 +13,11 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of columns, and of fields in JSON Lines. A file may have only one name of the context, and one of the start.
+# Names of columns, and of fields in JSON Lines. A file may use only one name of the context, and one name of the start.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# The first of these columns is used. The first column of SWAG's files has no name; it contains the example's index.
+# If a file has several of these columns, the first in this list is used. The first column of SWAG's files has no name;
+# it contains the example's index.
 _IDS = ("id", "", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)

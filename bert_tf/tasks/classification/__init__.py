@@ -1,1 +1,1 @@
-"""Classes, scores and sets of labels for one or two texts (paper: section 4.1)."""
+"""Predicts classes, scores or sets of labels for one or two texts (paper: section 4.1)."""

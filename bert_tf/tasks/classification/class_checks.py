@@ -1,4 +1,4 @@
-"""Refuses a single class, and warns about doubtful classes, such as two spellings of a class."""
+"""Refuses data with only one class, and warns about doubtful classes, such as two spellings of a class."""
 
 import contextlib
 import unicodedata
@@ -10,7 +10,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.classification_task import Example, parse_score
 
-# Warn if the largest class has this share or more, because a constant answer then has this accuracy.
+# Warn if the largest class has at least this share of the examples, because a constant answer then has this accuracy.
 _LARGE_SHARE = 0.9
 # Possible separators between the labels in a cell.
 _SEPARATORS = (",", ";", "|", "/", "+")
@@ -40,7 +40,7 @@ def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[st
 
 
 def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[str]) -> None:
-    """Warns about labels that no example of train has; the warning counts the examples of dev with these labels."""
+    """Warns about labels that no training example has; the warning counts the dev examples with these labels."""
     counts, dev = _counts(examples.get("train", ())), _counts(examples.get("dev", ()))
     unseen = [label for label in labels if not counts[label]]
     if unseen:
@@ -49,11 +49,11 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
 
 
 def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
-    """Warns about classes that are probably the same, and about classes that are probably several labels in one cell.
+    """Warns about classes that are probably the same, and about a class that is probably several labels in one cell.
 
     Args:
       labels: names of all classes.
-      has_sets: whether an example has any number of labels.
+      has_sets: whether an example may have several labels.
     """
     if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
         logging.warning(
@@ -79,7 +79,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
 
 
 def _counts(examples: Iterable[Example]) -> Counter:
-    """Counts the examples with each label."""
+    """Returns the number of examples with each label."""
     counts: Counter = Counter()
     for example in examples:
         counts.update(example.label if isinstance(example.label, tuple) else [example.label])

@@ -1,4 +1,4 @@
-"""`--class_weights`: factors of the classes in the loss.
+"""Converts the flag `--class_weights` to factors of the classes in the loss.
 
 Letters: C classes.
 """
@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.core.errors import InputError
 
 BALANCED = "balanced"
-# The name under which a user gives the weight of all other classes, unless a class has this name.
+# With this name, a user gives the weight of all other classes, unless a class has this name.
 OTHER = "other"
 
 
@@ -20,11 +20,11 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
     """Returns the factor of each class in the loss, for a task with one label per example.
 
     The factors are divided by their mean over the training examples, so only the ratios of the given weights matter.
-    The loss keeps its scale, so the same learning rate suits training with and without class weights.
+    Because the loss keeps its scale, the same learning rate suits training with and without class weights.
 
     Args:
-      text: `balanced`, which means the inverse of the counts; `label=weight,label=weight`; or a JSON object that maps
-        labels to weights. Labels that are left out have the weight of `other`.
+      text: `balanced`, `label=weight,label=weight`, or a JSON object that maps labels to weights. `balanced` means that
+        the weight of a class is the inverse of its count. Labels that are left out have the weight of `other`.
       labels: names of the C classes.
       counts: number of training examples of each class.
 
@@ -42,10 +42,20 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
     """Returns the factor of each label in the loss of the examples with this label, for a task with sets of labels.
 
-    `balanced` divides the number of examples without the label by the number of examples with the label, so both groups
-    of examples have the same total weight.
+    For `balanced`, the factor is the number of examples without the label divided by the number of examples with the
+    label, so both groups of examples have the same total weight. If one of these numbers is 0, the factor is 1.
 
-    Args, Raises: see `of_classes`; `num_examples` is the number of training examples.
+    Args:
+      text: see `of_classes`.
+      labels: names of the C labels.
+      counts: number of training examples with each label.
+      num_examples: number of training examples.
+
+    Returns:
+      C factors.
+
+    Raises:
+      InputError: see `of_classes`.
     """
     if text != BALANCED:
         return tuple(_given(text, labels).tolist())

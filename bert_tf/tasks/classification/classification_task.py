@@ -1,8 +1,8 @@
-"""Classification of one or two texts, and regression: rows, head, loss and predictions.
+"""The base class of tasks that predict a class or a score for one or two texts.
 
 Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
 
-Letters: B batch, S sequence length, N rows, C classes.
+Letters: B rows of a batch, N rows of a split, C classes.
 """
 
 import dataclasses
@@ -43,9 +43,10 @@ class Example:
     Attributes:
       text_a: the first or only text.
       text_b: the second text; None if absent.
-      label: the label as text; None if unknown, as in test files; a tuple if an example has any number of labels.
+      label: the label as text; None if unknown, as in test files. If an example may have several labels, a tuple.
       id: id of the example in its file; None if absent.
-      group: name of a part of the split that has separate scores, or the language; "" for the main part.
+      group: name of the part of the split to which the example belongs, such as its language; each part has separate
+        scores. "" for the main part.
     """
 
     text_a: str
@@ -61,7 +62,7 @@ class Example:
 
 
 def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
-    """Returns a head with one output per label, or with one output for a regression."""
+    """Returns a head with one output for each label; for a regression, returns a head with one output."""
     return ClassificationHead(config, len(labels) or 1, pooling)
 
 
@@ -78,9 +79,9 @@ class ClassificationTask(Task):
 
     Attributes:
       has_pairs: whether an example has two texts.
-      score_names: names in `scores.SCORES`; the main score comes first.
+      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      reading: how long texts are read, and what the head pools.
+      reading: the treatment of long texts, and the vector that the head reads.
     """
 
     has_pairs: bool
@@ -112,7 +113,8 @@ class ClassificationTask(Task):
         """Refuses pairs of texts for a model without a second segment, and windows that would skip text.
 
         Raises:
-          InputError: the model or the stride of the windows is refused.
+          InputError: the texts are pairs but the model has no second segment, or `window_stride` exceeds the length of
+            a window.
         """
         if self.has_pairs:
             require_segments(config, settings.bert_config_file)
@@ -129,7 +131,7 @@ class ClassificationTask(Task):
         return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
     def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
-        """Returns the texts of the examples, and the labels as classes; for scores, all classes are None."""
+        """Returns the texts and the class of each example; for a regression, all classes are None."""
         classes = [None if self.is_regression else example.label for example in examples]
         return [content_of(example.text_a, example.text_b) for example in examples], classes
 
@@ -149,8 +151,12 @@ class ClassificationTask(Task):
         """Tokenizes examples.
 
         Returns:
-          `segment_a` and, for pairs, `segment_b`, int32 [N, (tokens)]; `label_ids`, float32 [N]: ids of classes or
-          scores, 0 for unknown labels. With windows, also `example_ids` and `window_weights`, see `Reading.rows`.
+          The columns:
+
+          - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
+          - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
+          - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels.
+          - `example_ids`, `window_weights`: see `Reading.rows`; only with windows.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
@@ -158,7 +164,7 @@ class ClassificationTask(Task):
         return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
 
     def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns the labels as the numbers that the model learns, float32, one row per example."""
+        """Returns the labels as the numbers that the model learns, float32, with one row for each example."""
         return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -170,7 +176,7 @@ class ClassificationTask(Task):
         return make_head(self.labels, config, self.reading.pooling)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; the weights of all windows of an example add up to 1."""
+        """Returns the weights of rows, float32 [B]; the weights of an example's windows add up to 1."""
         weights = batch["row_weights"]
         return weights * batch["window_weights"] if self.reading.has_windows else weights
 
@@ -179,7 +185,7 @@ class ClassificationTask(Task):
         return self.reading.by_example(split, predictions)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes cross-entropy and accuracy from logits [B, C], or the squared error of a regression."""
+        """Computes the cross-entropy and the accuracy from logits [B, C]; for a regression, the squared error."""
         labels = batch["label_ids"]  # [B]
         if self.is_regression:
             return {"loss": tf.square(logits[:, 0] - labels)}
@@ -190,13 +196,13 @@ class ClassificationTask(Task):
         }
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from the results of `prediction`, [N, C]; the main score comes first."""
+        """Computes the task's scores from the results of `prediction` [N, C]; the main score comes first."""
         labels = split.columns["label_ids"].numpy()
         answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
         return scores.compute(self.score_names, labels, answers)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the majority class, or the mean score of a regression, as the constant answer."""
+        """Returns the constant answer, which is the majority class or, for a regression, the mean score."""
         labels = split.columns["label_ids"].numpy()
         if self.is_regression:
             mean = float(np.mean(labels, dtype=np.float64))
@@ -207,7 +213,7 @@ class ClassificationTask(Task):
         return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the class or the score if the model predicts the same answer for every example; see `Task`."""
+        """Returns the predicted class or score if the model predicts the same answer for every example; see `Task`."""
         labels = split.columns["label_ids"].numpy()
         if np.ptp(labels) == 0:
             return ""
@@ -228,8 +234,9 @@ class ClassificationTask(Task):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example.
 
-        `test_results.tsv` has the probabilities, or the score, in the format of google-research/bert.
-        `test_predictions.tsv` has a header, and adds the example's id (or its number, from 0) and the predicted label.
+        `test_results.tsv` contains the probabilities of the classes, or the score, in the format of
+        google-research/bert. `test_predictions.tsv` has a header, and also contains the predicted label and the
+        example's id. If an example has no id, the file contains the example's index, counted from 0.
         """
         rows = predictions if self.is_regression else probabilities(predictions)
         results = [list(map(repr, row.tolist())) for row in rows]
@@ -244,13 +251,20 @@ class ClassificationTask(Task):
 
     @staticmethod
     def example_name(split: Split, number: int) -> str:
-        """Returns the id of an example; if the example has no id, returns its number, from 0."""
+        """Returns the id of an example; if the example has no id, returns its index as text."""
         return getattr(split.examples[number], "id", None) or str(number)
 
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Writes `test_results.tsv`, and `test_predictions.tsv`, which has a header; returns the paths."""
+        """Writes `test_results.tsv` and `test_predictions.tsv`; returns the paths.
+
+        Args:
+          folder: folder of the files.
+          split: the predicted split.
+          results: cells of each line of `test_results.tsv`.
+          named: cells of each line of `test_predictions.tsv`; the first line is the header.
+        """
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):
             storage.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
@@ -272,7 +286,7 @@ def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.i
     """
     low, high = score_range
     try:
-        score = float(text.replace("_", " "))  # Python would accept underscores in numbers
+        score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
     except ValueError as error:
         raise InputError(f"the score {text!r} is not a number; fix or remove the line") from error
     if not math.isfinite(score):
@@ -283,6 +297,6 @@ def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.i
 
 
 def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax over the last axis, float32 [N, C]."""
+    """Computes the softmax of logits over the last axis, float32 [N, C]."""
     shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shifted / shifted.sum(axis=-1, keepdims=True)

@@ -1,8 +1,8 @@
 """Writes the lines of `evaluation_file` for classes, scores and sets of labels; `report` reads these lines.
 
-A line has `index`, `text_a`, `text_b` for pairs, `label`, `prediction` and `loss`. Lines for classes and sets of labels
-also have `probabilities`, in the order of the labels in `task.json`. For sets of labels, `label` and `prediction` are
-lists.
+Each line has the fields `index`, `text_a`, `label`, `prediction` and `loss`; for pairs of texts, also `text_b`. For
+classes and sets of labels, a line also has `probabilities`, in the order of the labels in `task.json`. For sets of
+labels, `label` and `prediction` are lists.
 
 Letters: N examples, C classes.
 """
@@ -22,13 +22,14 @@ def write(
     answers: Callable[[np.ndarray, np.ndarray], Iterator[dict]],
     prefix: str,
 ) -> None:
-    """Writes the file. Leaves out examples without a label; writes nothing if a logit is not finite.
+    """Writes the file. Leaves out examples without a label. If a logit is not finite, writes no file.
 
     Args:
       folder: see `evaluation_file.write`.
       split: a split with one row for each of N examples.
       logits: logits, float [N, C], or predicted scores, float [N, 1].
-      answers: `classes`, `scores` or `label_sets`; gets the split's `label_ids` and the logits in float64.
+      answers: function that yields the fields of each example from the split's `label_ids` and the logits in float64:
+        `classes`, `scores` or `label_sets`.
       prefix: see `evaluation_file.write`.
     """
     if not np.all(np.isfinite(logits)):
@@ -47,7 +48,7 @@ def write(
 
 
 def classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str]) -> Iterator[dict]:
-    """Yields the entries of classes, from the ids of the true classes [N], logits [N, C] and the C names."""
+    """Yields the fields for classes, from the ids of the true classes [N], the logits [N, C] and the C names."""
     log_probabilities = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
     for target, row in zip(targets.astype(int), log_probabilities, strict=True):
         answer = {"label": labels[target], "prediction": labels[int(np.argmax(row))], "loss": float(-row[target])}
@@ -57,7 +58,14 @@ def classes(targets: np.ndarray, logits: np.ndarray, labels: Sequence[str]) -> I
 def label_sets(
     targets: np.ndarray, logits: np.ndarray, labels: Sequence[str], thresholds: np.ndarray
 ) -> Iterator[dict]:
-    """Yields the entries of sets of labels, from targets [N, C] (1 or 0), logits [N, C] and thresholds [C]."""
+    """Yields the fields for sets of labels.
+
+    Args:
+      targets: [N, C], 1 for each label that an example has, else 0.
+      logits: [N, C].
+      labels: names of the C labels.
+      thresholds: [C], probability above which a label is predicted.
+    """
     probabilities = np.exp(-np.logaddexp(0, -logits))
     losses = np.mean(np.logaddexp(0, logits) - targets * logits, axis=1)
     for target, loss, row in zip(targets > 0, losses, probabilities, strict=True):
@@ -66,6 +74,6 @@ def label_sets(
 
 
 def scores(targets: np.ndarray, logits: np.ndarray) -> Iterator[dict]:
-    """Yields the entries of scores, from the true scores [N] and the predicted scores [N, 1]."""
+    """Yields the fields for scores, from the true scores [N] and the predicted scores [N, 1]."""
     for target, score in zip(targets.tolist(), logits[:, 0].tolist(), strict=True):
         yield {"label": target, "prediction": score, "loss": (score - target) ** 2}

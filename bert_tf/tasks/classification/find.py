@@ -1,4 +1,4 @@
-"""Finds the task of `--task_name`."""
+"""Makes the task that the flags of `run_classifier` name."""
 
 import dataclasses
 
@@ -30,13 +30,13 @@ from bert_tf.tasks.classification.table_source import TextSource
 
 
 def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
-    """Returns the task of `--task_name`; ignores case and hyphens in the name.
+    """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
 
     With `--joint_tasks`, returns a task that combines the main task with the tasks in this flag.
 
     Args:
-      command: the command, whose flags name the task and its data.
-      source: source of a user's own data if the data is in memory; None if the flags name the data.
+      command: the command; its flags name the task and the data.
+      source: source of a user's own data if this data is in memory; None if the flags name the data.
 
     Raises:
       InputError: a name is unknown, or a user's own data contradicts the flags; see `own_data.own_task`.
@@ -59,7 +59,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
 
 
 def _with_task_name(command: Command) -> Command:
-    """Adds the task name of the run in `--output_dir` to a command that needs a task name but has none.
+    """Adds the task name of the run in `--output_dir` to a command that needs a task name but does not have one.
 
     Raises:
       InputError: there is no run in the folder.
@@ -77,7 +77,7 @@ def _with_task_name(command: Command) -> Command:
 
 
 def _check_read(command: Command, in_memory: bool) -> None:
-    """Refuses flags that have no effect on the data of a task.
+    """Refuses flags that have no effect for the data that the command reads.
 
     Raises:
       InputError: a flag has no effect; the message names the first such flag.

@@ -1,8 +1,8 @@
-"""GLUE's tasks.
+"""Defines the tasks of GLUE.
 
 Paper: section 4.1 and appendix B.1.
 
-Each task is an entry of `TASKS`, with its files and columns, its labels and its metrics.
+`TASKS` has an entry for each task, with the task's files, columns, labels and metrics.
 """
 
 import dataclasses
@@ -18,7 +18,13 @@ _BINARY = ("0", "1")
 def _splits(
     columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
 ) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns the splits in train.tsv, dev.tsv and test.tsv; `index` is the column of ids in dev.tsv and test.tsv."""
+    """Returns the splits of a task with the files train.tsv, dev.tsv and test.tsv.
+
+    Args:
+      columns: columns of train.tsv and dev.tsv.
+      index: column of the ids in dev.tsv and test.tsv.
+      test: columns of test.tsv; None if they are the same as `columns`, without the label.
+    """
     test = test or dataclasses.replace(columns, label=None)
     return {
         "train": (SplitFile(("train.tsv",), columns),),
@@ -45,7 +51,10 @@ def _mnli() -> GlueTask:
 
 
 def _ax() -> GlueTask:
-    """Returns MNLI's task with the diagnostic data, in --data_dir or a folder beside it, as dev and test data."""
+    """Returns MNLI's task with the diagnostic data as dev and test data.
+
+    The files of the diagnostic data are in --data_dir, in a subfolder, or in a folder beside --data_dir.
+    """
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
     full = ColumnNames("Premise", "Hypothesis", "Label")
@@ -89,7 +98,7 @@ TASKS = {
     "MNLI": _MNLI,
     "QNLI": GlueTask("QNLI", _splits(ColumnNames("question", "sentence", "label")), _ENTAILMENT, ("accuracy",)),
     "RTE": GlueTask("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), _ENTAILMENT, ("accuracy",)),
-    # No model was better than the majority class, so the paper submits the majority class (appendix B.1).
+    # The paper submits the majority class, because no model was better than the majority class (appendix B.1).
     "WNLI": GlueTask(
         "WNLI",
         _splits(ColumnNames("sentence1", "sentence2", "label")),

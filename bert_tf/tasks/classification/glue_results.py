@@ -1,4 +1,4 @@
-"""Collects Table 1's scores, and writes the zip file for GLUE's server, from the folders of several runs.
+"""Collects the scores of Table 1 from the folders of several runs, and writes the zip file for GLUE's server.
 
 Paper: section 4.1, Table 1.
 """
@@ -34,13 +34,13 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 
 def average(columns: Mapping[str, float]) -> float:
-    """Averages Table 1's columns as in the paper: MNLI counts twice, and WNLI is left out.
+    """Averages the columns of Table 1 as in the paper: MNLI counts twice, and WNLI is left out.
 
     Args:
-      columns: a score for each of `COLUMNS`.
+      columns: maps the name of each column in `COLUMNS` to a score.
 
     Raises:
-      InputError: columns are missing; the message names all of them.
+      InputError: columns are missing; the message names all missing columns.
     """
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(f"the average of Table 1 needs all columns; {', '.join(missing)} are missing")
@@ -48,16 +48,17 @@ def average(columns: Mapping[str, float]) -> float:
 
 
 def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
-    """Reads Table 1's columns from the evaluations of runs; leaves out columns without an evaluation.
+    """Reads the columns of Table 1 from the evaluations of runs; leaves out columns without an evaluation.
 
     Args:
       run_dirs: folders of runs, at most one for each task.
 
     Returns:
-      The columns, in the order of Table 1.
+      The columns and their scores, in the order of Table 1.
 
     Raises:
-      InputError: a folder does not have a fine-tuning run, two runs are of the same task, or a metric is missing.
+      InputError: a folder contains no fine-tuning run or a run of a task outside GLUE, two runs have the same task, or
+        a metric is missing.
     """
     folders: dict[str, str] = {}
     for folder in run_dirs:
@@ -82,11 +83,12 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
 
     Args:
       output_file: path of the zip file.
-      run_dirs: folders that together have the prediction files of all tasks.
-      glue_dir: folder of GLUE's data, or "". If no run has WNLI.tsv, the majority class of the WNLI data is used.
+      run_dirs: folders that together contain the prediction files of all tasks.
+      glue_dir: folder of GLUE's data, or "". If a folder is given and no run has WNLI.tsv, the majority class of the
+        WNLI training data is the prediction for WNLI.
 
     Raises:
-      InputError: a file is missing, is in two folders, or was not written by `submission.write`.
+      InputError: a prediction file is missing, is in two folders, or was not written by `submission.write`.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folders = list(run_dirs)
@@ -94,7 +96,7 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
             _write_majority(os.path.join(glue_dir, "WNLI"), temporary)
             folders.append(temporary)
         texts = {name: submission.read(_only(name, folders)) for name in submission.SIZES}
-    content = io.BytesIO()  # zipfile seeks while it writes, which gs:// does not support
+    content = io.BytesIO()  # zipfile must seek while it writes, but gs:// does not support seeking
     with zipfile.ZipFile(content, "w") as archive:
         for name, text in texts.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.tsv"), text, zipfile.ZIP_DEFLATED)

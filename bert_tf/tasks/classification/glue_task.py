@@ -1,4 +1,4 @@
-"""A task whose files have fixed names and columns, such as the tasks of GLUE and XNLI.
+"""Defines tasks whose files have fixed names and columns, such as the tasks of GLUE and XNLI.
 
 Paper: section 4.1.
 
@@ -30,9 +30,9 @@ class SplitFile:
     Attributes:
       paths: possible paths, relative to `--data_dir`; the first path that exists is read.
       columns: columns of the texts and the labels.
-      id_column: column of `Example.id`, which the file may lack; None if there are no ids.
-      group: `Example.group` of the file's examples.
-      submission: name of the prediction file for GLUE's server; "" for the task's name.
+      id_column: column with the value of `Example.id`; the file may lack this column. None if there are no ids.
+      group: value of `Example.group` for the file's examples.
+      submission: name of the prediction file for GLUE's server, without its extension; "" for the task's name.
     """
 
     paths: tuple[str, ...]
@@ -42,7 +42,7 @@ class SplitFile:
     submission: str = ""
 
     def path(self, data_dir: str) -> str:
-        """Returns the file's path in a folder; the first possible path if none exists."""
+        """Returns the file's path in a folder; if no file exists, returns the first possible path."""
         paths = [os.path.normpath(f"{data_dir}/{path}") if "://" not in data_dir else f"{data_dir}/{path}"
                  for path in self.paths]  # fmt: skip
         return next(filter(tf.io.gfile.exists, paths), paths[0])
@@ -53,12 +53,12 @@ class GlueTask(ClassificationTask):
     """A task with the files of a benchmark.
 
     Attributes:
-      name: the value of `--task_name`; for AX it is MNLI, because AX tests an MNLI model.
+      name: the value of `--task_name`. The name of AX is MNLI, because AX tests an MNLI model.
       splits: the files of "train", "dev" and "test".
       labels: labels in the order of their ids; () for a regression.
-      score_names: names in `SCORES`; the main score comes first.
+      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
-      skips_incomplete: whether incomplete lines of train and dev are skipped instead of refused.
+      skips_incomplete: whether incomplete lines of train and dev are skipped; if false, they are refused.
       submits_majority: whether the majority class is submitted instead of the model's predictions.
       data_dir: folder with the files.
       reading: see `ClassificationTask`.
@@ -93,10 +93,10 @@ class GlueTask(ClassificationTask):
         return [file.path(self.data_dir) for file in self.splits[split]]
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads train, dev or test, and checks labels and ids.
+        """Reads the examples of a split, and checks the labels and the ids.
 
         Raises:
-          InputError: a file is invalid; the message names file and line.
+          InputError: a file is invalid; the message names the file and the line.
         """
         if split == "test" and self.submits_majority:
             self.majority()  # raises an error for a missing train.tsv before the model predicts
@@ -118,7 +118,7 @@ class GlueTask(ClassificationTask):
         return [dataclasses.replace(e, group=file.group) for e in examples] if file.group else examples
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the scores of each group from logits [N, C]; the names of the scores end with the group's name."""
+        """Computes the scores of each group from logits [N, C]; a score's name ends with the name of its group."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         groups = np.array([example.group for example in split.examples])
         found = {}
@@ -128,18 +128,21 @@ class GlueTask(ClassificationTask):
         return found
 
     def answers(self, predictions: np.ndarray) -> np.ndarray:
-        """Returns ids of classes or scores, float [N], from logits [N, C]; NaN for rows with a NaN."""
+        """Returns the predicted ids of classes, or scores, float [N], from logits [N, C]; NaN for rows with a NaN."""
         if self.is_regression:
             return predictions[:, 0]
         return np.where(np.isnan(predictions).any(axis=1), np.nan, np.argmax(predictions, axis=1))
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes the files of `ClassificationTask`, with the rows of all test files in order, and `benchmark_files`."""
+        """Writes the files of `ClassificationTask` and of `benchmark_files`; returns the paths.
+
+        The files of `ClassificationTask` contain the examples of all test files, one file after the other.
+        """
         paths = super().write_predictions(folder, split, predictions)
         return paths + self.benchmark_files(folder, split, predictions)
 
     def overwrites(self, name: str) -> bool:
-        """See `Task`; false for submission files of other tasks, because AX and MNLI predict in the same folder."""
+        """See `Task`. Returns false for submission files of other tasks, because AX and MNLI use the same folder."""
         own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 
@@ -163,6 +166,6 @@ class GlueTask(ClassificationTask):
         return paths
 
     def majority(self) -> str:
-        """Returns the most frequent label of the training data; of equally frequent labels, the first in `labels`."""
+        """Returns the most frequent label of the training data; in a tie, the label that is first in `labels`."""
         found = [example.label for example in self.read("train")]
         return max(self.labels, key=found.count)

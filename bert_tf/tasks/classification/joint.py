@@ -1,6 +1,6 @@
-"""Several classification tasks trained together: one encoder, a head for each task.
+"""Trains several classification tasks together, with one encoder and a head for each task.
 
-Letters: B batch, S sequence length, N rows, T tasks.
+Letters: B rows of a batch, N rows of a split.
 """
 
 import dataclasses
@@ -24,8 +24,8 @@ from bert_tf.training.metrics import Metric
 class JointHead(ClassificationHead):
     """The main task's head and the heads of the other tasks.
 
-    In a checkpoint, the main head's weights have the same names as in training without other tasks. So evaluation,
-    export and conversion read the main head as usual, and ignore the other heads.
+    In a checkpoint, the main head's weights have the same names as in training without other tasks. Therefore,
+    evaluation, export and conversion read the main head as usual, and ignore the other heads.
     """
 
     def __init__(self, config: BertConfig, num_outputs: Sequence[int], pooling: str = "cls", **kwargs):
@@ -41,10 +41,10 @@ class JointHead(ClassificationHead):
 
 @dataclasses.dataclass(frozen=True)
 class JointTask(Task):
-    """A main task that is trained together with other tasks; evaluation and prediction use only the main task.
+    """A main task that is trained together with other tasks. Evaluation and prediction use only the main task.
 
-    Training reads the rows of all tasks in one random order, so batches have rows of each task in proportion to the
-    task's size.
+    Training reads the rows of all tasks in one random order. On average, the number of a task's rows in a batch is
+    proportional to the size of the task's training data.
 
     Attributes:
       main: the task that is evaluated, predicted and exported.
@@ -113,10 +113,10 @@ class JointTask(Task):
         return [entry for task in tasks for entry in task.fingerprint(split)]
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads the training data of all tasks, one task after the other, or the main task's dev or test data.
+        """Reads the training data of all tasks, one task after the other; for dev and test, reads the main task's data.
 
         Raises:
-          InputError: a file is invalid; the message names file and line.
+          InputError: a file is invalid; the message names the file and the line.
         """
         if split != "train":
             return self.main.read(split)
@@ -126,8 +126,14 @@ class JointTask(Task):
         """Tokenizes examples in the order of `read`.
 
         Returns:
-          `segment_a` and `segment_b`, int32 [N, (tokens)], where `segment_b` is empty for single texts; `label_ids`,
-          float32 [N]; `example_ids`, int64 [N]; `task_ids`, int32 [N].
+          The columns:
+
+          - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
+          - `segment_b`: int32 [N, (tokens)], the token ids of the second text; empty for single texts.
+          - `label_ids`: float32 [N], see `ClassificationTask.encode`.
+          - `example_ids`: int64 [N], index of the row's example.
+          - `task_ids`: int32 [N], index of the row's task; 0 for the main task.
+          - `window_weights`: see `Reading.rows`; only with windows.
         """
         parts, task_ids = [], np.array([getattr(example, "task_id", 0) for example in examples], np.int32)
         for number, task in enumerate(self._tasks):
@@ -144,7 +150,7 @@ class JointTask(Task):
         return {name: tf.concat([part[name] for part in parts], axis=0) for name in parts[0]}
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """See `Reading.model_inputs`; a row whose `segment_b` is empty has one text."""
+        """See `Reading.model_inputs`. A row with an empty `segment_b` has one text."""
         return self.main.model_inputs(columns, tokenizer, max_seq_length)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
@@ -153,15 +159,15 @@ class JointTask(Task):
         return JointHead(config, outputs, self.main.reading.pooling)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """See `Task`; all tasks read long texts in the same way."""
+        """See `Task`. All tasks read long texts in the same way."""
         return self.main.weights(batch)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the loss and the metrics of each row with the row's own task, from the logits of all tasks."""
+        """Computes the loss and the metrics of each row for the row's own task, from the logits of all tasks."""
         total: dict[str, tf.Tensor] = {}
         for number, (task, own_logits) in enumerate(zip(self._tasks, self._split(logits), strict=True)):
             is_own = batch["task_ids"] == number
-            # Rows of other tasks get label 0, which every task has; their losses are not used.
+            # Rows of other tasks get the label 0, which is valid in every task. The losses of these rows are not used.
             labels = tf.where(is_own, batch["label_ids"], 0.0)
             for name, value in task.losses(own_logits, {**batch, "label_ids": labels}).items():
                 own = tf.where(is_own, value, 0.0)
@@ -172,7 +178,7 @@ class JointTask(Task):
         return tf.split(logits, [len(task.labels) or 1 for task in self._tasks], axis=-1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """See `Task`; evaluation and prediction read only rows of the main task."""
+        """See `Task`. Evaluation and prediction read only rows of the main task."""
         return self.main.prediction(self._split(logits)[0], batch)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
@@ -202,7 +208,7 @@ class JointTask(Task):
         self.main.keep_evaluation(folder, split, predictions, step, prefix)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        """See `Task`; only checks the examples of the main task."""
+        """See `Task`. Checks only the examples of the main task."""
         own = {split: [e for e in read if not getattr(e, "task_id", 0)] for split, read in examples.items()}
         self.main.check_examples(own)
 
@@ -225,7 +231,7 @@ class JointTask(Task):
 
 @dataclasses.dataclass(frozen=True)
 class _JointExample(Example):
-    """A training example with the number of its task; 0 is the main task."""
+    """A training example with the index of its task; the index of the main task is 0."""
 
     task_id: int = 0
 

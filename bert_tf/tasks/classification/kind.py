@@ -1,4 +1,4 @@
-"""The kinds of tasks that classify texts, for the registry: classes, scores, and sets of labels."""
+"""The kinds of tasks that predict classes, scores or sets of labels for texts, for the registry."""
 
 import abc
 import itertools
@@ -29,14 +29,14 @@ from bert_tf.text.packing import TRUNCATE
 
 
 class TextKind(Kind):
-    """The common part of the three kinds, and the interface that `TextClassifier` uses."""
+    """The base class of the three kinds; `TextClassifier` uses this interface."""
 
     settings, make_task = ClassifierSettings, staticmethod(find_task)
     probabilities: Callable[[np.ndarray], np.ndarray] = staticmethod(probabilities)
 
     @abc.abstractmethod
     def answers(self, outputs: np.ndarray, model: Trained) -> Sequence:
-        """Returns a model's answers to N texts, from logits or scores, float32 [N, C]."""
+        """Returns a model's answers for N texts from its outputs, which are logits or scores, float32 [N, C]."""
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""
@@ -59,7 +59,7 @@ class TextKind(Kind):
 
 
 class Classes(TextKind):
-    """One class for each text."""
+    """The kind of tasks that predict one class for each text."""
 
     name = CLASSIFICATION
     report_entries = staticmethod(report.classes)
@@ -71,7 +71,7 @@ class Classes(TextKind):
 
 
 class Scores(TextKind):
-    """One number for each text."""
+    """The kind of tasks that predict one number for each text."""
 
     name, score_scale = REGRESSION, staticmethod(score_scale)
     report_entries = staticmethod(report.scores)
@@ -83,7 +83,7 @@ class Scores(TextKind):
 
 
 class LabelSets(TextKind):
-    """Any number of labels for each text; see `MultiLabelTask`."""
+    """The kind of tasks that predict any number of labels for each text; see `MultiLabelTask`."""
 
     name = multi_label.MULTI_LABEL
     report_entries = staticmethod(report.label_sets)

@@ -19,18 +19,18 @@ from bert_tf.tasks.classification.table_source import TextSource, label_text
 from bert_tf.tasks.example_source import Placed
 
 _INTEGERS = (numbers.Integral, np.bool_)
-# Float labels with at most this many different values, all whole numbers, may be meant as classes.
+# If float labels are whole numbers and have at most this many different values, they are perhaps classes.
 _FEW = 10
 _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
 
 
 @dataclasses.dataclass(frozen=True)
 class MemorySource(TextSource):
-    """Lists of texts and labels.
+    """A source of texts and labels that are in memory.
 
     Attributes:
-      splits: maps "train", "dev" or both to their examples.
-      kind: kind of the task, which follows from the type of the labels.
+      splits: maps the name of a split, "train" or "dev", to its examples.
+      kind: kind of the task, which depends on the type of the labels.
       labels: names of the classes; () for a regression.
     """
 
@@ -73,11 +73,12 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
 
     Args:
       texts: strings, or pairs of strings.
-      labels: strings or integers for classes, floats for a regression, or lists, tuples or sets of strings.
+      labels: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
+        labels.
       dev: texts and labels for evaluation; None if there are no separate dev texts.
 
     Raises:
-      InputError: a text or a label is invalid; the message names it.
+      InputError: a text or a label is invalid; the message names the text or the label.
     """
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
@@ -123,7 +124,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
       what: name of the texts in messages.
 
     Raises:
-      InputError: a text or a label is invalid; the message names it.
+      InputError: a text or a label is invalid; the message names the text or the label.
     """
     texts = _list_of(texts, what)
     if not texts:
@@ -167,7 +168,7 @@ def _placed(examples: Sequence[Example], what: str) -> list[Placed]:
 
 
 def _kind_of(labels: Sequence) -> str:
-    """Returns the kind of task for the type of the labels.
+    """Returns the kind of task that the type of the labels determines.
 
     Raises:
       InputError: labels of different types are mixed.

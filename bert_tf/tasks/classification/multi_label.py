@@ -1,6 +1,6 @@
-"""Classification where an example has any number of labels, or none.
+"""Classifies examples that have any number of labels, including no label.
 
-Letters: B batch, N rows, C labels.
+Letters: B rows of a batch, N rows of a split, C labels.
 """
 
 import dataclasses
@@ -39,7 +39,7 @@ class MultiLabelTask(OwnTask):
     """Predicts any number of labels for each example, with an independent decision for each label.
 
     Attributes:
-      run_folder: folder with the thresholds for an evaluation; if it has no thresholds, all thresholds are 0.5.
+      run_folder: folder with the thresholds for an evaluation. If the folder has no thresholds, all thresholds are 0.5.
       tune_thresholds: whether an evaluation chooses a new threshold for each label.
     """
 
@@ -83,7 +83,10 @@ class MultiLabelTask(OwnTask):
         return np.array(labels, np.float32).reshape(-1, len(self.labels))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the sigmoid cross-entropy, averaged over the labels, and the metric, from logits [B, C]."""
+        """Computes the loss and the subset accuracy at the threshold 0.5 from logits [B, C].
+
+        The loss is the mean of the sigmoid cross-entropies of the labels.
+        """
         labels = batch["label_ids"]  # [B, C]
         factors = tf.constant(self.class_weights or (1.0,))
         losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
@@ -102,11 +105,11 @@ class MultiLabelTask(OwnTask):
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`; if no example has a label, the labels are unknown."""
+        """See `Task`. If no example has a label, the labels count as unknown."""
         return super().is_labeled(examples) and any(example.label for example in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the k most frequent labels as the constant answer; k is the number with the best micro F1."""
+        """Returns the constant answer: the k most frequent labels, for the k that gives the best micro F1."""
         labels = split.columns["label_ids"].numpy() > 0
         counts = labels.sum(axis=0)
         order = np.argsort(-counts, kind="stable")
@@ -118,7 +121,7 @@ class MultiLabelTask(OwnTask):
         return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the set of labels if the model predicts the same set for every example; see `Task`."""
+        """Returns the predicted set of labels if the model predicts the same set for every example; see `Task`."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         answers = probabilities > self._chosen(labels, probabilities)
         if np.any(answers != answers[0]) or np.all(labels == labels[0]):
@@ -128,7 +131,7 @@ class MultiLabelTask(OwnTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes `dev_predictions.jsonl`, precision, recall and F1 of each label, and tuned thresholds."""
+        """Writes `dev_predictions.jsonl`, the metrics of each label, and the tuned thresholds."""
         labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
         chosen = self._chosen(labels, probabilities)
         answers = functools.partial(evaluation_lines.label_sets, labels=self.labels, thresholds=chosen)
@@ -146,7 +149,7 @@ class MultiLabelTask(OwnTask):
         """Refuses thresholds that were tuned on another checkpoint, unless this command tunes new thresholds.
 
         Raises:
-          InputError: the thresholds belong to another step; the message names it.
+          InputError: the thresholds belong to another step; the message names this step.
         """
         if not self.tune_thresholds:
             THRESHOLDS.read(folder, step, self.labels)
@@ -154,8 +157,8 @@ class MultiLabelTask(OwnTask):
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
 
-        `test_results.tsv` has the probability of each label. `test_predictions.tsv` adds a JSON list of the labels
-        whose probabilities are above their thresholds.
+        `test_results.tsv` contains the probability of each label. `test_predictions.tsv` also contains a JSON list of
+        the labels whose probability is above the label's threshold.
         """
         probabilities = sigmoid(predictions)
         above = probabilities > THRESHOLDS.read(folder, labels=self.labels)
@@ -175,7 +178,7 @@ def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
 
 
 def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
-    # The string of a float32 has only as many digits as float32 needs.
+    # The string of a float32 has only as many digits as are needed to restore the float32.
     return {label: float(str(value)) for label, value in zip(labels, thresholds, strict=True)}
 
 
@@ -201,7 +204,7 @@ def _is_evaluated(folder: str) -> bool:
     return any(value != _DEFAULT_THRESHOLD for value in evaluated_thresholds(folder))
 
 
-# The file with the threshold of each label, float32 [C].
+# The file with the thresholds of the labels, float32 [C].
 THRESHOLDS = TunedFile(
     "thresholds.json", "thresholds", "tune_thresholds",
     lambda labels: np.full(len(labels), _DEFAULT_THRESHOLD, np.float32), _parse, _to_json, _is_evaluated,
@@ -209,13 +212,13 @@ THRESHOLDS = TunedFile(
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-    """Adds the thresholds for the checkpoint at a step, from a run's folder, to the parameters of a description."""
+    """Returns a description with the thresholds for the checkpoint of a step, from a run's folder, as a parameter."""
     thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 
 
 def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Computes probabilities without overflow, float32 with the shape of the logits."""
+    """Computes probabilities from logits without overflow, float32 with the shape of the logits."""
     return (0.5 * (1 + np.tanh(0.5 * logits))).astype(np.float32)
 
 
@@ -223,12 +226,16 @@ def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Computes the scores of sets of labels.
 
     Args:
-      labels: bool [N, C].
-      predictions: bool [N, C].
+      labels: bool [N, C], whether an example has a label.
+      predictions: bool [N, C], whether the label is predicted.
 
     Returns:
-      `micro_f1`, over all decisions; `macro_f1`, the mean F1 of the labels; `subset_accuracy`, the share of the
-      examples whose labels are all correct. F1 is 0 for a label that neither the data nor the predictions have.
+      The scores:
+
+      - `micro_f1`: the F1 over the decisions for all labels.
+      - `macro_f1`: the mean of the labels' F1. The F1 of a label is 0 if the label does not occur in the data and is
+        never predicted.
+      - `subset_accuracy`: the share of the examples for which all labels are correct.
     """
     from sklearn.metrics import f1_score
 
@@ -240,7 +247,10 @@ def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
 
 
 def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Computes precision, recall, F1 and the number of examples of each label, float64 [C, 4], from bool [N, C]."""
+    """Computes the precision, the recall, the F1 and the number of examples of each label, float64 [C, 4].
+
+    For the arguments, see `set_scores`.
+    """
     from sklearn.metrics import precision_recall_fscore_support
 
     return np.stack(precision_recall_fscore_support(labels, predictions, average=None, zero_division=0.0), axis=1)
@@ -250,14 +260,14 @@ def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray
     """Chooses the threshold with the best F1 for each label.
 
     The candidates are the means of neighboring probabilities. If several candidates are equally good, the candidate
-    nearest to 0.5 is chosen. The threshold of a label that no example has stays 0.5.
+    nearest to 0.5 is chosen. If no example has a label, the threshold of this label is 0.5.
 
     Args:
-      labels: bool [N, C].
-      probabilities: float32 [N, C].
+      labels: bool [N, C], whether an example has a label.
+      probabilities: float32 [N, C], predicted probabilities of the labels.
 
     Returns:
-      float32 [C]; a label is predicted if its probability is above its threshold.
+      Thresholds, float32 [C]. A label is predicted if its probability is above its threshold.
     """
     chosen = [_best_threshold(labels[:, c], probabilities[:, c]) for c in range(labels.shape[1])]
     return np.array(chosen, np.float32)
@@ -268,18 +278,18 @@ def _best_threshold(labels: np.ndarray, probabilities: np.ndarray) -> float:
         return _DEFAULT_THRESHOLD
     order = np.argsort(-probabilities, kind="stable")
     ranked = probabilities[order].astype(np.float64)
-    # If the first k examples are predicted: F1 = 2 TP / (number predicted + number with the label).
+    # If the label is predicted for the first k examples: F1 = 2 TP / (k + number of examples with the label).
     hits = np.cumsum(labels[order])
     f1 = 2 * hits / (np.arange(1, len(ranked) + 1) + hits[-1])
     candidates = ((ranked + np.append(ranked[1:], 0.0)) / 2).astype(np.float32)
-    # A threshold cannot separate equal probabilities, or probabilities whose mean rounds to one of them.
+    # A threshold cannot separate equal probabilities, or two probabilities whose mean is rounded to one of the two.
     below = np.append(ranked[1:], -1.0)
     divides = (ranked > candidates) & (below <= candidates)
     if not divides.any():
         return _DEFAULT_THRESHOLD
     f1 = np.where(divides, f1, -1.0)
     best = np.flatnonzero(f1 >= f1.max() - 1e-12)
-    # Prefer 0.5 itself if it lies between the two neighbors of a candidate.
+    # If 0.5 is between the two neighbors of a candidate, choose 0.5 instead of the candidate.
     clipped = [_toward_half(below[k], ranked[k], candidates[k]) for k in best]
     return min(clipped, key=lambda value: abs(value - _DEFAULT_THRESHOLD))
 

@@ -22,7 +22,7 @@ from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, Classifie
 from bert_tf.tasks.classification.table_source import TableSource, TextSource
 from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
-# More different numbers than this are probably scores, not classes.
+# If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
 # Maximum distance between neighboring float32 values near the largest score, in units of the standard deviation.
 _COARSEST = 1e-3
@@ -44,15 +44,17 @@ _SCORES = {
 def own_task(command: Command, source: TextSource | None = None) -> OwnTask:
     """Returns the task for a user's own data.
 
-    The labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the training data,
-    which is then read here. Class weights and the scale of scores come from the training data too.
+    The labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the source's
+    description, else from the training data, which this function then reads. Class weights and the scale of scores
+    come from the training data or from the run.
 
     Args:
       command: the command with the settings of the task.
       source: source of the examples; None for the source that the settings name.
 
     Raises:
-      InputError: the data contradicts the kind of task, there are fewer than two labels, or a label is listed twice.
+      InputError: the data contradicts the kind of task or the run in `--output_dir`, there are fewer than two labels,
+        or a label is listed twice.
     """
     settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
@@ -136,7 +138,8 @@ def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> N
 def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
     """Returns a source with the id column of the run's last training, if the test file has this column.
 
-    The id column only names predictions. So, unlike the columns that a model reads, it is not part of a run's identity.
+    The id column only names predictions. Therefore, it is not part of a run's identity, unlike the columns that a model
+    reads.
     """
     column = run_record.last_settings(folder).get("id_column")
     if not column:
@@ -159,7 +162,7 @@ def _tfds_source(command: Command) -> TfdsSource:
 
 
 def _glue_scores(settings: ClassifierSettings) -> tuple[str, ...]:
-    """Returns the official scores of a GLUE task in TensorFlow Datasets; () for other data sets."""
+    """Returns the names of the official scores of a GLUE task in TensorFlow Datasets; () for other data sets."""
     sets = {f"glue/{name.lower().replace('-', '')}": task.score_names for name, task in glue.TASKS.items()}
     name = settings.tfds_name.partition(":")[0]
     return () if settings.labels or settings.label_file else sets.get(name, ())
@@ -192,10 +195,10 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
 
 
 def _labels_in(source: TextSource) -> tuple[str, ...]:
-    """Returns the labels of train, sorted.
+    """Returns the sorted labels of the training data.
 
     Raises:
-      InputError: the label column probably has numbers or texts instead of classes, or has no labels.
+      InputError: the label column probably contains numbers or texts instead of classes, or contains no labels.
     """
     found = [example.label for example in source.examples("train")]
     labels = tuple(sorted(_counts(found)))
@@ -220,7 +223,7 @@ def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
 
 
 def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, task: OwnTask) -> tuple[float, ...]:
-    """Returns the class weights for the training data; if the command does not train, the run's class weights."""
+    """Returns the class weights for the training data, or the run's class weights if the command does not train."""
     if not settings.do_train:
         return tuple(known.parameters.get("class_weights", ())) if known else ()
     if not settings.class_weights:
@@ -234,7 +237,7 @@ def _class_weights(settings: ClassifierSettings, known: TaskDescription | None, 
 
 
 def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of the scores of train, from the run's record if there is one.
+    """Returns the mean and the standard deviation of the training scores, from the run's record or the training data.
 
     Raises:
       InputError: a score is not a finite number, all scores are equal, or their differences are too small for float32.

@@ -1,6 +1,6 @@
-"""Tasks on a user's own data, with classes or with scores in any range.
+"""Defines tasks on a user's own data, with classes or with scores in any range.
 
-Letters: B batch, N rows, C classes.
+Letters: B rows of a batch, C classes.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.tasks.classification.table_source import TextSource
 from bert_tf.tasks.source_task import SourceTask
 
-# Larger scores, or the gradients of their squares, could overflow float32.
+# Larger scores, or the gradients of squared errors of larger scores, could overflow float32.
 LARGEST_SCORE = 1e30
 
 
@@ -29,17 +29,17 @@ class OwnTask(SourceTask, ClassificationTask):
 
     Attributes:
       name: the value of `--task_name`.
-      source: reads the examples.
+      source: the source of the examples.
       labels: labels in the order of their ids; () for a regression.
-      score_names: names in `SCORES`; the main score comes first.
+      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
       class_weights: factor of each class in the loss; () if all factors are 1.
-      mean: mean of the scores of train.
-      deviation: standard deviation of the scores of train. The model learns (score - mean) / deviation, so the initial
+      mean: mean of the training scores.
+      deviation: standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial
         weights and the learning rate suit scores in any range. Predictions are in the user's range.
       reading: see `ClassificationTask`.
       held_out: see `Task`.
-      writes_texts: whether `test_predictions.tsv` has the texts.
+      writes_texts: whether `test_predictions.tsv` contains the texts.
     """
 
     name: str
@@ -70,10 +70,10 @@ class OwnTask(SourceTask, ClassificationTask):
         return found
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads train, dev or test, and checks every label. If a label of test is invalid, drops all labels of test.
+        """Reads the examples of a split, and checks every label. If a label of "test" is invalid, drops all labels.
 
         Raises:
-          InputError: the data is invalid; the message names file and line.
+          InputError: the data is invalid; the message names the place, such as the file and the line.
         """
         placed = self.source.read(split)
         for place, example in placed:
@@ -89,7 +89,7 @@ class OwnTask(SourceTask, ClassificationTask):
         return [example for _, example in placed]
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`; scores count as unknown if all scores are equal, for example -1."""
+        """See `Task`. If all scores are equal, for example -1, the scores count as unknown."""
         if not super().is_labeled(examples):
             return False
         return not self.is_regression or len({example.label for example in examples}) > 1
@@ -101,7 +101,10 @@ class OwnTask(SourceTask, ClassificationTask):
             class_checks.check_classes(examples, self.labels, bool(self.class_weights))
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the weighted cross-entropy and the accuracy, or the squared error of standardized scores."""
+        """Computes the weighted cross-entropy and the accuracy from logits [B, C].
+
+        For a regression, computes the squared error of standardized scores.
+        """
         if self.is_regression:
             standardized = (batch["label_ids"] - self.mean) / self.deviation
             return {"loss": tf.square(logits[:, 0] - standardized)}
@@ -118,7 +121,10 @@ class OwnTask(SourceTask, ClassificationTask):
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """Writes the tables; the second table has the id column's name in its header, and texts if `writes_texts`."""
+        """See `ClassificationTask`. The header of the second table contains the name of the id column.
+
+        If `writes_texts` is true, the second table also contains the texts.
+        """
         rows = [[_cell(self.source.id_name()), *named[0][1:]], *named[1:]]
         if self.writes_texts:
             heads = ("text_a", "text_b") if self.has_pairs else ("text",)
@@ -128,6 +134,6 @@ class OwnTask(SourceTask, ClassificationTask):
 
 
 def _cell(text: str) -> str:
-    """Returns a text as a cell of a tab-separated table; adds quotes if the text could not be read back otherwise."""
+    """Returns a text as a cell of a tab-separated table; adds quotes if the text could be misread without quotes."""
     needs_quotes = text.startswith('"') or any(character in text for character in "\t\n\r")
     return '"' + text.replace('"', '""') + '"' if needs_quotes else text

@@ -1,8 +1,8 @@
-"""How a classifier reads texts: what happens to texts longer than a row, and which vector the head reads.
+"""Defines how a classifier reads texts: how texts longer than a row are handled, and which vector the head reads.
 
 Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
 
-Letters: B batch, S sequence length, N rows, C classes.
+Letters: B examples or rows of a batch, S sequence length, N rows, C classes.
 """
 
 import dataclasses
@@ -22,11 +22,11 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The reading options, resolved; the fields have the same names as in `ClassifierSettings`.
+    """The resolved options for reading texts; the fields have the same names as in `ClassifierSettings`.
 
     Attributes:
-      pooling: "cls", "mean" or "max"; see `ClassificationHead`.
-      long_text: "truncate", "head_tail" or "window".
+      pooling: the vector that the head reads, "cls", "mean" or "max"; see `ClassificationHead`.
+      long_text: how long texts are handled, "truncate", "head_tail" or "window"; see `ClassifierSettings`.
       window_stride: see `cut_windows`.
     """
 
@@ -36,7 +36,9 @@ class Reading:
 
     @classmethod
     def of_command(cls, command: Command) -> "Reading":
-        """Returns the options; a flag that is left out has its value from the run in the folder, or else its default.
+        """Returns the options of a command.
+
+        If a flag is left out, its value is the value of the run in `output_dir`, or else the default.
 
         Raises:
           InputError: a flag differs from the training of the folder's run, or a stride is given without windows.
@@ -65,15 +67,17 @@ class Reading:
         return self.long_text == WINDOW
 
     def rows(self, columns: Columns, max_seq_length: int) -> dict[str, tf.Tensor | tf.RaggedTensor]:
-        """Splits examples into rows; training and the served graph both use this function.
+        """Splits examples into rows. Training and the served graph both use this function.
 
         Args:
-          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; other columns [B].
-          max_seq_length: S.
+          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)], and other columns, [B].
+          max_seq_length: sequence length, S.
 
         Returns:
-          The unchanged columns if the task does not use windows. With windows, the columns of N rows; `example_ids`,
-          int64 [N], ascending; and `window_weights`, float32 [N], 1 / (number of windows of the row's example).
+          Without windows, the unchanged columns. With windows, the given columns for N rows, and two more columns:
+
+          - `example_ids`: int64 [N], index of the row's example, ascending.
+          - `window_weights`: float32 [N], 1 / (number of windows of the row's example).
         """
         if not self.has_windows:
             return dict(columns)
@@ -93,7 +97,7 @@ class Reading:
         Args:
           columns: the columns that `rows` returns.
           tokenizer: provides the ids of [CLS] and [SEP].
-          max_seq_length: S.
+          max_seq_length: sequence length, S.
 
         Returns:
           `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
@@ -114,12 +118,12 @@ class Reading:
         max_seq_length: int,
         model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor],
     ) -> tf.Tensor:
-        """Computes logits of texts in one graph, in the same way as training and evaluation.
+        """Computes the logits of texts in one graph. The computation is the same as in training and evaluation.
 
         Args:
           texts: `segment_a` and, for pairs, `segment_b`, string [B].
           tokenizer: the model's tokenizer.
-          max_seq_length: S.
+          max_seq_length: sequence length, S.
           model: function that maps the inputs of N rows to logits, float32 [N, C].
 
         Returns:
@@ -136,10 +140,11 @@ class Reading:
 
         Args:
           split: a split with one row per window.
-          predictions: [N, C].
+          predictions: predictions of the rows, [N, C].
 
         Returns:
-          The split with only the first row of each example, and one row of mean predictions per example.
+          The split with only the first row of each example, and the mean predictions, with one row per example. Without
+          windows, the arguments.
         """
         if not self.has_windows:
             return split, predictions

@@ -1,8 +1,9 @@
-"""Classification data from tf-models-official's `create_finetuning_data`: TFRecords and their description in JSON.
+"""Reads classification data that tf-models-official's `create_finetuning_data` wrote: TFRecords and a JSON file.
 
-The rows are already encoded, so a run must use the vocabulary that encoded the rows.
+The JSON file describes the TFRecords. The rows are already encoded, so a run must use the vocabulary that encoded the
+rows.
 
-Letters: B batch, S sequence length, N rows.
+Letters: B rows of a batch, S sequence length, N rows of a split.
 """
 
 import dataclasses
@@ -34,10 +35,11 @@ _ROWS_PER_CALL = 1024
 
 
 class Rows(Sequence):
-    """The rows of a split; their texts are unknown.
+    """The encoded rows of a split, as a sequence of examples with unknown texts and labels.
 
     Attributes:
-      columns: `input_ids`, `input_mask`, `segment_ids` int32 [N, S]; `label_ids`, `weight` float32 [N].
+      columns: `input_ids`, `input_mask` and `segment_ids`, int32 [N, S]; `label_ids`, float32 [N]; and `weight`,
+        float32 [N], if the records have weights.
     """
 
     def __init__(self, columns: Mapping[str, np.ndarray]):
@@ -63,14 +65,14 @@ class RecordsTask(ClassificationTask):
 
     Attributes:
       name: name of the data's processor, such as "MRPC".
-      meta_file: path of the JSON file with the meta data.
+      meta_file: path of the JSON file that describes the records.
       paths: maps each split to comma-separated paths and globs.
       labels: the ids of the classes as text; () for a regression.
-      score_names: names in `SCORES`; the main score comes first.
-      has_float_labels: whether the records have labels as float32.
+      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
+      has_float_labels: whether the dtype of the labels in the records is float32.
       has_weights: whether the records have a weight for each example.
       has_pairs: whether an example has two texts.
-      reading: see `ClassificationTask`; long texts are already truncated.
+      reading: see `ClassificationTask`. Long texts are already truncated.
       held_out: see `Task`.
       row_length: see `Task`.
       known: the splits that `read_files` has already read.
@@ -91,10 +93,10 @@ class RecordsTask(ClassificationTask):
     is_cached: ClassVar[bool] = False
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses segments that the model lacks, and `--long_text` options, because the whole texts are unknown.
+        """Refuses data with more segments than the model has, and values of `--long_text` that need the whole texts.
 
         Raises:
-          InputError: an option or a segment is refused.
+          InputError: the data has a segment that the model lacks, or `--long_text` is not "truncate".
         """
         super().check(config, settings)
         if self.reading.long_text != TRUNCATE:
@@ -102,7 +104,7 @@ class RecordsTask(ClassificationTask):
                 f"--long_text={self.reading.long_text}: create_finetuning_data has already truncated the texts of "
                 f"{self.meta_file}; drop the flag"
             )
-        # TensorFlow's lookup of an id outside the table raises an error on a CPU, but returns zeros on a GPU.
+        # For an id outside the table, TensorFlow's lookup raises an error on a CPU, but returns zeros on a GPU.
         asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
         for split in (split for split, wanted in asked.items() if wanted):
             segments = self.read(split).columns["segment_ids"]
@@ -131,14 +133,14 @@ class RecordsTask(ClassificationTask):
         return examples.digest()
 
     def is_labeled(self, examples: Rows) -> bool:
-        """Returns false, because create_finetuning_data writes 0 if a test file has no label."""
+        """Returns false, because create_finetuning_data writes the label 0 if a test file has no labels."""
         return False
 
     def read_files(self, split: str) -> Rows:
         """Returns the rows of a split; only the first call reads the files.
 
         Raises:
-          InputError: a file is damaged or contradicts the meta data, or a label is out of range.
+          InputError: a file is damaged or contradicts `meta_file`, or a label is out of range.
         """
         if split not in self.known:
             self.known[split] = self._read(split)
@@ -177,7 +179,7 @@ class RecordsTask(ClassificationTask):
             raise InputError(f"{self.paths[split]}: the label {labels[number]:g} of example {number + 1} {what}")
 
     def contents_and_classes(self, examples: Rows) -> tuple[list[str], list[Hashable]]:
-        """Returns the token ids of rows as text, and the labels as classes; for scores, all classes are None."""
+        """Returns the token ids, as text, and the class of each row; for a regression, all classes are None."""
         contents = [" ".join(map(str, row)) for row in examples.columns["input_ids"].tolist()]
         return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
 
@@ -211,17 +213,17 @@ class RecordsTask(ClassificationTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """See `Task`; the texts are reconstructed from the tokens."""
+        """See `Task`. The texts are reconstructed from the tokens."""
         examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
         super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of the examples, float32 [B]."""
+        """Returns the weights of the rows, float32 [B]."""
         return batch["row_weights"] * batch["weight"] if self.has_weights else batch["row_weights"]
 
 
 def _spelled(columns: Mapping[str, np.ndarray], vocabulary: Sequence[str], has_pairs: bool) -> list[Example]:
-    """Converts encoded rows back to examples, without [CLS] and without the [SEP] at the end of each text."""
+    """Converts encoded rows back to examples; the texts lack [CLS] and the [SEP] at the end of each text."""
     examples = []
     for ids, mask, segments, label in zip(*(columns[name] for name in (*_INPUTS, "label_ids")), strict=True):
         parts = [ids[(mask == 1) & (segments == number)] for number in range(2 if has_pairs else 1)]
@@ -234,7 +236,7 @@ def _spelled(columns: Mapping[str, np.ndarray], vocabulary: Sequence[str], has_p
 def records_task(command: Command) -> RecordsTask:
     """Returns the task that `--input_meta_data_path` describes.
 
-    Without a trained run, this reads the training data to find out whether examples have two texts.
+    Without a trained run, this function reads the training data to find out whether examples have two texts.
 
     Raises:
       InputError: the file is missing, is damaged, or does not describe data of a classifier.
@@ -262,7 +264,7 @@ def records_task(command: Command) -> RecordsTask:
 
 
 def read_meta(path: str) -> Mapping[str, Any]:
-    """Reads the meta data from `create_finetuning_data`.
+    """Reads the JSON file that `create_finetuning_data` wrote to describe the records.
 
     Raises:
       InputError: the file is missing, is damaged, or does not describe data of a classifier.

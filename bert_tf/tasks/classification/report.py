@@ -1,4 +1,4 @@
-"""The parts of the report on an evaluation of classes, of scores, and of sets of labels.
+"""Makes the parts of the report on an evaluation of classes, scores or sets of labels.
 
 Letters: N examples, C labels.
 """
@@ -23,7 +23,11 @@ def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns confusion counts and metrics of each label, the calibration of all decisions, and the worst errors."""
+    """Returns the report's parts for sets of labels.
+
+    The parts are the confusion counts and the metrics of each label, the calibration of all decisions, and the worst
+    errors.
+    """
     truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
     chances = np.array([entry["probabilities"] for entry in entries])
     counts = [(a & b).sum(axis=0) for a, b in
@@ -45,7 +49,7 @@ def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the correlations and mean errors, with the scores to draw, and the largest errors."""
+    """Returns a table with the correlations and mean errors, with a diagram of the scores, and the largest errors."""
     del labels
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     errors = answers - truth
@@ -63,13 +67,14 @@ def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], is_exclusive: bool = False) -> Table:
-    """Returns a table with the metrics of each label, and their mean.
+    """Returns a table with the metrics of each label and the means of the metrics.
 
     Args:
       truth: bool [N, C], whether an example has a label.
       answers: bool [N, C], whether the model predicts the label.
       labels: names of the C labels.
-      is_exclusive: whether each example has one label. The mean is then over the labels that occur, as in scikit-learn.
+      is_exclusive: whether each example has exactly one label. If true, the means are over the labels that occur, as in
+        scikit-learn.
     """
     right, found, support = (np.sum(some, axis=0) for some in (truth & answers, answers, truth))
     metrics = np.stack([right, right, 2 * right]) / np.maximum([found, support, found + support], 1)  # [3, C]

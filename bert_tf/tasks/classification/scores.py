@@ -1,4 +1,4 @@
-"""Scores of classification and regression, as the GLUE paper computes them."""
+"""Computes scores of classification and regression; the scores of GLUE's tasks are the same as in the GLUE paper."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -24,7 +24,7 @@ def _macro_f1(labels, predictions):
 
 
 def _r_squared(labels, predictions):
-    # R squared is undefined if the labels are constant; return 0, as for the correlations.
+    # R squared is undefined if all labels are equal. Return 0 in this case, as for the correlations.
     total = np.sum(np.square(labels - np.mean(labels)), dtype=np.float64)
     return 1 - np.sum(np.square(labels - predictions), dtype=np.float64) / total if total else 0.0
 
@@ -33,7 +33,8 @@ def _correlation(function_name: str) -> Callable:
     def correlation(labels, predictions):
         from scipy import stats
 
-        # A correlation is undefined if one side is constant; return 0, as scikit-learn's Matthews correlation does.
+        # A correlation is undefined if all labels or all predictions are equal. Return 0, as scikit-learn does for
+        # Matthews correlation.
         if np.ptp(labels) == 0 or np.ptp(predictions) == 0:
             return 0.0
         return getattr(stats, function_name)(labels.astype(np.float64), predictions.astype(np.float64)).statistic
@@ -57,8 +58,8 @@ def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -
 
     Args:
       names: keys of `SCORES`.
-      labels: ids of classes, or scores, [N].
-      predictions: ids of classes, or scores, [N]; if one is NaN, all results are NaN.
+      labels: true ids of classes, or true scores, of N examples, [N].
+      predictions: predicted ids of classes, or predicted scores, [N]. If a prediction is NaN, all results are NaN.
     """
     if np.isnan(predictions).any():
         return dict.fromkeys(names, float("nan"))

@@ -8,11 +8,11 @@ from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
 from bert_tf.settings.finetuning import FineTuningSettings
 
-# The name of a task over a user's own data.
+# The name of a task on a user's own data.
 OWN_DATA = "own"
-# The name of a task whose texts are in memory. Users cannot give it as a flag.
+# The name of a task whose texts are in memory. Users cannot give this name as a flag.
 IN_MEMORY = "texts"
-# Values of `read_by`: the kinds of data for which a flag has an effect; see `command_line.refuse_unread`.
+# Values for `read_by`, which lists the kinds of data for which a flag has an effect; see `command_line.refuse_unread`.
 OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
 XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
 _SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
@@ -30,7 +30,8 @@ _MODES = {
 class ClassifierSettings(FineTuningSettings):
     """Settings of `run_classifier`, with the names and defaults of google-research/bert.
 
-    A flag for a user's own data that is left out takes the value of the run in `output_dir`, else its default.
+    If a flag for a user's own data is left out, its value is the value of the run in `output_dir`. Without such a run,
+    the flag has its default.
     """
 
     flag_group = "Data"
@@ -52,7 +53,7 @@ class ClassifierSettings(FineTuningSettings):
     )
     has_header: bool | None = setting("own data: the first line names the columns; default: true", None, read_by=(OWN,))
     text_a_column: str | None = setting(
-        "own data: column of the text, or of the first text, by name or by number from 0; default: text", None,
+        "own data: column of the only text or of the first text, by name or by number from 0; default: text", None,
         first=True, read_by=(OWN, TFDS),
     )  # fmt: skip
     text_b_column: str | None = setting(
@@ -68,18 +69,18 @@ class ClassifierSettings(FineTuningSettings):
         read_by=(OWN, TFDS),
     )
     labels: str = setting(
-        "own data: comma-separated labels; empty: the labels of the training data, sorted",
+        "own data: comma-separated labels; empty: the sorted labels of the training data",
         "",
         read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
-        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are part of the text, but a "
-        "file whose texts are all in quotes is an error", None, read_by=(OWN,),
+        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are part of the text, but "
+        "it is an error if all texts of a file are in quotes", None, read_by=(OWN,),
     )  # fmt: skip
     regression: bool = setting("own data: the label is a number to predict", False, read_by=(OWN, TFDS))
     multi_label: bool = setting("own data: an example has any number of labels, or none", False, read_by=(OWN,))
     label_separator: str | None = setting(
-        "--multi_label: separator between the labels in a cell that is not a JSON list; default: a comma",
+        "with --multi_label: separator between the labels in a cell that is not a JSON list; default: a comma",
         None,
         read_by=(LABEL_SETS,),
     )
@@ -87,8 +88,8 @@ class ClassifierSettings(FineTuningSettings):
         "own data: file with one label per line, for labels that contain commas", "", read_by=(OWN, TFDS, MEMORY)
     )
     id_column: str | None = setting(
-        "own data: column of the test data with the examples' ids, for test_predictions.tsv; empty: use the index; "
-        "default: from the run in --output_dir",
+        "own data: column of the test data that contains the examples' ids, which are written into "
+        "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir",
         None,
         read_by=(OWN,),
     )
@@ -100,25 +101,25 @@ class ClassifierSettings(FineTuningSettings):
     )
     class_weights: str = setting(
         "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
-        "other=weight is for all other labels",
+        "other=weight gives the weight of all other labels",
         "",
         group="Training",
         read_by=(OWN, TFDS, MEMORY),
     )
     tune_thresholds: bool = setting(
-        "--multi_label: choose the threshold of each label that gives the best F1 on the dev data; prediction and "
-        "export use these thresholds", False, group="Evaluation",
+        "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
+        "and export use these thresholds", False, group="Evaluation",
     )  # fmt: skip
     train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
     tfds_name: str = setting(
-        "data set of TensorFlow Datasets that replaces --data_dir and --task_name, such as glue/mrpc or imdb_reviews; "
-        "the column flags name its features; flags that are left out follow the data set's description", "",
+        "data set of TensorFlow Datasets, such as glue/mrpc or imdb_reviews; replaces --data_dir and --task_name; the "
+        "column flags name features of the data set; by default, the data set's description gives the features", "",
     )  # fmt: skip
     tfds_splits: str = setting(
-        "--tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: train, "
-        "validation and test", "", read_by=(TFDS,),
+        "with --tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: "
+        "train, validation and test", "", read_by=(TFDS,),
     )  # fmt: skip
 
     input_meta_data_path: str = setting(
@@ -130,7 +131,7 @@ class ClassifierSettings(FineTuningSettings):
         "--eval_data_path if there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
     )  # fmt: skip
     xnli_language: str = setting(
-        "--task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
+        "with --task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
         "zh",
         read_by=(XNLI,),
     )
@@ -138,21 +139,24 @@ class ClassifierSettings(FineTuningSettings):
         "comma-separated tasks of GLUE or XNLI to train together with --task_name; the tasks share the encoder, and "
         "each has its own head; evaluation, prediction and export are only for --task_name", "",
     )  # fmt: skip
-    joint_data_dirs: str = setting("--joint_tasks: comma-separated folders of the tasks, in the same order", "")
+    joint_data_dirs: str = setting(
+        "with --joint_tasks: comma-separated folders with the data of these tasks, in the order of --joint_tasks", ""
+    )
     pooling: str | None = setting(
-        "input of the classifier: cls: the pooled [CLS], as in the paper; mean, max: the mean or maximum over all "
-        "tokens of the row, [CLS] and [SEP] included; default: from the run in --output_dir, else cls", None,
+        "vector that the classifier reads: cls (the pooled [CLS], as in the paper), or mean or max (the mean or the "
+        "maximum over all tokens of the row, including [CLS] and [SEP]); default: from the run in --output_dir, else "
+        "cls", None,
         choices=("cls", "mean", "max"), group="Model",
     )  # fmt: skip
     long_text: str | None = setting(
-        "handling of texts longer than --max_seq_length: truncate: keep the first tokens; head_tail: fill a quarter of "
-        "the row with the first tokens, and the rest with the last tokens; window: split into several rows, and "
-        "average their predictions; default: from the run in --output_dir, else truncate", None,
+        "how to handle texts longer than --max_seq_length: truncate (keep the first tokens), head_tail (fill a quarter "
+        "of the row with the first tokens, and the rest with the last tokens), or window (split a text into several "
+        "rows, and average the predictions of these rows); default: from the run in --output_dir, else truncate", None,
         choices=("truncate", "head_tail", "window"), group="Model",
     )  # fmt: skip
     window_stride: int | None = setting(
-        "--long_text=window: tokens between the starts of two windows; 0: half a window; default: from the run in "
-        "--output_dir, else 0", None, group="Model", at_least=0,
+        "with --long_text=window: number of tokens between the starts of two consecutive windows; 0: half a window; "
+        "default: from the run in --output_dir, else 0", None, group="Model", at_least=0,
     )  # fmt: skip
 
     def __post_init__(self):

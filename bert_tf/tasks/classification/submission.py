@@ -1,4 +1,4 @@
-"""Prediction files in the format of the GLUE benchmark's server: https://gluebenchmark.com/faq."""
+"""Writes and reads prediction files in the format of the GLUE benchmark's server: https://gluebenchmark.com/faq."""
 
 import os
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ def score_texts(scores: np.ndarray, lowest: float, highest: float) -> list[str]:
 
 
 def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]) -> str:
-    """Writes NAME.tsv atomically: a header, then an id and a prediction on each line; returns the path."""
+    """Writes NAME.tsv atomically, with a header, and an id and a prediction on each further line; returns the path."""
     path = os.path.join(folder, f"{name}.tsv")
     lines = [f"{number}\t{prediction}\n" for number, prediction in zip(ids, predictions, strict=True)]
     storage.write_text(path, "".join([_HEADER, *lines]))
@@ -38,7 +38,7 @@ def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]
 
 
 def read(path: str) -> str:
-    """Reads a file that `write` wrote; warns if the number of predictions differs from the size of GLUE's test set.
+    """Returns the text of a file that `write` wrote; warns if GLUE's test set has another number of examples.
 
     Raises:
       InputError: the file is not a submission file.

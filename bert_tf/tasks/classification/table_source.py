@@ -1,4 +1,4 @@
-"""Reads the texts and labels of a user's own task from files with columns."""
+"""Reads the texts and the labels of a user's own data from files with columns."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ _PYTHON_LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
 class TextSource(ExampleSource):
-    """A source of texts and labels; each `Placed` has an `Example`.
+    """A source of texts and labels. Each `Placed` contains an `Example`.
 
     Attributes:
       has_pairs: whether an example has two texts.
@@ -32,26 +32,28 @@ class TextSource(ExampleSource):
     has_label_sets: bool = False
 
     def id_name(self) -> str:
-        """Returns the title of the column with the examples' ids in tables of predictions."""
+        """Returns the title of the column that contains the examples' ids in prediction files."""
         return "index"
 
 
 @dataclasses.dataclass(frozen=True)
 class TableSource(FileSource, TextSource):
-    """Reads one file for each split: tab-separated, comma-separated or JSON Lines.
+    """A source with one file per split; the files are tab-separated, comma-separated or JSON Lines.
+
+    A column is given by its name, or by its number counted from 0.
 
     Attributes:
       data_dir: see `FileSource`.
       paths: see `FileSource`.
-      format: format of all files; "" for the format of each file's extension.
-      text_a: name or number (from 0) of the column of the first or only text.
+      format: format of all files; if "", a file's extension determines the format of this file.
+      text_a: column of the first or only text.
       text_b: column of the second text; "" if absent.
       label: column of the label.
-      id: column of the examples' ids in test; "" if absent.
+      id: column of the examples' ids in the test data; "" if absent.
       has_header: see `tables.Layout`.
       quoted: see `tables.Layout`.
       separator: separator between the labels in a cell.
-      has_label_sets: whether a cell may have any number of labels.
+      has_label_sets: whether a cell may contain any number of labels.
     """
 
     format: str
@@ -70,7 +72,7 @@ class TableSource(FileSource, TextSource):
         return bool(self.text_b)
 
     def id_name(self) -> str:
-        """See `TextSource`; reads the name of the id column from the test file, if the file names its columns."""
+        """See `TextSource`. If the test file names its columns, the title is the name of the id column."""
         if not self.id:
             return super().id_name()
         (path,) = self.files("test")
@@ -123,7 +125,7 @@ class TableSource(FileSource, TextSource):
         return Example(cells["text_a"], cells.get("text_b"), label, name)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
-        """Returns the labels in a cell that is empty, is a JSON list, or has separators between its labels."""
+        """Returns the labels in a cell. The cell may be empty, a JSON list, or labels with separators between them."""
         parts = cell
         if isinstance(cell, str):
             parts = _list_in(cell)
@@ -162,11 +164,11 @@ def _list_in(cell: str) -> list | None:
 
 
 def label_text(place: str, cell: Any) -> str:
-    """Returns the text of a label: a string without spaces around it, a boolean or a number.
+    """Returns the text of a label, which is a string, a boolean or a number; removes white space around a string.
 
     Raises:
-      InputError: the label is empty, null, not finite, a list or an object, or has a control character, which would
-        break the lines of the files with results.
+      InputError: the label is empty, null, not finite, a list or an object. A label with a control character is also
+        refused, because it would break the lines of result files.
     """
     if isinstance(cell, bool):
         return "true" if cell else "false"
@@ -175,7 +177,8 @@ def label_text(place: str, cell: Any) -> str:
     if isinstance(cell, float) and not math.isfinite(cell):  # for example 1e999
         raise InputError(f"{place}: the label is a number beyond float64; fix or remove the line")
     if isinstance(cell, float):
-        # 1.0 and 1 are the same label, because libraries convert a column of integers to floats if values are missing.
+        # 1.0 and 1 are the same label, because some libraries write the integers of a column with missing values as
+        # floats.
         return str(int(cell)) if cell == int(cell) and abs(cell) < 1e15 else repr(cell)
     if not isinstance(cell, str):
         remedy = "for several labels, give --multi_label" if isinstance(cell, list) else "fix or remove the line"

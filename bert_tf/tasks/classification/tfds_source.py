@@ -1,4 +1,4 @@
-"""Reads examples from a data set of TensorFlow Datasets."""
+"""Reads examples from data sets of TensorFlow Datasets."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,7 @@ from bert_tf.tasks.classification.table_source import TextSource, label_text
 from bert_tf.tasks.example_source import Placed
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
-# Names of the features of two texts, in their usual order.
+# Common names of the features of two texts: the first text, then the second text.
 _PAIRS = (
     ("premise", "hypothesis"), ("context", "hypothesis"), ("text", "hypothesis"), ("question", "sentence"),
     ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
@@ -25,18 +25,18 @@ _PAIRS = (
 
 @dataclasses.dataclass(frozen=True)
 class TfdsSource(TextSource):
-    """The splits of a data set that is on the disk.
+    """A source that reads a data set from the disk; nothing is downloaded.
 
     Attributes:
       name: name of the data set, such as `glue/mrpc`.
-      builder: the `tfds.core.DatasetBuilder`.
-      splits: maps train, dev and test to the data set's splits, or to slices of these splits.
+      builder: the data set's `tfds.core.DatasetBuilder`.
+      splits: maps "train", "dev" and "test" to the data set's splits, or to slices of these splits.
       text_a: feature of the first or only text.
       text_b: feature of the second text; "" if absent.
       label: feature of the label.
-      kind: kind of the task, which follows from the type of the label.
+      kind: kind of the task, which depends on the type of the label.
       labels: names of the classes; () if the data set does not list them.
-      has_dev: whether the data set has dev data; if false, its test data is used as dev data.
+      has_dev: whether the data set has dev data. If false, `splits` maps "dev" to other data, such as the test data.
     """
 
     name: str
@@ -132,13 +132,14 @@ class TfdsSource(TextSource):
 
 
 def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TfdsSource:
-    """Finds the features of the texts and the label in a data set's description; downloads nothing.
+    """Opens a data set, and finds the features of the texts and of the label in its description; downloads nothing.
 
     Args:
       name: name of the data set, such as `glue/mrpc`.
       splits: comma-separated splits for train, dev and test; "" for the usual names.
-      columns: maps `text_a_column`, `text_b_column` and `label_column` to features; None to use the description.
-      is_regression: whether an integer label is a number to predict instead of a class.
+      columns: maps `text_a_column`, `text_b_column` and `label_column` to features, or to None if the description must
+        show which feature is meant.
+      is_regression: whether an integer label is a number to predict, not a class.
 
     Raises:
       InputError: there is no such data set, or it is unclear which features are the texts and the label.
@@ -209,12 +210,12 @@ def _text_features(
 
 
 def _are_numbered(first: str, second: str) -> bool:
-    """Returns whether two names differ only in the last character, such as sentence1 and sentence2."""
+    """Returns whether two names differ only in a number or letter at the end, such as sentence1 and sentence2."""
     return first[:-1] == second[:-1] and first[-1:] + second[-1:] in ("12", "01", "ab")
 
 
 def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:
-    """Returns the kind of the task, and the names of the classes; () if the description does not list them."""
+    """Returns the kind of the task and the names of the classes; the names are () if the description lists no names."""
     import tensorflow_datasets as tfds
 
     inner = getattr(feature, "feature", None)

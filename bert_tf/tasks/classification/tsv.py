@@ -1,4 +1,4 @@
-"""Reads examples of one or two texts from tab-separated files in GLUE's format."""
+"""Reads examples with one or two texts from tab-separated files in GLUE's format."""
 
 import dataclasses
 import itertools
@@ -14,13 +14,13 @@ from bert_tf.tasks.example_source import Placed
 
 @dataclasses.dataclass(frozen=True)
 class ColumnNames:
-    """The columns of a file, as names in the header or as numbers from 0.
+    """The columns of a file. A column is given by its name in the header, or by its number counted from 0.
 
     Attributes:
       text_a: column of the first or only text.
       text_b: column of the second text; None if absent.
       label: column of the label; None in test files.
-      has_header: whether the first line names the columns.
+      has_header: whether the first line contains the names of the columns.
     """
 
     text_a: str
@@ -32,20 +32,21 @@ class ColumnNames:
 def read_examples(
     path: str, columns: ColumnNames, *, id_column: str | None = None, skip_incomplete: bool = False
 ) -> list[Placed]:
-    """Reads a tab-separated file; quotes are text, as in GLUE's files.
+    """Reads a tab-separated file; double quotes are part of the text, as in GLUE's files.
 
     Args:
       path: path of the file.
       columns: columns of the texts and the label.
-      id_column: name of the column of `Example.id`, which the file may lack; None if there are no ids.
-      skip_incomplete: whether lines that lack cells or a label are skipped with a warning instead of refused.
+      id_column: name of the column with the value of `Example.id`; the file may lack this column. None if there are no
+        ids.
+      skip_incomplete: whether lines that lack cells or a label are skipped with a warning; if false, they are refused.
 
     Returns:
-      The examples and their places; each `Placed` has an `Example`.
+      The examples and their places; each `Placed` contains an `Example`.
 
     Raises:
-      InputError: the file is missing, is empty, is not UTF-8 or lacks a column; or a line has another number of columns
-        than the first line, or an empty label.
+      InputError: the file is missing, is empty, is not UTF-8 or lacks a column; or a line has an empty label, or has
+        another number of columns than the first line.
     """
     rows = tables.plain_rows(tables.decoded_lines(path))
     first = next(rows, None)

@@ -1,7 +1,7 @@
-"""XNLI: natural language inference in 15 languages, in the layout of XNLI's archives.
+"""Defines the task XNLI, natural language inference in 15 languages. The files have the layout of XNLI's archives.
 
-The training data is machine-translated MultiNLI, with one file per language (XNLI-MT-1.0). Dev and test are one file
-each, with all languages (XNLI-1.0).
+The training data is machine-translated MultiNLI, with one file per language (XNLI-MT-1.0). The dev data is one file
+with all languages, and so is the test data (XNLI-1.0).
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-# The translated files spell one label differently.
+# The translated files have another spelling of one label.
 _SPELLINGS = {"contradictory": "contradiction"}
 
 
@@ -28,14 +28,15 @@ class XnliTask(GlueTask):
     """XNLI in one or several of its languages.
 
     Attributes:
-      languages: codes in `LANGUAGES`. Training reads the data of all these languages, and each language has a score.
+      languages: codes in `LANGUAGES`. Training reads the data of all these languages. If there are several languages,
+        each language also has a score of its own.
     """
 
     languages: tuple[str, ...] = ()
     ids_differ: ClassVar[bool] = False
 
     def data_facts(self) -> dict[str, Any]:
-        """See `Task`; adds the languages."""
+        """See `Task`. Adds the languages."""
         return super().data_facts() | {"xnli_language": list(self.languages)}
 
     def label_value(self, text: str) -> float:
@@ -46,7 +47,7 @@ class XnliTask(GlueTask):
         """Reads the examples in the task's languages.
 
         Raises:
-          InputError: see `GlueTask`; or the file lacks a language.
+          InputError: see `GlueTask.read_files`; or the dev file or test file lacks a language.
         """
         examples = super().read_files(split)
         if split == "train":
@@ -59,7 +60,7 @@ class XnliTask(GlueTask):
         return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy over all languages, and the accuracy of each language if there are several."""
+        """Computes the accuracy over all languages and, if there are several languages, the accuracy of each."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         found = scores.compute(self.score_names, labels, answers)
         languages = np.array([example.group for example in split.examples])
@@ -69,12 +70,12 @@ class XnliTask(GlueTask):
         return found
 
     def data_name_of(self, split: str) -> str:
-        """Returns the name of the file, and the languages that are read from it."""
+        """Returns the names of the split's files; for dev and test, also returns the languages that are read."""
         files = super().data_name_of(split)
         return files if split == "train" else f"{files} ({' '.join(self.languages)})"
 
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes nothing, because XNLI has no server for scores; its test file has labels."""
+        """Writes nothing, because XNLI has no server that computes scores; XNLI's test file has labels."""
         return []
 
 
@@ -83,7 +84,7 @@ def xnli_task(languages: str, data_dir: str) -> XnliTask:
 
     Args:
       languages: comma-separated codes, or "all".
-      data_dir: folder into which the archives were unpacked.
+      data_dir: folder that contains the unpacked archives.
 
     Raises:
       InputError: a language is unknown or is listed twice.

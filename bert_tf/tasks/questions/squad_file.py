@@ -92,8 +92,9 @@ def words_of(context: str) -> Words:
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     """Returns the indices of the first and the last word that overlap an answer.
 
-    Returns None if these words and the words between them do not contain the answer's text. Differences in white space
-    are ignored, as in google-research/bert.
+    Returns None if these words and the words between them do not contain the answer's text. Each sequence of white
+    space counts as one space. But as in google-research/bert, an answer with a no-break space or other special white
+    space is not found.
     """
     last = answer.start + len(answer.text) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):
