@@ -16,9 +16,24 @@ from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Task
+from bert_tf.runs import run_folder
 
 # Maximum number of labels in a message.
 _MOST_LISTED = 10
+
+
+def fingerprint(path: str) -> str:
+    """Returns the name, size and hash of the file that identifies a checkpoint's weights; "" for the path "".
+
+    Args:
+      path: a checkpoint in any supported format.
+    """
+    if not path:
+        return ""
+    source = checkpoints.open_checkpoint(path).source
+    index = f"{source}.index"  # contains the checksums of all weights
+    (found,) = run_folder.fingerprint([index if tf.io.gfile.exists(index) else source], whole=True)
+    return found
 
 
 def check_initial(

@@ -14,7 +14,7 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import sweep_results
+from bert_tf.finetuning import initial, sweep_results
 from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, Results, Trial
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
@@ -88,8 +88,10 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
     more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
-    dev = task.fingerprint("dev")
-    return json.loads(json.dumps({**phase.model, **phase.data, "dev": dev, **optimizer, **more}))
+    # With --sweep_checkpoints, pre-training may still add checkpoints.
+    weights = "" if settings.sweep_checkpoints else initial.fingerprint(settings.init_checkpoint)
+    more |= {"dev": task.fingerprint("dev"), "initial_weights": weights}
+    return json.loads(json.dumps({**phase.model, **phase.data, **optimizer, **more}))
 
 
 class Sweep:
@@ -139,7 +141,7 @@ class Sweep:
           The metrics of the best trial.
 
         Raises:
-          InputError: a trial cannot be trained, the data has changed, or all trials have failed.
+          InputError: a trial cannot be trained, the data or the initial weights changed, or all trials have failed.
         """
         self._record()
         for trial in self.pending():

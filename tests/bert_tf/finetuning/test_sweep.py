@@ -4,12 +4,13 @@ import contextlib
 import dataclasses
 import json
 import os
+import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import run_classifier, run_squad
+from bert_tf import checkpoints, run_classifier, run_squad
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
@@ -18,7 +19,7 @@ from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
-from bert_tf.runs import latest, run_checkpoints, run_record
+from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.classification.multi_label import THRESHOLDS
 from bert_tf.tasks.classification.settings import ClassifierSettings
@@ -319,6 +320,22 @@ def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
         sweep.facts_of(parse(ClassifierSettings, [*given, *more]), phase, task) for more in ([], ["--tune_thresholds"])
     ]
     assert found[0] != found[1]
+
+
+@pytest.mark.parametrize("name", ["bert.index", "model.safetensors"])
+def test_trials_from_replaced_initial_weights_are_two_sweeps(tmp_path, monkeypatch, name):
+    source = str(tmp_path / name.removesuffix(".index"))
+    monkeypatch.setattr(checkpoints, "open_checkpoint", lambda path: types.SimpleNamespace(source=source))
+    given = [f"--output_dir={tmp_path}", *THREE[:2], *SWEEP_ONCE, "--init_checkpoint=x"]
+    task = FindTheWord(tmp_path)
+    task.fingerprint = lambda split: []
+    found = []
+    for content in (b"a", b"a", b"b"):
+        (tmp_path / name).write_bytes(content)
+        found.append(sweep.facts_of(parse(FineTuningSettings, given), run_record.Phase({}, {}, {}, {}), task))
+    assert found[0] == found[1]
+    (different,) = run_folder.differences(found[0], found[2])
+    assert different.startswith(f"initial_weights was '{name}, 1 bytes, ")
 
 
 def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path):
