@@ -132,6 +132,11 @@ def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
     counter = words._BoundedCounter(4)
     counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
     assert counter.result() == words.WordCounts({"c": 7, "e": 1}, 3, 3, 1)
+    counter = words._BoundedCounter(4)
+    counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
+    counter.add([b"f", b"g", b"h"], [1, 1, 1])
+    # A word may have lost an occurrence in each of the two drops, so their errors add up.
+    assert counter.result() == words.WordCounts({"c": 7, "h": 1}, 6, 6, 2)
 
 
 def test_long_words_count_by_their_bytes():
