@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import encoder as encoder_module
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
@@ -106,6 +107,19 @@ def test_dropout_drops_the_share_it_should_and_keeps_the_mean():
     assert abs((y == 0).mean() - 0.1) < 0.004
     other_site = dropout(x, 0.1, tf.constant([3, 4]), site=1).numpy()
     assert abs(((y == 0) & (other_site == 0)).mean() - 0.01) < 0.0015
+
+
+def test_no_two_dropouts_have_the_same_site(monkeypatch):
+    sites = []
+
+    def recorded(x, rate, seed, site):
+        sites.append(int(site))
+        return x
+
+    monkeypatch.setattr(encoder_module, "dropout", recorded)
+    encoder = BertEncoder(small_config(num_hidden_layers=3), fused=False)
+    encoder({"input_ids": tf.ones([1, 4], tf.int32)}, training=True, seed=tf.constant([1, 2]))
+    assert sorted(sites) == list(range(1 + 3 * 3))
 
 
 def test_weights_start_as_truncated_normal_and_no_two_alike():

@@ -191,3 +191,14 @@ def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(da
         (tmp_path / f"{True}{file}").write_bytes(b"no records")
     again = pretraining_batches(files, reading, record_ids=True, start=start, **options).take(2)
     assert_equal(list(again.as_numpy_iterator()), whole[3:])
+
+
+def test_a_file_that_ends_at_the_position_is_not_read(tmp_path):
+    files = [str(tmp_path / name) for name in "ab"]
+    for number, file in enumerate(files):
+        write_file(file, [b"%d" % index for index in range(15 * number, 15 * number + 15)])
+    shards = [manifest.Shard(name, 15, 0, "") for name in "ab"]
+    (tmp_path / "set.manifest.json").write_text(manifest.to_json({}, shards))
+    (tmp_path / "a").write_bytes(b"no records")
+    found = record_order.windows(files, shuffled=False, seed=0, start=Position(0, 15, 0))
+    assert [int(record) for *_, window in found for record in window.numpy()] == list(range(15, 30))

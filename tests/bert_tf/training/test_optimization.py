@@ -93,6 +93,14 @@ def test_200_corrected_steps_equal_tf_models_official(ours, theirs):
         assert np.abs(mine - reference).max() <= 1e-5 * np.abs(reference).max(), name
 
 
+def test_lamb_trains_a_weight_that_starts_at_zero():
+    zero, other = tf.Variable(tf.zeros([2]), name="kernel"), tf.Variable(tf.fill([2], 3.0), name="kernel")
+    gradients = [tf.constant([1.0, -1.0])] * 2
+    Lamb(0.1, weight_decay_rate=0.0).apply_gradients(zip(gradients, [zero, other], strict=True))
+    np.testing.assert_allclose(zero, [-0.1, 0.1], rtol=1e-4)
+    np.testing.assert_allclose(other - 3.0, [-0.3, 0.3], rtol=1e-4)
+
+
 def test_without_correction_the_first_weights_are_another():
     plain, corrected = (tf.Variable(tf.ones([2]), name="kernel") for _ in range(2))
     for variable, corrects in ((plain, False), (corrected, True)):
