@@ -69,6 +69,14 @@ def test_a_repeated_command_leaves_what_the_first_one_left(predict):
     assert texts(folder / "earlier_predictions/1") == {"notes.txt": "mine"}
 
 
+def test_files_that_the_user_deleted_are_not_set_aside(predict):
+    folder = predict("test.csv", "one", "first")
+    (folder / "test_results.tsv").unlink()
+    predict("test.csv", "two", "second")
+    assert texts(folder / "earlier_predictions/0") == {"test_predictions.tsv": "first"}
+    assert set(texts(folder).values()) == {"second"}
+
+
 def test_files_of_a_submission_stay_beside_those_of_another_set_but_not_of_other_data(predict):
     """Predicts MNLI, then AX in the same folder, then other data of MNLI."""
     sets = {name: lambda file, own=f"{name}.tsv": file in (own, "test_results.tsv") for name in ("MNLI-m", "AX")}

@@ -14,7 +14,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.evaluation_schedule import evaluation_steps
+from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule, evaluation_steps
 from bert_tf.runs import best, chosen_checkpoint, evaluations, latest, run_folder, run_record
 from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.early_stopping import stopped_at
@@ -47,6 +47,11 @@ def parsed(*flags):
 )
 def test_a_run_is_evaluated_at_these_steps(flags, steps):
     assert evaluation_steps(parsed(*flags), 10) == steps
+    schedule = EvaluationSchedule(parsed(*flags), tf.distribute.get_strategy(), FindTheWord(""), "", 10, 0, dict)
+    found = [0]
+    while (step := schedule.next_after(found[-1])) is not None and len(found) <= len(steps):
+        found.append(step)
+    assert found == [0, *steps]
 
 
 @pytest.mark.slow

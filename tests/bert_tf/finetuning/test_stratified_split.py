@@ -25,6 +25,8 @@ def test_each_class_has_the_share():
     assert Counter(name for _, name in held) == {"good": 7, "bad": 2, "none": 1}
     # Quotas of 9.5 and 0.5: their sum stays 10, and the rarer class gets the undecided example.
     assert Counter(name for _, name in _held(_examples(good=95, bad=5))) == {"good": 9, "bad": 1}
+    # Quotas of 1.7 and 0.3: the class with the larger remainder gets the second example.
+    assert Counter(name for _, name in _held(_examples(good=17, bad=3))) == {"good": 2}
 
 
 def test_the_order_does_not_matter_and_the_seed_does():
