@@ -332,6 +332,14 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
     assert tf.saved_model.contains_saved_model(f"{base}/8")
 
 
+def test_the_next_version_follows_the_largest_number(tmp_path):
+    base = tmp_path / "model"
+    for name in ("2", "9", "10", "007", "11.tmp-0123456789ab"):
+        (base / name).mkdir(parents=True)
+    with storage.temporary_folder(versions.beside(str(base))) as temporary:
+        assert versions.publish(temporary, str(base)) == f"{base}/11"
+
+
 def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):
     """Each thread publishes 20 complete folders into one model, while a poller like TF Serving's reads."""
     base, found, seen = str(tmp_path / "model"), [], []

@@ -148,6 +148,7 @@ ERRORS = {
         MODEL + "?a:predict", {"instances": [1]}, 404, r"Servable not found for request: Latest\(half\?a\)",
     ),
     "version and label": (MODEL + "/versions/1/labels/stable:predict", {}, 400, "Malformed request: POST "),
+    "upper case, unknown model": ("/V1/MODELS/none:predict", {"instances": [1]}, 404, "Servable not found for request"),
     "outside of the interface": ("/v2/models/half", {}, 404, "Not found"),
     "path that climbs": ("/v1/models/..%2f..%2fetc%2fpasswd:predict", {"instances": [1]}, 404, "Servable not found"),
     "empty body": (PREDICT, b"", 400, "JSON Parse error: The document is empty"),

@@ -19,6 +19,7 @@ from tensorflow_serving.apis import (
     regression_pb2,
 )
 
+from export.serve.errors import from_exception
 from tests.export.serving.cases import ANSWERS, ERRORS, MODEL
 from tests.export.serving.models import KINDS, write_model
 from tests.export.serving.running import running
@@ -134,6 +135,31 @@ def test_rest_and_grpc_give_the_same_answers(server, kind):
     _, by_rest = server.post(MODEL + ":predict", {"signature_name": kind, "instances": values})
     texts = [value.decode() for value in by_grpc] if kind == "string" else by_grpc.tolist()
     assert texts == by_rest["predictions"] == values
+
+
+def test_half_precision_over_grpc(server):
+    values = np.float32([0.5, -2.0, 65504.0])
+    for name, dtype in (("y", tf.float16), ("z", tf.bfloat16)):
+        found = server.predict("half", "half", x=values)[name]
+        assert tf.as_dtype(found.dtype) == dtype
+        np.testing.assert_array_equal(found, values.astype(dtype.as_numpy_dtype))
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (MemoryError(), 429),
+        (tf.errors.ResourceExhaustedError(None, None, "no memory"), 429),
+        (tf.errors.InvalidArgumentError(None, None, "wrong"), 400),
+        (tf.errors.UnavailableError(None, None, "later"), 503),
+        (tf.errors.DeadlineExceededError(None, None, "late"), 504),
+        (tf.errors.UnimplementedError(None, None, "never"), 501),
+        (RecursionError(), 400),
+        (KeyError("x"), 500),
+    ],
+)
+def test_an_exception_becomes_the_status_of_its_code(error, status):
+    assert from_exception(error).http_status == status
 
 
 def test_grpc_fills_typed_fields_and_the_model_spec(server):

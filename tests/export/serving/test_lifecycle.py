@@ -14,6 +14,7 @@ from bert_tf.core.errors import InputError
 from export.serve.servable import Servable
 from export.serve.server import read_config
 from export.serve.settings import ServeSettings
+from export.serve.versions import numbers_in
 from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import Running, running
 from tests.waiting import PATIENCE, wait_until
@@ -68,6 +69,13 @@ def test_a_new_version_takes_over_and_a_broken_one_does_not(tmp_path):
         write_model(base, 3)
         wait_until(lambda: answered_version(server) == 3)
         wait_until(lambda: server.states("m")[2] == "END")
+
+
+def test_names_of_versions_are_numbers_and_of_equal_numbers_the_first_counts(tmp_path):
+    for name in ("7", "007", "12", "v1", "1.5", "-3", "\u0663", "9" * 18, "9" * 19):
+        (tmp_path / name).mkdir()
+    assert numbers_in(str(tmp_path)) == {7: "007", 12: "12", 10**18 - 1: "9" * 18}
+    assert numbers_in(str(tmp_path / "none")) is None
 
 
 def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
