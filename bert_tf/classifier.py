@@ -167,11 +167,13 @@ class TextClassifier:
         """Compares predictions with labels; returns the same metrics as in `scores`, except for the loss.
 
         Raises:
-          InputError: see `predict`; or a label is unknown, or does not have the type of the training labels.
+          InputError: see `predict`; or a label is unknown, or does not have the type of the training labels; or the
+            run's thresholds belong to another checkpoint.
         """
         source = evaluation_source(texts, labels, self._kind.name, self.labels)
         settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
         task = find_task(Command.of(settings), source)
+        task.check_checkpoint(self.folder, self._step)
         examples = task.read("dev")
         predictions = self._outputs(texts, batch_size)
         columns = {"label_ids": tf.constant(task.label_ids(examples))}

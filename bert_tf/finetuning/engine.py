@@ -341,7 +341,8 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
     total = float(np.sum(predictions, dtype=np.float64))
-    metrics.require_finite({"predictions": total}, f"step {step} of {folder}")
+    # Predicted tags are always finite, but the loss of their logits is not.
+    metrics.require_finite({"predictions": total, "loss": loss}, f"step {step} of {folder}")
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)

@@ -179,7 +179,8 @@ def evaluate_checkpoints(
       The metrics of the last checkpoint by name.
 
     Raises:
-      InputError: no checkpoint appears in time, no checkpoint can be read, or a checkpoint belongs to another model.
+      InputError: no checkpoint appears in time, no checkpoint can be read, a checkpoint belongs to another model, or
+        the run did not train the next-sentence head that would be evaluated.
     """
     folder, values = settings.output_dir, {}
 
@@ -191,6 +192,7 @@ def evaluate_checkpoints(
 
     for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
         run_folder.check_model(folder, model, vocabulary)
+        _refuse_untrained_head(folder, trainer)
         try:
             with trainer.strategy.scope():
                 trainer.checkpoint.restore(prefix).expect_partial()
@@ -206,3 +208,13 @@ def evaluate_checkpoints(
     if not values:
         raise InputError(f"{folder}: none of its checkpoints can be read; copy or train them again")
     return values
+
+
+def _refuse_untrained_head(folder: str, trainer: Trainer) -> None:
+    phases = run_record.read_phases(folder)
+    is_trained = not phases or any(phase.data.get("use_next_sentence_label", True) for phase in phases)
+    if not is_trained and any(metric.name == "next_sentence_loss" for metric in trainer.objective.metrics):
+        raise InputError(
+            f"--output_dir={folder}: was trained with --nouse_next_sentence_label, so its next-sentence head has "
+            "random weights; evaluate with --nouse_next_sentence_label too"
+        )

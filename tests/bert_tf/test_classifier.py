@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import types
 
 import numpy as np
 import pytest
@@ -10,11 +11,12 @@ import tensorflow as tf
 from bert_tf import classifier
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import latest
 from bert_tf.runs.latest import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
-from bert_tf.tasks.classification.multi_label import evaluated_thresholds
+from bert_tf.tasks.classification.multi_label import THRESHOLDS, evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
@@ -283,6 +285,21 @@ def test_sets_are_any_number_of_labels():
     task = task_of(["a", "b", "c"], [{"y", "x"}, [], ("z",)])
     assert task.kind == "multi_label" and task.labels == ("x", "y", "z")
     np.testing.assert_array_equal(task.label_ids(task.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+
+
+def test_an_evaluation_refuses_thresholds_of_another_checkpoint(tmp_path):
+    task = task_of(["a", "b"], [{"x"}, {"y"}])
+    description.write(str(tmp_path), description.describe(task, True, 16))
+    (tmp_path / "ckpt-7.index").touch()
+    THRESHOLDS.write(str(tmp_path), np.array([0.1, 0.2]), 7, task.labels)
+    kind = types.SimpleNamespace(name="multi_label")
+    logits = np.array([[-1.0, -1.0]], np.float32)  # probabilities of 0.27, above both thresholds
+    model = types.SimpleNamespace(folder=str(tmp_path), labels=task.labels, _kind=kind, _outputs=lambda *_: logits)
+    model._step = 7
+    assert TextClassifier.evaluate(model, ["a"], [{"x", "y"}])["subset_accuracy"] == 1
+    model._step = 9
+    with pytest.raises(InputError, match="was tuned on the checkpoint of step 7, not of step 9"):
+        TextClassifier.evaluate(model, ["a"], [{"x", "y"}])
 
 
 @pytest.mark.slow

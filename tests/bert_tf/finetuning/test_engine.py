@@ -83,10 +83,16 @@ def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder,
         run_finetuning(settings(folder, vocab_file, tmp_path, *flags), lambda _: FindTheWord(folder))
 
 
-def test_predictions_that_are_not_finite_are_not_written(folder, vocab_file, trained, monkeypatch):
-    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.full([24, 2], np.nan), 0.0))
+@pytest.mark.parametrize(
+    ("predictions", "loss", "name"),
+    [(np.full([24, 2], np.nan), 0.0, "predictions"), (np.zeros([24, 2]), np.nan, "loss")],
+)
+def test_predictions_that_are_not_finite_are_not_written(
+    folder, vocab_file, trained, monkeypatch, predictions, loss, name
+):
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (predictions, loss))
     monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
-    with pytest.raises(InputError, match=r"step 48 of .* is not finite \(predictions\)"):
+    with pytest.raises(InputError, match=rf"step 48 of .* is not finite \({name}\)"):
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), lambda _: FindTheWord(folder))
 
 

@@ -17,8 +17,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining import engine, evaluation
 from bert_tf.pretraining.engine import run_pretraining
+from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.report import run_report
-from bert_tf.runs import checkpoint_watch, latest
+from bert_tf.runs import checkpoint_watch, latest, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
@@ -305,6 +306,32 @@ def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finish
     monkeypatch.setattr(checkpoint_watch, "time", appear)
     with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
         run(data, tmp_path / "run", f"--bert_config_file={other}", "--do_eval", "--eval_timeout=300")
+
+
+def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch):
+    (tmp_path / "ckpt-3.index").touch()
+    monkeypatch.setattr(checkpoint_watch, "follow", lambda *_: iter([f"{tmp_path}/ckpt-3"]))
+    strategy = tf.distribute.get_strategy()
+    checkpoint = types.SimpleNamespace(restore=lambda prefix: types.SimpleNamespace(expect_partial=lambda: None))
+
+    def evaluate(has_head, *trained):
+        phases = [
+            run_record.Phase({}, {}, {"use_next_sentence_label": each}, {"num_train_steps": 3}) for each in trained
+        ]
+        run_record.write(str(tmp_path), phases)
+        trainer = types.SimpleNamespace(
+            strategy=strategy,
+            checkpoint=checkpoint,
+            global_step=tf.Variable(3),
+            objective=PretrainingObjective(None, has_head),
+        )
+        flags = [f"--output_dir={tmp_path}", "--do_eval", "--input_file=x"]
+        settings = parse(PretrainingSettings, flags)
+        return evaluation.evaluate_checkpoints(settings, trainer, lambda: {"loss": 1.0}, {}, None)
+
+    assert evaluate(True, True) == evaluate(False, False) == evaluate(True, True, False) == {"loss": 1.0}
+    with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
+        evaluate(True, False)
 
 
 @pytest.mark.slow
