@@ -65,8 +65,8 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 def ours(checkpoint: str, texts: list[str]) -> float:
     """Returns the command's rate in sentences per second.
 
-    The rate excludes the time for starting the command: the command runs on a tenth of the texts, then on all texts,
-    and the rate is the difference of the numbers of texts, divided by the difference of the times.
+    The rate excludes the time for starting the command. The command runs twice: on a tenth of the texts, then on all
+    texts. The rate is the difference of the numbers of texts, divided by the difference of the times.
     """
     with tempfile.TemporaryDirectory() as folder:
         seconds = []

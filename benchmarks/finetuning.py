@@ -2,10 +2,10 @@
 
     BERT_TF_DATA=path/to/data python benchmarks/finetuning.py --dtypes=bfloat16,float32 --seeds=5
 
-Our commands and the peer's commands start from the same checkpoint. They use the same epochs, batch size in examples,
-learning rate, precision, and update rule (Adam with bias correction, which PyTorch always applies). Times are for whole
-processes: imports, reading, tokenization, compilation, training, saving and evaluation. The commands alternate, so that
-other load on the machine affects all commands.
+Our commands and the peer's commands start from the same checkpoint. They use the same number of epochs, batch size in
+examples, learning rate, precision, and update rule (Adam with bias correction, which PyTorch always applies). Times are
+for whole processes: imports, reading, tokenization, compilation, training, saving and evaluation. The commands
+alternate, so that other load on the machine affects all commands.
 """
 
 import argparse
@@ -34,7 +34,7 @@ ENTITIES, NER_RATE = "WNUT-17", 1e-4
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """A task of GLUE.
+    """A GLUE task.
 
     Attributes:
       name: value of `--task_name`.
@@ -44,7 +44,7 @@ class Task:
       lines: number of lines of train.tsv to use; None for all.
       metric: the peer's name of the main metric.
       columns: names of all columns, separated by commas, if the files have no header.
-      predicted: name of the data that the trained models predict; "" for no prediction.
+      predicted: name of the data for prediction; "" if the benchmark does not measure prediction.
     """
 
     name: str
@@ -185,7 +185,11 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
 
 
 def predict_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, peers: list[str]) -> dict:
-    """Predicts test.tsv with the models of seed 0; maps each peer to (wall-clock seconds, processor seconds)."""
+    """Predicts the labels of test.tsv with the models of seed 0.
+
+    Returns:
+      A map from each peer to (wall-clock seconds, processor seconds).
+    """
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-0-{peer}"

@@ -4,7 +4,7 @@ python benchmarks/input_pipeline.py [--data=FOLDER] [--rounds=3] [--seconds=3]
 
 FOLDER and the text are the same as in benchmarks/generator.py. All pipelines shuffle and return batches of 256 rows.
 The pipelines run alternately, without training. For each pipeline, only the best round counts. A second table shows how
-long a run waits for its first batch if it resumes late in an epoch.
+long a run waits for its first batch, for new and for resumed runs.
 """
 
 import argparse

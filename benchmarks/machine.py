@@ -16,7 +16,7 @@ def describe(cpuinfo: str | None = None) -> str:
     """Returns one line: the processor, the number of usable cores, and the processor's bfloat16 instructions.
 
     Args:
-      cpuinfo: text of /proc/cpuinfo; None reads the file if it exists.
+      cpuinfo: text of /proc/cpuinfo; if None, this function reads the file. A missing file counts as empty.
     """
     if cpuinfo is None:
         cpuinfo = _CPUINFO.read_text() if _CPUINFO.exists() else ""

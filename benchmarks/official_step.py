@@ -1,7 +1,7 @@
 """Compiles tf-models-official's pre-training step for TPUs, for comparison with our step.
 
-`python -m benchmarks.official_step` prints the same rows for this step as `make tpu-check` prints for our step: base at
-S=128 and S=512, and large at S=512.
+`python -m benchmarks.official_step` prints the same rows for this step as `make tpu-check` prints for our step: the
+base model at sequence lengths 128 and 512, and the large model at 512.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def official_step(config: BertConfig, shape: Shape, dtype: str) -> str:
         metrics = task.build_metrics(training=True)
         names = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
         batch = {names.get(name, name): value for name, value in steps.zero_batch(shape).items()}
-        # Create the optimizer's variables now. Otherwise, the program of the step would create the variables.
+        # Create the optimizer's variables now. Otherwise, the compiled step would also create the variables.
         optimizer._create_all_weights(model.trainable_variables)
         return steps.lowered(lambda batch: task.train_step(batch, model, optimizer, metrics), batch)
 

@@ -148,7 +148,7 @@ async def ask(port: int, sentences: list[str], concurrency: int, seconds: float)
 
 
 async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
-    """Returns the probabilities of the classes that a server returns for each text."""
+    """Returns the class probabilities that a server computes for each text."""
     import aiohttp
 
     url = f"http://127.0.0.1:{port}/v1/models/default:predict"

@@ -41,7 +41,7 @@ def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
     """Exports a run in three formats.
 
     Returns:
-      A map from the name of each format to a function from tokens to probabilities, and the size in bytes.
+      A map from the name of each format to two values: a function from tokens to probabilities, and the size in bytes.
     """
     saved = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=f"{folder}/saved_model"))
     model = tf.saved_model.load(saved)

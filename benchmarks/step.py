@@ -5,7 +5,7 @@
 All steps do the same work: masked LM and next sentence prediction, dropout, bfloat16 with float32 weights, gradients
 clipped by their global norm, and AdamW. Each peer has its own process, and waits while another process is timed. Rounds
 alternate, so that other load on the machine affects all peers. The table also shows the FLOP rate, as a share of the
-rate of a bfloat16 matrix product. This rate is measured in the same run.
+rate of a bfloat16 matrix product. The matrix product is measured in the same run.
 """
 
 import argparse

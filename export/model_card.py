@@ -117,7 +117,7 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
 
 
 def _results(folder: str, step: int) -> dict[str, Any]:
-    """Returns the scores of a folder's last evaluation; adds its `thresholds` if the evaluation was at this step."""
+    """Returns the scores of a folder's last evaluation, with the `thresholds` if the evaluation was at this step."""
     results, thresholds = metrics_file.read_results(folder), multi_label.evaluated_thresholds(folder)
     is_of_step = results.get("global_step", step) == step
     return results | ({"thresholds": thresholds} if thresholds and is_of_step else {})

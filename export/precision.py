@@ -16,7 +16,7 @@ def store_matrices(model: keras.Model, dtype: str) -> None:
     """Stores the matrices of a model in a dtype, so that no request converts matrices. Vectors stay in float32.
 
     Args:
-      model: a model that was built under `bert_tf.modeling.precision.policy` of the same dtype.
+      model: a model that was built under the policy for the same dtype; see `bert_tf.modeling.precision.policy`.
       dtype: "bfloat16", or "float32" to leave the model unchanged.
     """
     if dtype == "float32":

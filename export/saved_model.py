@@ -29,7 +29,7 @@ def export_saved_model(settings: ExportSettings) -> str:
     """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`.
 
     The version appears under its number only when it is complete, can be loaded, and has answered its warm-up requests.
-    Its file `assets.extra/export.json` contains the settings.
+    The version's file `assets.extra/export.json` contains the settings.
 
     Returns:
       The folder of the version: `export_dir`, or the next version in `export_dir`.

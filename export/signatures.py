@@ -62,9 +62,9 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
 
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
-    """Checks, when the graph runs, that the first axes of all inputs have the same sizes.
+    """Adds checks to the graph that the first axes of all inputs have the same sizes.
 
-    Otherwise, operations could read beyond the end of a tensor, or combine different rows.
+    Without these checks, operations could read beyond the end of a tensor, or combine different rows.
     """
     first, *others = (tf.shape(value)[:axes] for value in inputs.values())
     message = f"{', '.join(sorted(inputs))} differ in {what}"

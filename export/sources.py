@@ -25,7 +25,7 @@ def load(settings: ExportSettings) -> Trained:
 
 
 def _of_run(settings: ExportSettings) -> Trained:
-    """Loads the checkpoint of a fine-tuning run that `--use_checkpoint` selects.
+    """Loads the checkpoint that `--use_checkpoint` selects from a fine-tuning run.
 
     Raises:
       InputError: the folder contains neither a fine-tuning run nor a finished sweep, or `--task_name` names another

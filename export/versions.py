@@ -44,7 +44,7 @@ def check(export_dir: str) -> None:
 
 
 def beside(export_dir: str) -> str:
-    """Returns the path for `storage.temporary_folder`; the temporary folder is then next to the model's versions."""
+    """Returns the path for `storage.temporary_folder` that puts the temporary folder next to the model's versions."""
     path = export_dir.rstrip("/")
     return path if is_version(path) else os.path.join(path, "next")
 

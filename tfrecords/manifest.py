@@ -125,7 +125,7 @@ def is_listed(path: str) -> bool:
 
 
 def examples_of(path: str) -> int | None:
-    """Returns the number of examples in a shard; None if no manifest states it.
+    """Returns the number of examples in a shard; None if no manifest states the number.
 
     Raises:
       InputError: the manifest that is named after the shard cannot be read.
@@ -136,7 +136,7 @@ def examples_of(path: str) -> int | None:
 
 
 def check_size(path: str, entries: Mapping) -> None:
-    """Compares a shard's size with the manifest, if the manifest states a size.
+    """Checks that a shard has the size in the manifest; does nothing if the manifest states no size.
 
     Raises:
       InputError: the size differs.

@@ -31,7 +31,7 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """
     files = []
     for pattern in items(patterns):
-        # The name of an existing file may contain a bracket, which does not make the name a glob.
+        # If a file with this name exists, a bracket in the name does not make the name a glob.
         files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
@@ -39,7 +39,7 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
 
 
 def is_match(path: str, pattern: str) -> bool:
-    """Returns whether `expand_files` would match a path; the path need not exist."""
+    """Returns whether a path matches a pattern of `expand_files`; the path does not have to exist."""
     path, pattern = os.path.abspath(path), os.path.abspath(pattern)
     (folder, name), (folders, names) = os.path.split(path), os.path.split(pattern)
     return fnmatch.fnmatchcase(name, names) and (folder == folders or fnmatch.fnmatchcase(folder, folders))
@@ -50,7 +50,7 @@ def _literal(path: str, flag: str) -> str:
         raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
     if path.endswith(manifest.SUFFIX):
         raise InputError(f"--{flag}: {path} is the manifest of a set of records; give its shards instead")
-    if "://" not in path and not os.path.isfile(path):  # a pipe, which can be read only once
+    if "://" not in path and not os.path.isfile(path):  # a pipe can be read only once
         raise InputError(f"--{flag}: {path} is not a regular file; save its contents to a file first")
     return path
 
@@ -87,7 +87,7 @@ def first_example(path: str) -> tf.train.Example:
     """Returns the first record of a file.
 
     Raises:
-      InputError: the file contains no record, is not a TFRecord file, or its first record is damaged.
+      InputError: the file contains no record or is not a TFRecord file, or the first record is damaged.
     """
     for record in checked_records(path):
         return parse_example(record, path, 0)
@@ -196,7 +196,7 @@ def _fault(path: str, index: int, cut: bool) -> str:
 
 
 def _remedy(path: str) -> str:
-    # A file that no manifest lists may be the user's own, such as a corpus. Never advise to delete such a file.
+    # A file that no manifest lists may belong to the user, such as a corpus. Never advise deleting such a file.
     if manifest.is_listed(path):
         return "delete the file and repeat the command that wrote it"
     return "give a file that create_pretraining_data wrote, or download this file again"

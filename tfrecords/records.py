@@ -59,7 +59,7 @@ class _Block:
       data: bytes of all records, one record after another.
       stride: number of bytes per record; 0 if records differ in size.
       offsets: int64 [N + 1], only for stride 0; record n has the bytes from offsets[n] to offsets[n + 1] (exclusive).
-      feature: only for stride 0; the feature in `data`. In this case, `data` lacks the headers, and `parts` adds them.
+      feature: only for stride 0; the feature in `data`. In this case, `data` has no headers; `parts` adds the headers.
     """
 
     def __init__(

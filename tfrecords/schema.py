@@ -31,7 +31,7 @@ def pretraining_features(
     Args:
       max_seq_length: number of tokens in a record, S.
       max_predictions_per_seq: number of predictions in a record, P.
-      masked: whether the record is masked. False if training masks the record when reading it, or does not mask.
+      masked: whether the record is masked. False if the masking happens during training, or not at all.
       next_sentence: whether the record is a pair of segments with a label.
 
     Returns:

@@ -39,7 +39,7 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
     from tfrecords import reader
 
     found = 0
-    # Do not read the records after the requested records, because they may be damaged.
+    # Stop after the requested records, because later records may be damaged.
     for index, record in enumerate(itertools.islice(reader.checked_records(path), first + count)):
         found += 1
         if index >= first:

@@ -20,7 +20,7 @@ from bert_tf.training import flops
 from bert_tf.training.trainer import Trainer
 
 # The first two batch sizes give the template, and the third verifies the template. Programs for smaller batches do not
-# agree with the template: in packed steps, they contain more unused operations, which XLA would remove.
+# agree with the template: packed steps for small batches contain more unused operations, which XLA would remove.
 _BATCH_SIZES = (64, 96, 112)
 _ALIAS = re.compile(r"parameter_number = (\d+) : i64\}, output_index = array<i64: (\d+)>")
 

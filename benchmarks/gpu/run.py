@@ -80,7 +80,7 @@ def run(arguments: argparse.Namespace) -> None:
             _check(arguments.folder, name, found)
     for name in wanted:
         found = bundle.read(arguments.folder, name)
-        # Checked steps are too small for a meaningful time, so a checked step is timed only if no other is requested.
+        # Checked steps are too small for a meaningful time. Time a checked step only if no other step is requested.
         if not found.case.checked_steps or len(wanted) == 1:
             _time(arguments, name, found)
 

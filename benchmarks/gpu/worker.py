@@ -14,8 +14,8 @@ import time
 from benchmarks.gpu import bundle
 
 OURS, EAGER, COMPILED = "bert_tf", "eager", "compiled"
-# Products of square matrices measure the speed of the device. For each platform: size of the matrices, and number of
-# products.
+# Products of square matrices measure the speed of the device. The first map gives the size of the matrices on each
+# platform, and the second map gives the number of products.
 _PRODUCT_SIZE, _PRODUCTS = {"cuda": 8192, "cpu": 1024}, {"cuda": 50, "cpu": 2}
 
 
@@ -70,7 +70,7 @@ class Ours:
         return self._steps.metrics(self._state)["masked_lm_loss"]
 
     def peak_memory(self) -> int:
-        """Returns the device's peak memory in bytes. If JAX does not report it, returns the compiler's estimate."""
+        """Returns the device's peak memory in bytes. If JAX reports no peak, returns the compiler's estimate."""
         return (self.device.memory_stats() or {}).get("peak_bytes_in_use", self.compiler_total)
 
     def product_rate(self) -> float:

@@ -1,8 +1,9 @@
 """Fine-tunes a question-answering model with Hugging Face's Trainer: the peer of ../finetuning.py for SQuAD.
 
 The recipe follows Hugging Face's run_qa example. Windows come from the fast tokenizer's overflowing tokens. Rows are
-padded to the full length (or, by flag, to the longest row of a batch). The optimizer is AdamW with linear warm-up and
-decay. The answer is the best pair of a start among the 20 highest starts and an end among the 20 highest ends.
+padded to the full length (or, with --no-pad_to_max_length, to the longest row of a batch). The optimizer is AdamW with
+linear warm-up and decay. The answer is the best pair of a start among the 20 highest starts and an end among the 20
+highest ends.
 """
 
 import argparse

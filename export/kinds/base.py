@@ -43,7 +43,7 @@ class ServedModel(tf.Module, abc.ABC):
       assets: maps the names of additional files to their paths.
 
     Attributes:
-      method: TF Serving's method of the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
+      method: TF Serving's method for the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
     """
 
     method = PREDICT
@@ -63,11 +63,11 @@ class ServedModel(tf.Module, abc.ABC):
 
     @abc.abstractmethod
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """Returns the specs of the inputs of `answer`: string [None], or [None, None] if a row has several texts."""
+        """Returns the specs of the inputs of `answer`: string [None], or [None, None] for several texts per row."""
 
     @abc.abstractmethod
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes the answers to a batch of raw strings. The arguments have the names of `inputs`."""
+        """Computes the answers to a batch of raw strings. The argument names are the keys of `inputs`."""
 
     @abc.abstractmethod
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -79,7 +79,7 @@ class ServedModel(tf.Module, abc.ABC):
         """
 
     def more_signatures(self) -> MoreSignatures:
-        """Returns the additional signatures of this kind; none by default. Their inputs are strings, as in `inputs`."""
+        """Returns the additional signatures of this kind; none by default. All inputs are strings, as in `inputs`."""
         return {}
 
     def token_spec(self) -> tf.TensorSpec:
@@ -133,7 +133,10 @@ def _fits(value: Any, spec: tf.TensorSpec) -> bool:
 
 
 def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
-    """Returns a row with one sentence for each input [B], and N sentences for each input [B, N]; a dynamic N is 2."""
+    """Returns a row with one sentence for each input [B], and N sentences for each input [B, N].
+
+    If N is dynamic, the row has 2 sentences for this input.
+    """
     row, start = {}, 0
     for name, spec in inputs.items():
         count = 1 if spec.shape.rank == 1 else spec.shape[1] or 2
@@ -163,7 +166,7 @@ class ServedTask(ServedModel):
 
 
 class ServedCheckpoint(ServedModel):
-    """A served model from a checkpoint of any format that was not fine-tuned; `--task_name` names the kind."""
+    """A served model from a checkpoint without fine-tuning, in any format; `--task_name` names the kind."""
 
     @property
     def length(self) -> int:
@@ -173,7 +176,7 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """Returns the values that the answers need in addition to the weights, for `TaskDescription.parameters`.
+        """Returns the values for `TaskDescription.parameters`. The model needs these values in addition to its weights.
 
         Raises:
           InputError: the checkpoint lacks a part that the kind needs, or the settings do not fit the kind.
@@ -182,4 +185,4 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
-        """Returns a model with an `encoder`, for `checkpoints.initialize`."""
+        """Returns a model with the attribute `encoder`. `checkpoints.initialize` reads the weights into this model."""

@@ -33,7 +33,7 @@ class _ServedClassification(ServedTask):
         return self.answers_of(reading.logits(columns, self.tokenizer, self.length, model))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the answers to rows, int32 [B, S]; see `answers_of`. Each window of a long text gets an answer."""
+        """Computes the answer to each row, int32 [B, S]; see `answers_of`. Windows of one text are separate rows."""
         return self.answers_of(self._logits(inputs))
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -82,7 +82,7 @@ class ServedRegression(_ServedClassification):
         """Converts logits to scores.
 
         Returns:
-          `score`: float32 [B], in the range of the training data's scores.
+          `score`: float32 [B], on the scale of the training data's scores.
         """
         scale = self._description.parameters
         return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}

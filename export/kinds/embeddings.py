@@ -163,7 +163,7 @@ class _Layers(keras.Model):
 
 
 def _like(mask: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    """Adds axes to a mask, [B, S], so that it broadcasts to values [B, S, ...]."""
+    """Adds axes to a mask, [B, S], so that the mask broadcasts to values [B, S, ...]."""
     return tf.reshape(mask, tf.concat([tf.shape(mask), [1] * (values.shape.rank - 2)], 0))
 
 

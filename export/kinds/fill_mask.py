@@ -172,7 +172,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
 
 
 def _glued(parts: tf.Tensor, tokens: tf.Tensor) -> tf.Tensor:
-    """Joins each part of a text with the token after it, without a space before a token that continues a word."""
+    """Joins each part of a text with the following token, without a space before a token that continues a word."""
     continues = tf.strings.regex_full_match(tokens, "##.+")
     rest = tf.strings.regex_replace(tokens, "^##(.)", r"\1")
     trimmed = tf.strings.regex_replace(parts, r"[\s\p{Z}]+$", "")

@@ -31,7 +31,7 @@ class ServedQuestions(ServedTask):
 
         Raises:
           InputError: the settings have a threshold, but all questions of the run have an answer; or the file with the
-            run's threshold is damaged, lost or belongs to another checkpoint.
+            run's threshold is damaged or missing, or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, description)
@@ -58,11 +58,11 @@ class ServedQuestions(ServedTask):
           context: string [B]; a long context is read in windows.
 
         Returns:
-          `answer`: string [B], a part of the context; "" for no answer.
-          `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 for no
-            answer.
-          `score`: float32 [B], the start logit plus the end logit of the answer. For no answer, the score is the null
-            score (SQuAD 2.0) or 0.
+          `answer`: string [B], a part of the context; "" if there is no answer.
+          `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 if
+            there is no answer.
+          `score`: float32 [B], the start logit plus the end logit of the answer. If there is no answer, the score is
+            the null score (SQuAD 2.0) or 0.
           `probability`: float32 [B], the answer's probability from a softmax over the scores of the best answers.
           `null_odds`: float32 [B], the null score minus the score of the best answer. If the odds exceed the null
             threshold, the question has no answer. This output exists only for SQuAD 2.0.

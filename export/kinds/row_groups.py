@@ -18,12 +18,12 @@ def compute(
     """Computes a model's output for rows.
 
     Args:
-      model: a function that maps inputs to a float32 tensor. The first axis of the tensor is the rows.
-      inputs: int32 inputs of the model. The first axis of each input is the rows; `input_ids` is [N, S].
+      model: a function that maps inputs to a float32 tensor. The first axis of the tensor runs over the rows.
+      inputs: int32 inputs of the model. The first axis of each input runs over the rows; `input_ids` is [N, S].
       tokens: number of tokens per part; a part has at least one row.
 
     Returns:
-      The model's output for all rows, in their order.
+      The model's output for all rows, in the order of the inputs.
     """
     rows, length = tf.unstack(tf.shape(inputs["input_ids"]))
     size = tf.maximum(tokens // length, 1)

@@ -37,7 +37,7 @@ def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: 
     Args:
       contexts: int32 [B, (tokens)], token ids of the contexts.
       question_lengths: int64 [B], number of tokens of each question.
-      max_seq_length: S.
+      max_seq_length: maximum number of tokens in a row, S.
       doc_stride: number of tokens between the starts of two consecutive windows.
     """
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
@@ -101,7 +101,7 @@ def _spans(logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: De
 
 
 def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Tensor:
-    """Returns the null scores, float64 [B]: the lowest score of [CLS] in the windows of each question."""
+    """Returns the null score of each question, float64 [B]: the lowest score of [CLS] in the question's windows."""
     found = tf.reduce_sum(tf.cast(logits[:, 0], tf.float64), 1)
     lowest = tf.math.unsorted_segment_min(found, windows.questions, rows)
     counts = tf.math.unsorted_segment_sum(tf.ones_like(windows.questions), windows.questions, rows)
@@ -109,10 +109,11 @@ def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Ten
 
 
 def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[Spans, tf.Tensor]:
-    """Keeps the best spans of each question, but only the first span of each text.
+    """Keeps the best spans of each question. If several spans have the same text, keeps only the first of these spans.
 
     Returns:
-      The spans, and string [K], their texts.
+      The kept spans.
+      string [K], the text of each kept span.
     """
     texts = characters.texts(spans.questions, spans.starts, spans.ends)
     number = tf.range(tf.size(texts))
@@ -127,7 +128,12 @@ def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: D
 
 
 def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tensor:
-    """Returns the entry `first` of `values`, [K, ...], for each question; an empty value where `is_found` is false.
+    """Returns one entry of `values`, [K, ...], for each question.
+
+    Args:
+      values: one entry per span.
+      first: [B], index of each question's entry.
+      is_found: bool [B]; if false, the question gets an empty value (0 or "").
 
     Returns:
       [B, ...], with the dtype of `values`.

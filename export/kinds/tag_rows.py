@@ -20,8 +20,8 @@ class Rows(NamedTuple):
 
     Attributes:
       tokens: RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP].
-      words: RaggedTensor int64 [N, (words)], the position in the row of each labeled word's first token; position 0 is
-        [CLS]. The labeled words are in the order of the text.
+      words: RaggedTensor int64 [N, (words)], for each labeled word, the position of its first token in the row;
+        position 0 is [CLS]. The labeled words are in the order of the text.
     """
 
     tokens: tf.RaggedTensor
@@ -51,9 +51,9 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
 
     Returns:
-      int64 [N], the first word of each row's part.
-      int64 [N], the end of each row's part, exclusive.
-      int64 [N], the sentence of each row.
+      int64 [N], the index of the first word of each row's part.
+      int64 [N], the index after the last word of each row's part.
+      int64 [N], the index of each row's sentence.
     """
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
@@ -79,11 +79,11 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
 def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
     """Adds context on both sides of the labeled words of each row.
 
-    The context consists of whole words. If one side has fewer words than fit, the other side gets the free space.
+    The context consists of whole words. If one side does not need its space, the other side gets the rest of the space.
 
     Returns:
-      int64 [N], the first word of each row.
-      int64 [N], the end of each row's words, exclusive.
+      int64 [N], the index of each row's first word.
+      int64 [N], the index after each row's last word.
     """
     low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))

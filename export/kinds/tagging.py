@@ -27,8 +27,8 @@ _MOST_WORDS = 1 << 22
 class ServedTagging(ServedTask):
     """Input: `text`, one or more sentences of any length. Outputs: see `answer`.
 
-    The signature `words` has the input `words`: a text whose words are separated by spaces, such as a sentence of a
-    CoNLL file. The outputs of both signatures are the same.
+    The signature `words` has the input `words`: a text whose words are separated by white space, such as a sentence of
+    a CoNLL file. The outputs of both signatures are the same.
     """
 
     def __init__(self, *args, **options):
@@ -44,7 +44,7 @@ class ServedTagging(ServedTask):
     def samples(self, folder: str) -> list[dict[str, Any]]:
         """Returns the sentences of the dev data.
 
-        If their file is missing or damaged, returns the result of `ServedModel.samples`.
+        If the file with these sentences is missing or damaged, returns the result of `ServedModel.samples`.
         """
         try:
             sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
@@ -79,8 +79,8 @@ class ServedTagging(ServedTask):
 
         Returns:
           `probabilities`: float32 [B, S, C], in the order of `assets/labels.txt`. The probabilities of a word are at
-            its first token. A model on activations of a frozen encoder reads only tokens that begin a word or a
-            punctuation mark; the probabilities of all other tokens are 0.
+            its first token. A model that was trained on activations of a frozen encoder reads only the first
+            token of each word and of each punctuation mark; the probabilities of all other tokens are 0.
         """
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
@@ -119,7 +119,7 @@ class ServedTagging(ServedTask):
         }
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
-        """Computes the logits of all words, float32 [words, C]; `found` is the words of the texts, [B, (words)]."""
+        """Computes the logits of all words, float32 [words, C]; `found`, [B, (words)], contains each text's words."""
         rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, self.length - _SPECIAL_TOKENS)
         inputs = self.rows(rows.tokens)
         places = rows.words
@@ -154,7 +154,7 @@ def _indices(places: tf.RaggedTensor) -> tf.Tensor:
 
 
 def _read(places: tf.RaggedTensor) -> dict[str, tf.Tensor]:
-    """Returns inputs with the positions that a head on activations reads; see `TaggingTask.model_inputs`."""
+    """Returns the inputs that limit a head to the positions `places`, [N, (places)]; see `TaggingTask.model_inputs`."""
     mask = tf.ones_like(places, tf.int32)
     return {"read_positions": tf.cast(places, tf.int32).to_tensor(), "read_mask": mask.to_tensor()}
 

@@ -1,1 +1,1 @@
-"""A local model server with the same flags, REST and gRPC calls, and answers as TF Serving."""
+"""A local model server with TF Serving's flags, REST calls, gRPC calls and answers."""

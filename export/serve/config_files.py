@@ -109,7 +109,7 @@ def read_batching(path: str) -> Batching:
 
 
 def read_metrics_path(path: str) -> str:
-    """Reads MonitoringConfig; returns the URL path of the metrics, or "" if they are not enabled.
+    """Reads MonitoringConfig; returns the URL path of the metrics, or "" if metrics are not enabled.
 
     Raises:
       InputError: the file cannot be read.

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-# Maximum number of bytes in each line and field of a header.
+# Maximum number of bytes in the first line of a request, and in each header field.
 _LARGEST_HEADER = 16 * 1024
 # If a client still sends data after the answer, the server reads this data for the given time before it closes the
 # connection. Otherwise the client might not get the answer.

@@ -1,4 +1,4 @@
-"""Errors for clients. An error has a gRPC code, the HTTP status that TF Serving gives this code, and a message."""
+"""Errors for clients. An error has a gRPC code, TF Serving's HTTP status for this code, and a message."""
 
 import enum
 import re

@@ -36,9 +36,11 @@ _PARSE_ERRORS = {
     "Invalid control character at": "Invalid encoding in string.",
 }
 _as_float = float_converter("float")
-# Number of nested levels that Python's parser gets at once; the parser is recursive. Tensors have at most 254 levels.
+# A deeply nested text is parsed in parts with this number of levels, because Python's parser is recursive. The
+# outermost part contains each valid tensor completely, because a tensor has at most 254 levels.
 _LEVELS = 400
-# Maximum number of characters of a text that is too deep for Python's parser. Parsing such a text takes a second.
+# Maximum number of characters in a text that nests too deeply for Python's parser. Parsing a text of this size takes a
+# second.
 _LARGEST_DEEP = 1 << 20
 # Matches brackets, and also whole strings, because brackets inside strings do not count.
 _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
@@ -47,8 +49,8 @@ _BRACKETS = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[\[\]{}]', re.DOTALL)
 def parse(body: bytes) -> dict[str, Any]:
     """Parses a body. Strings that are not valid UTF-8 are kept as bytes, as in TF Serving.
 
-    Lists and objects may nest to any depth. If a part is nested deeper than the levels of any tensor, only its syntax
-    is checked, and a number replaces the part.
+    Lists and objects may nest to any depth. If a part is nested more deeply than any tensor can be, this function
+    only checks the syntax of the part, and replaces the part with a number.
 
     Raises:
       ServingError: the body is not a JSON object, or the body is both large and deeply nested.
@@ -226,7 +228,7 @@ class _Tensor:
         return self
 
     def array(self, rows: int | None = None) -> np.ndarray:
-        """Returns the only added value as an array. If `rows` is given, stacks this number of added values as rows."""
+        """Returns the only added value as an array; if `rows` is given, stacks `rows` added values instead."""
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)

@@ -110,9 +110,9 @@ class Models:
         return found
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
-        """Returns the state of the version that a request names, or the states of all of the model's versions.
+        """Returns the state of the version that a request names.
 
-        The states are in the order of the versions, newest first.
+        If the request names no version, returns the states of all versions of the model, newest version first.
 
         Raises:
           ServingError: the model or version does not exist.

@@ -10,13 +10,13 @@ from export.serve.settings import ServeSettings
 # Space for the parts of a message that are not tensors.
 _OVERHEAD_BYTES = 1 << 20
 # Maximum age of a connection. This limit ends connections that no other limit ends, for example if a client does not
-# read. Other clients do not notice the limit, because their next request opens a new connection.
+# read its responses. A client that reads does not notice this limit, because its next request opens a new connection.
 _OLDEST_CONNECTION_SECONDS = 3600
 _PING_ANSWER_SECONDS = 20
 
 
 def make_server(settings: ServeSettings) -> grpc.aio.Server:
-    """Returns a server without services or ports. `--grpc_channel_arguments` overrides the limits of other flags."""
+    """Returns a server without services or ports. `--grpc_channel_arguments` overrides limits that other flags set."""
     idle_ms = int(settings.idle_timeout_seconds * 1000)
     options = {
         "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,

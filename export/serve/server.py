@@ -70,7 +70,7 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads a version and warms it up; runs in a thread. Later runs have a time limit, but not the warm-up requests.
+    """Loads a version and warms it up; runs in a thread. The warm-up requests have no time limit; later runs have one.
 
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.

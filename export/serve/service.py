@@ -85,7 +85,8 @@ class Service:
       models: the served models.
       admission: limits the requests.
       metrics: counts requests.
-      largest_bytes: maximum size of each decoded array of a request, and maximum total size of an answer's arrays.
+      largest_bytes: maximum size of a request's body, of each decoded array of a request, and of all arrays of an
+        answer together.
       most_rows: maximum number of rows in a request.
     """
 

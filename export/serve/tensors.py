@@ -57,7 +57,7 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
 def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
     """Returns the strings of a TensorProto as an array of bytes.
 
-    If there are fewer strings than the shape has, the last string is repeated.
+    If there are fewer strings than the shape requires, the last string is repeated.
     """
     values = list(proto.string_val)
     if proto.tensor_content or len(values) > count:

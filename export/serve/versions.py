@@ -41,8 +41,8 @@ class Version:
       state: see `State`.
       error: the error, if the version could not be loaded.
       servable: the loaded model in the states AVAILABLE and UNLOADING, otherwise None.
-      files: names, sizes and times of the version's files before loading. If the files change, a failed version is
-        loaded again.
+      files: names, sizes and modification times of the version's files before loading. If the files change, a failed
+        version is loaded again.
     """
 
     model: str
@@ -190,7 +190,7 @@ def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
     if policy.HasField(_SPECIFIC):
         missing = set(policy.specific.versions) - set(numbers)
         if missing:
-            logging.log_every_n_seconds(logging.WARNING, "versions %s are missing", 60, sorted(missing))
+            logging.log_every_n_seconds(logging.WARNING, "versions %s have no folder", 60, sorted(missing))
         return [number for number in numbers if number in set(policy.specific.versions)]
     return numbers[: policy.latest.num_versions or 1 if policy.HasField(_LATEST) else 1]
 
@@ -208,7 +208,7 @@ def numbers_in(base_path: str) -> dict[int, str] | None:
 
 
 def _files(folder: str) -> tuple:
-    """Returns names, sizes and times of a folder's files, to detect changes."""
+    """Returns names, sizes and modification times of a folder's files, to detect changes."""
     found = []
     try:
         for parent, _, names in tf.io.gfile.walk(folder):
