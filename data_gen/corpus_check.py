@@ -10,8 +10,8 @@ from bert_tf.core.errors import InputError
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15
-# The first bytes of files that are not text or not UTF-8, and the message for each. UTF-32 comes before UTF-16, because
-# the byte order marks of both start with the same two bytes.
+# Maps the first bytes of files that are not UTF-8 text to error messages. UTF-32 comes before UTF-16, because the byte
+# order marks of both start with the same two bytes.
 _NOT_TEXT = {
     b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",

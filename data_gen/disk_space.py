@@ -39,7 +39,7 @@ class Need:
 def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, job: Job) -> None:
     """Checks that every disk has enough free space for its part of the set.
 
-    The space of files that an earlier run of the same job left counts as free. Remote file systems are not checked.
+    If an earlier run of the same job has left files, their space counts as free. Remote file systems are not checked.
 
     Args:
       blocks: the tokenized corpus, or its beginning.
@@ -125,7 +125,7 @@ def _existing(folder: str) -> str:
 
 
 def _sizes(paths: Sequence[str]) -> dict[int, int]:
-    """Returns, for each device number, the total size in bytes of the files that exist on the device."""
+    """Maps device numbers to the total bytes of the files on the device; files that do not exist are skipped."""
     sizes: dict[int, int] = {}
     for path in paths:
         if os.path.isfile(path):

@@ -33,7 +33,7 @@ _REMEDY = {
     "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
-_OVERLAP = 1 << 10  # bytes that two reads share, because a match may span both; longer blank lines are not found
+_OVERLAP = 1 << 10  # bytes that two reads share, because a match may span both; longer matches are not found
 
 Document = list[str]
 

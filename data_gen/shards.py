@@ -99,7 +99,7 @@ def make_shards(
       facts: the facts of each unit, in the order of `tasks`.
       job: the job that makes the set.
       runner: the runner that executes the shard tasks.
-      finished: one entry per output, which is the output's shard, or None if the shard is missing.
+      finished: the shard of each output; None for a missing shard.
 
     Returns:
       All shards, in the order of the outputs.

@@ -14,7 +14,8 @@ from data_gen.token_blocks import Block
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN, _ALL_UNKNOWN = 0.05, 0.95
-# A fraction of --masked_lm_prob. Rounding, and the minimum of one prediction per row, change the masked share a little.
+# A masked share below this fraction of --masked_lm_prob gives a warning. Rounding, and the minimum of one prediction
+# per row, change the masked share only a little.
 _LEAST_MASKED = 0.8
 
 

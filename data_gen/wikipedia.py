@@ -20,7 +20,7 @@ _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """One page of a wiki, in the newest revision of the export.
+    """One page of a wiki, with the text of the newest revision in the export.
 
     Attributes:
         title: str, the title of the page.
@@ -105,7 +105,7 @@ def _page(element: ElementTree.Element, source: str) -> Page:
 def articles(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterator[list[str]]:
     """Yields the articles of an export: pages of namespace 0 that contain text and are not redirects.
 
-    Args: see `pages`.
+    The arguments are those of `pages`.
 
     Yields:
         list of str, the sentences of one article.

@@ -42,7 +42,7 @@ _DEFINERS = {
 
 _DEBUG = help_text.FlagHelp("debug", "show full tracebacks and TensorFlow's own log", False, is_boolean=True)
 
-# The home directory at the start of a path in a comma-separated list.
+# Matches a `~` that means the home directory, at the start of a path in a comma-separated list.
 _HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
 
 
@@ -82,7 +82,7 @@ def setting(
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
-    """Maps the titles of groups to the help entries of a settings class's flags.
+    """Returns the help entries of a settings class's flags, grouped by title.
 
     The flags of a class come before the flags of its base classes.
     """
@@ -221,7 +221,7 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_values(settings) -> None:
-    """Raises InputError for a value of the wrong type, out of bounds, not finite, or not among the flag's choices."""
+    """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -240,7 +240,7 @@ def check_values(settings) -> None:
 
 
 def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
-    """Refuses given flags that have no effect.
+    """Refuses flags that were given but have no effect on the data that is read.
 
     Args:
       settings: dataclass whose fields come from `setting`.
@@ -273,7 +273,7 @@ def require_folder(flag: str, path: str) -> None:
 
 @contextlib.contextmanager
 def hidden_modules(*names: str):
-    """Makes modules appear as not installed, unless they are already imported."""
+    """Makes modules look as if they were not installed, except for modules that are already imported."""
     names = [name for name in names if name not in sys.modules]
     sys.modules.update(dict.fromkeys(names))
     try:
@@ -297,8 +297,8 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     # Modules and graphs consist of millions of objects that live until the process ends. A search for garbage among
     # these objects would take a second or more.
     gc.set_threshold(100_000, 20, 20)
-    # Without this variable, TensorFlow would import Keras 3, with libraries for plotting and statistics, as `tf.keras`.
-    # This project does not use `tf.keras`.
+    # Without this variable, `tf.keras` would be Keras 3, which imports libraries for plotting and statistics. This
+    # project does not use `tf.keras`.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
     define_flags(settings_class, flags.FLAGS, sys.argv[0])
     flags.DEFINE_boolean("debug", False, _DEBUG.help, flags.FLAGS, module_name=sys.argv[0])

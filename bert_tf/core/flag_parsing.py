@@ -13,7 +13,7 @@ from bert_tf.core import help_text
 from bert_tf.core.errors import InputError
 
 _SHORT_HELP, _FULL_HELP = frozenset({"help", "helpshort", "h"}), frozenset({"helpfull", "helpful"})
-# absl's messages about an invalid value; they quote the errors of Python's own functions.
+# Matches absl's messages about an invalid value. These messages quote the errors of Python's own functions.
 _WRONG_VALUE = re.compile(
     r"flag --(\w+)=(.*?): \W*(?:invalid literal|could not convert|value should be|Non-boolean|.* is not an? ).*",
     re.DOTALL,
@@ -40,7 +40,8 @@ def parse_flags(
     Args:
       words: the command line; the program's name comes first.
       doc: description of the script, for `--help`.
-      groups: the script's flags by the title of their group; by default the flags that the script's module defines.
+      groups: maps the titles of groups to the script's flags; the default is one group, with the flags that the
+        script's module defines.
 
     Returns:
       The positional arguments; the program's name comes first.
@@ -109,7 +110,7 @@ def _in_words(message: str, flag_values: flags.FlagValues) -> str:
 
 
 def _given(words: Sequence[str], flag_values: flags.FlagValues) -> list[tuple[str, str | None, bool]]:
-    """Returns (name, value, whether the flag is from a flag file) for each flag, in the order in which absl reads."""
+    """Returns (name, value, whether a flag file gave the flag) for each flag, in the order in which absl reads them."""
     given, rest = [], iter(words)
     for word in rest:
         name, equals, value = word.lstrip("-").partition("=")
@@ -182,7 +183,7 @@ def discard_output() -> None:
 
 
 def exit_code(show: Callable[[], None]) -> int:
-    """Runs a function that prints; returns 0, or 1 after a one-line error message if the input is invalid."""
+    """Runs a function that prints, and returns 0. If the input is invalid, prints a one-line error and returns 1."""
     try:
         show()
         flush_output()

@@ -60,7 +60,7 @@ def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, colu
 
     Args:
       doc: description of the script, and an example command.
-      groups: the script's flags by the title of their group.
+      groups: maps the titles of groups to the script's flags.
       is_full: whether to list all flags, not only the most important flags.
       columns: width of the text; by default the terminal's width, within limits.
     """

@@ -23,7 +23,7 @@ def set_up(debug: bool) -> None:
 
 
 class _BesideBars:
-    """A stream that writes log lines to standard error; clears progress bars before a line, and redraws them after."""
+    """Writes log lines to standard error. Progress bars are cleared before each line and redrawn after it."""
 
     def write(self, text: str) -> None:
         tqdm = sys.modules.get("tqdm")

@@ -19,8 +19,8 @@ class ProgressBar:
       total: total units of work; None if unknown.
       unit: name of the units that are counted.
       done: units that an earlier run has completed; the rate does not include them.
-      compiles: whether the work before the first `advance` includes compilation; if so, rate and time left are computed
-        from the end of compilation on.
+      compiles: whether the work before the first `advance` includes compilation; if so, the rate and the time left are
+        computed only from later work.
       **options: further arguments for tqdm.
 
     Attributes:
@@ -43,7 +43,7 @@ class ProgressBar:
         self._bar.update(amount)
 
     def end_compilation(self, amount: int) -> None:
-        """Adds the work that was done during compilation; the rate leaves this work out. Later calls do nothing."""
+        """Adds the work that was done during compilation; the rate excludes this work. Later calls do nothing."""
         if self._compiles:
             self._compiles, self._start = False, time.monotonic()
             self.add_done_before(amount)
@@ -74,7 +74,7 @@ class ProgressBar:
 
     @property
     def rate(self) -> float:
-        """Units per second of this run; 0 while unknown."""
+        """Units per second in this run; 0 if unknown."""
         seconds = time.monotonic() - self._start
         return (self.done - self._done_at_start) / seconds if seconds else 0.0
 

@@ -21,7 +21,10 @@ _BLOCK_BYTES = 1 << 20
 
 
 def _gfile():
-    """Returns TensorFlow's file system, which object stores need; the import is here because it takes seconds."""
+    """Returns TensorFlow's file functions, which support object stores.
+
+    TensorFlow is imported here and not at the top, because the import takes seconds.
+    """
     import tensorflow as tf
 
     return tf.io.gfile

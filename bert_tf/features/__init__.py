@@ -1,1 +1,1 @@
-"""Vectors of texts from a frozen encoder (paper: section 5.3)."""
+"""Computes vectors of texts with a frozen encoder (paper: section 5.3)."""

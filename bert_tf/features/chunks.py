@@ -22,7 +22,7 @@ class Chunk:
     """Some texts and their vectors, in the order of the input.
 
     Attributes:
-      lines: int64 [N], the number of each text's line from 0, counted over all input files.
+      lines: int64 [N], the index of each text's line among the lines of all input files.
       ids: the texts' ids in the input; None if the input has no ids.
       rows: the tokens of the texts.
       values: the vectors, float32 or float16 [T, L, H]; [N, L, H] if pooled.

@@ -1,4 +1,4 @@
-"""Computes vectors of texts in Python: one per token, or one pooled vector per text.
+"""Computes vectors of texts in Python: one vector per token, or one pooled vector per text.
 
 Paper: section 5.3.
 
@@ -21,7 +21,8 @@ from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
 
-# Limits that bound memory: texts and characters that are tokenized together, and bytes of the vectors of a batch.
+# These limits bound memory: the number of texts and of characters that are tokenized together, and the size in bytes
+# of the vectors that are computed together.
 _TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
 # A small number of texts takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
@@ -34,7 +35,7 @@ class TokenFeatures:
     Attributes:
       tokens: T strings, including [CLS] and [SEP].
       values: float32 [T, L, H], the layers in the given order.
-      words: int32 [T], the number of the token's word in its text, from 0; -1 on [CLS] and [SEP].
+      words: int32 [T], the index of the token's word among the words of its text; -1 on [CLS] and [SEP].
       starts: int32 [T], the index of the token's first character in its text; -1 on [CLS] and [SEP].
       ends: int32 [T], the index after the token's last character; -1 on [CLS] and [SEP].
       segment_ids: int32 [T], 1 on tokens of the second text of a pair.

@@ -20,7 +20,9 @@ _DATE = (1980, 1, 1, 0, 0, 0)
 
 
 class Npz(Format):
-    """Arrays of all texts of a shard.
+    """A file with arrays for all texts of a shard.
+
+    The arrays are:
 
     - `lines`: int64 [N].
     - `layers`: int64 [L].

@@ -28,7 +28,8 @@ class PackedEncoder:
       encoder: the encoder.
       layers: the layers to return; 0 is the embeddings.
       max_seq_length: length of the longest row.
-      batch_size: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, it has fewer.
+      batch_size: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, also at most
+        `_TOKENS_ON_CPU`.
     """
 
     def __init__(self, encoder: BertEncoder, layers: Sequence[int], max_seq_length: int, batch_size: int):
@@ -129,7 +130,7 @@ def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width
     order = np.argsort(row_of, kind="stable")
     chosen, row_of = chosen[order], row_of[order]
     lengths = rows.lengths[chosen]
-    first = np.searchsorted(row_of, row_of)  # first row in the same packed row
+    first = np.searchsorted(row_of, row_of)  # index of the first row in the same packed row
     before = np.cumsum(lengths) - lengths
     position = np.arange(lengths.sum()) - np.repeat(before, lengths)
     tokens = np.repeat(rows.splits[chosen], lengths) + position

@@ -13,7 +13,7 @@ from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
 from bert_tf.config import read_json
 from bert_tf.core.errors import InputError
 
-# Maps names of sentence-transformers, before version 5 and since version 5, to values of `Pooling.mode`.
+# Maps sentence-transformers' names to values of `Pooling.mode`. The first three names are from before version 5.
 _MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 SMALLEST_NORM = 1e-12
 

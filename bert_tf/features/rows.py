@@ -26,8 +26,8 @@ class Rows:
     Attributes:
       splits: int64 [N + 1], the start of each text's row, and the end of the last row.
       input_ids, segment_ids: int32 [T], inputs of the encoder.
-      words: int32 [T], the number of the token's word in its segment, from 0; -1 on [CLS] and [SEP]. A segment is split
-        into words at white space and punctuation, as in the tokenizer.
+      words: int32 [T], the index of the token's word among the words of its segment; -1 on [CLS] and [SEP]. A segment
+        is split into words at white space and punctuation, as in the tokenizer.
       starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive. The
         values are -1 on [CLS] and [SEP].
       is_truncated: bool [N], whether the text was truncated.
@@ -103,7 +103,7 @@ class RowMaker:
         return Rows(np.append(0, np.cumsum(kept)), segment_ids=segment_ids, is_truncated=is_truncated, **laid)
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
-        """Numbers the words of each segment. A token that does not continue a word begins a new word."""
+        """Returns the index of each token's word in its segment. A token without "##" begins a new word."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
 

@@ -18,7 +18,7 @@ class Text:
     """One or two texts from one line.
 
     Attributes:
-      line: number of the line from 0, counted over all input files.
+      line: index of the line among the lines of all input files.
       segments: one or two strings.
       starts: for each segment, the index of its first character in the line or field.
       id: the id for the output; None if the text has no id.

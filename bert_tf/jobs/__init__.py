@@ -1,1 +1,1 @@
-"""Long work, cut into tasks for processes, Spark or a GPU."""
+"""Divides long work into tasks, which run in processes, on Spark or on a GPU."""

@@ -1,4 +1,4 @@
-"""Hashes of the contents of files, computed in parallel."""
+"""Computes the hashes of files in parallel."""
 
 import os
 from collections.abc import Sequence

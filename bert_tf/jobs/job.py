@@ -51,17 +51,17 @@ class Job:
 
     Args:
       program: name of the program, for messages.
-      recipe: a number that changes whenever the same settings produce other bytes.
+      recipe: a number that changes whenever the program begins to make other bytes from the same settings.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
       corpus: the files of the corpus, as `content.corpus_entries` returns them.
-      facts: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights, if the bytes depend
-        on them.
+      facts: SHA-256 of each input on which the bytes depend: `vocab_sha256` for a vocabulary, `weights_sha256` for
+        weights.
 
     Attributes:
       settings, outputs: see the arguments.
-      manifest_path: the manifest of the finished set.
-      folder: the work folder of the unfinished set.
+      manifest_path: path of the finished set's manifest.
+      folder: path of the unfinished set's work folder.
       identity: everything on which the bytes of the set depend, as a dict that can be written as JSON.
     """
 
@@ -96,7 +96,7 @@ class Job:
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
 
     def finished_shards(self) -> list[manifest.Shard | None]:
-        """Returns one entry per output: the shard if an earlier run finished the set and the file is complete, or None.
+        """Returns one entry per output: the shard if an earlier run finished the set and the file is whole, else None.
 
         Raises:
           InputError: the existing set has other settings, or lacks a manifest.
@@ -169,7 +169,7 @@ class Job:
         finished: Sequence[manifest.Shard | None],
         summary: Callable[[], Mapping[str, Any]],
     ) -> None:
-        """Writes the manifest, unless it exists because only missing shards were made again.
+        """Writes the manifest. If only missing shards were made again, the existing manifest stays as it is.
 
         Args:
           shards: all shards.
@@ -214,7 +214,7 @@ class Job:
         self._remove_leftovers()
 
     def close(self) -> None:
-        """Removes a finished run's work folder. Subfolders go first, so a kill cannot leave them without the plan."""
+        """Removes a finished run's work folder. Subfolders are removed first, so they never exist without the plan."""
         for name in storage.list_folder(self.folder):
             path = os.path.join(self.folder, name.rstrip("/"))
             if tf.io.gfile.isdir(path):

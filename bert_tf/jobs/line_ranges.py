@@ -28,8 +28,8 @@ class LineRange:
       path: the file.
       start, end: byte offsets of the range in the file.
       lines: number of lines.
-      first_line: number of the first line, from 0, counted over all files.
-      first_in_file: number of the first line, from 0, in the file.
+      first_line: index of the first line among the lines of all files.
+      first_in_file: index of the first line in the file.
     """
 
     path: str
@@ -80,7 +80,8 @@ class _Cuts:
     Args:
       path: the file.
       lines_each: initial number of lines between two cuts.
-      most: if there are more cuts than this, every other cut is dropped, unless cuts are `_MOST_LINES` lines apart.
+      most: maximum number of cuts. If there are more, every second cut is dropped, unless the cuts are already
+        `_MOST_LINES` lines apart.
 
     Attributes:
       path: the file.

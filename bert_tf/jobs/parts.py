@@ -45,7 +45,7 @@ class PartTask:
 
     @property
     def result_path(self) -> str:
-        """The file with the facts."""
+        """The path of the file that contains the facts."""
         return self.path + ".json"
 
 
@@ -102,13 +102,13 @@ class Program:
     Attributes:
       name: name of the program, for messages.
       what: name of the work, for the progress bar.
-      recipe: a number that changes whenever the same settings produce other bytes.
+      recipe: a number that changes whenever the program begins to make other bytes from the same settings.
       facts: the program's class of facts.
       write: function that writes a part atomically and returns its facts without `bytes`.
       finish: function that logs the results and returns the counts for the manifest.
       files: function that returns the paths of a part's files.
       join: function that writes a shard atomically.
-      smaller: further advice for a full disk; the end of the error message.
+      smaller: further advice for a full disk; the error message ends with this text.
     """
 
     name: str
@@ -131,7 +131,7 @@ def run(
 
     Args:
       program: the program of the job.
-      settings: the resolved settings, a dataclass; they name the files.
+      settings: the resolved settings, a dataclass whose fields name the files.
       identity: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
       runner: the runner that executes the tasks.
       check: function that refuses invalid sources before anything is written.
@@ -196,7 +196,10 @@ def _make_shards(
 def _make_parts(
     program: Program, todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner
 ) -> dict[PartTask, Facts]:
-    """Makes the unfinished parts of the given tasks; returns the facts of all these parts."""
+    """Makes the unfinished parts of the tasks in `todo`, and returns the facts of all parts in `todo`.
+
+    `tasks` contains all tasks of the job, for the total in the progress bar.
+    """
     facts = {task: found for task in todo if (found := _finished_part(program, task)) is not None}
     left = [task for task in todo if task not in facts]
     lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
@@ -211,7 +214,7 @@ def _make_parts(
 
 
 def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
-    """Raises an error if a local disk has too little space for the parts of the lines and for the joined shards."""
+    """Raises NoRoomError if a local disk lacks space for the remaining `lines`, both as parts and as joined shards."""
     folder = os.path.dirname(path)
     need = 2 * facts.bytes / facts.lines * lines
     if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):

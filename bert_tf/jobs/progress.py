@@ -12,7 +12,7 @@ class Progress:
       what: a short name of the work.
       total: amount of work in `unit`; None if unknown.
       unit: name of the unit; "B" is shown in megabytes.
-      compiles: whether the first update includes compilation, which does not count towards the rate.
+      compiles: whether the first update includes compilation; if so, the rate excludes this update.
       delay: seconds before the bar appears.
     """
 

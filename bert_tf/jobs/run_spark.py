@@ -163,7 +163,7 @@ def _portable(error: Exception) -> Exception:
 
 
 class _Joined:
-    """The rule of an accumulator that concatenates lists."""
+    """Tells a Spark accumulator to concatenate lists."""
 
     def zero(self, value: list) -> list:
         """Returns the initial value on an executor."""
@@ -244,7 +244,7 @@ def _check(master: str) -> None:
 
 
 def _unreachable(address: str) -> str:
-    """Returns the reason why HOST:PORT cannot be reached; empty if there is an answer."""
+    """Returns the reason why HOST:PORT cannot be reached; empty if a server answers."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         return "is not spark://HOST:PORT"
@@ -260,8 +260,8 @@ def _start(master: str, num_workers: int | None, log):
     from pyspark import SparkConf, SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    # Drop py4j's log lines: every closed connection, and a traceback of each broken connection. The job reports broken
-    # connections in one line.
+    # Drop py4j's log lines. py4j logs every closed connection, and a traceback for each broken connection. The job
+    # reports broken connections in one line.
     logging.get_absl_handler().addFilter(lambda record: f"{os.sep}py4j{os.sep}" not in record.pathname)
     warnings.filterwarnings("ignore", module="pyspark")  # warnings about newer versions of pandas
     # Executors on this machine use this Python unless the cluster's configuration sets another one.

@@ -32,7 +32,8 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
     """Yields the workers' settings and a started runner. Call this function before TensorFlow starts threads.
 
     Args:
-      settings: settings with `runner`, `num_workers`, `spark_master` and `with_absolute_paths`.
+      settings: settings with the attributes `runner`, `num_workers` and `spark_master`, and the method
+        `with_absolute_paths`.
       *preload: modules that the tasks use.
       num_gpus: 1 to use the first GPU of this machine; 0 to use the CPU.
     """
@@ -52,7 +53,7 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
 
 
 def use_one_core() -> None:
-    """Restricts TensorFlow in this process to one core and no GPU, because there is one process per core."""
+    """Makes TensorFlow in this process use one core and no GPU, because there is one process per core."""
     import tensorflow as tf
 
     try:
@@ -60,11 +61,11 @@ def use_one_core() -> None:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(1)
     except RuntimeError:
-        pass  # TensorFlow is already initialized, as in a process that also does other work.
+        pass  # TensorFlow is already initialized (the process does other work too), so its devices cannot be changed.
 
 
 def use_gpu() -> None:
-    """Restricts TensorFlow in this process to the first GPU.
+    """Makes TensorFlow in this process use only the first GPU.
 
     Raises:
       InputError: there is no GPU.
@@ -74,6 +75,7 @@ def use_gpu() -> None:
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         raise InputError("--num_gpus=1: TensorFlow finds no GPU; remove the flag to use the CPU")
-    with contextlib.suppress(RuntimeError):  # TensorFlow is already initialized, as in a process with other work
+    # If TensorFlow is already initialized (the process does other work too), its devices cannot be changed.
+    with contextlib.suppress(RuntimeError):
         tf.config.set_visible_devices(gpus[:1], "GPU")
         tf.config.experimental.set_memory_growth(gpus[0], True)

@@ -14,7 +14,7 @@ class RunnerSettings:
     """The settings that say where a job's tasks run.
 
     Attributes:
-      path_flags: the flags that name files, for `with_absolute_paths`.
+      path_flags: the flags that name files; `with_absolute_paths` changes their values.
     """
 
     path_flags: ClassVar[tuple[str, ...]] = ("input_file", "output_file", "vocab_file")
@@ -35,7 +35,7 @@ class RunnerSettings:
         """Refuses device flags that contradict each other.
 
         Raises:
-          InputError: two flags contradict each other; the message names them.
+          InputError: two flags contradict each other; the message names both.
         """
         require(
             not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"

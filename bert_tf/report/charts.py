@@ -173,7 +173,7 @@ def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray)
 
 @_with_style
 def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws predictions over labels, float [N] each, and the diagonal; if N is large, only a sample is drawn."""
+    """Draws predictions against labels, float [N] each, and the diagonal; if N is large, only a sample is drawn."""
     figure, axis = _axes("predicted by true score", xlabel="true", ylabel="predicted")
     shown = np.random.default_rng(0).permutation(len(labels))[:_MOST_DOTS]
     axis.scatter(labels[shown], predictions[shown], s=8, color=BLUE, alpha=0.4, linewidths=0)

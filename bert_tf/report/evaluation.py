@@ -1,4 +1,4 @@
-"""Draws a report's sections about the last evaluation in fine-tuning from the files that the task has written.
+"""Reads the files of the last evaluation in fine-tuning, and draws the report's sections about this evaluation.
 
 The kind of task decides what is shown; see `registry.Kind.report`.
 
@@ -20,12 +20,12 @@ from bert_tf.training import metrics_file
 
 # A larger matrix would not be readable.
 _MOST_CLASSES = 20
-# Number of bins of confidence for the calibration.
+# Number of confidence bins for the calibration.
 _BINS = 15
 
 
 def sections(folder: str) -> str:
-    """Returns the sections of a run's last evaluation on the dev data, then on other data, as HTML.
+    """Returns the HTML of the sections about a run's last evaluations: first on the dev data, then on other data.
 
     The sections of each evaluation begin with the name of the data and the step of the weights.
     """
@@ -74,7 +74,9 @@ def _(part: Calibration) -> str:
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
-    """Returns a section with the confusion matrix, or for many classes, with the pairs that are confused most often.
+    """Returns a section with the confusion matrix.
+
+    If there are many classes, the section lists the pairs of classes that are confused most often instead.
 
     Args:
       matrix: int [C, C]; rows are true classes, columns are predicted classes.
@@ -104,8 +106,8 @@ def calibration(confidence: np.ndarray, is_right: np.ndarray) -> tuple[float, np
 
     Returns:
       error: the expected calibration error.
-      bins: float [3, bins], the mean confidence, the share of right answers and the number of examples of each bin;
-        empty bins are left out.
+      bins: float [3, bins], for each bin that has examples: the mean confidence, the share of right answers, and the
+        number of examples.
     """
     numbers = np.clip(np.ceil(confidence * _BINS) - 1, 0, _BINS - 1)
     members = [numbers == number for number in np.unique(numbers)]

@@ -88,7 +88,7 @@ def _page(output_dir: str) -> str:
     """Returns the page of a run's folder."""
     metrics_file.check_whole(output_dir, *_METRICS)
     recorded = metrics_file.read(output_dir, *_METRICS)
-    # An evaluation in another process may have filled in other sentences at the same step.
+    # Read both files: an evaluation in another process may have filled in other sentences at the same step.
     looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
     looks.sort(key=lambda look: look["step"])
     name = os.path.basename(os.path.abspath(output_dir))
@@ -179,7 +179,7 @@ def _panels(
 
 
 def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
-    """Returns points of the learning rate at the first step of each phase and after the warm-up.
+    """Returns (step, learning rate) at the first step of each phase, and at the first step after each warm-up.
 
     The curve needs these points, because the loops of training may end at other steps.
     """
@@ -228,8 +228,11 @@ def _samples(looks: Sequence[Mapping]) -> list[Mapping]:
       looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
 
     Returns:
-      For each text: its words, the names of the two evaluations, `changed` and `same`. `same` contains the blanks whose
-      best guess is the same in both evaluations, and `changed` contains the other blanks.
+      One dict per text:
+      `words`: the words of the text; see `fill_mask.words`.
+      `steps`: the names of the two evaluations; one name if there was only one evaluation.
+      `same`: the blanks whose best guess is the same in both evaluations.
+      `changed`: the other blanks.
     """
     by_text: dict[tuple, list] = {}
     for look in looks:

@@ -1,1 +1,1 @@
-"""Converts strings to the rows that models read: splits words, masks tokens, and packs [CLS] A [SEP] B [SEP]."""
+"""Converts strings to the rows that models read: splits text into words, masks tokens, packs [CLS] A [SEP] B [SEP]."""

@@ -27,7 +27,7 @@ class MaskingRule:
       mask_id: id of [MASK].
       masked_lm_prob: fraction of a row's tokens to predict; [CLS] and [SEP] count as tokens of the row.
       max_predictions_per_seq: P, maximum number of predicted positions per row.
-      continues_word: bool [vocab_size], True for "##" tokens, if whole words are masked; None for single tokens.
+      continues_word: bool [vocab_size], True for "##" tokens; None if single tokens are masked, not whole words.
       max_ngram_size: G, maximum number of adjacent words that are masked together; a value above 1 needs
         `continues_word`.
       mask_fraction: fraction of the chosen tokens that [MASK] replaces.
@@ -47,7 +47,7 @@ class MaskingRule:
     def of_settings(
         cls, vocabulary: Sequence[str], settings: Mapping[str, Any], max_predictions_per_seq: int
     ) -> "MaskingRule":
-        """Returns the rule for settings of the data generator; the generator and the input pipeline both use it.
+        """Returns the rule for settings of the data generator. The generator and the input pipeline use this method.
 
         Args:
           vocabulary: tokens in the order of their ids.
@@ -213,7 +213,7 @@ def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarr
     """Tries the candidates of all rows in parallel; takes each candidate that fits and overlaps no taken candidate.
 
     Returns:
-      int [B, W], the index of the taken candidate that contains each word; _NONE for words of no taken candidate.
+      int [B, W], the index of the taken candidate that contains each word; _NONE for a word in no taken candidate.
     """
     firsts, sizes = candidates
     rows, words = lengths.shape

@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Input/Output Representations"), Figure 2.
 
-Letters: B batch, S sequence length.
+Letters: B rows, S tokens per row.
 """
 
 from collections.abc import Mapping
@@ -104,12 +104,12 @@ def _column(value: tf.Tensor) -> tf.Tensor:
 
 
 def _index(segments: tf.RaggedTensor, keep: tf.Tensor, places: tf.Tensor, with_tail: bool) -> tf.Tensor:
-    """Returns, for each column of a row, the index of its token in `segments.values`, int32 [B, S].
+    """Returns each column's token as an index into `segments.values`, int32 [B, S].
 
     Args:
       segments: int32 [B, (tokens)].
       keep: int32 [B, 1], number of tokens to keep.
-      places: int32 [B or 1, S], for each column of a row, the place of its token among the kept tokens.
+      places: int32 [B or 1, S], the index of each column's token among the segment's kept tokens.
       with_tail: see `pack`.
     """
     if with_tail:

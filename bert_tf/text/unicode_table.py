@@ -5,8 +5,8 @@ Paper: section 3 ("Input/Output Representations", WordPiece).
 The original's basic tokenizer drops control characters, separates CJK ideographs and punctuation, lower-cases and
 strips accents. All of this depends on single code points, except for two rules: the final sigma, and the canonical
 order of the few spacing marks that have a combining class. A table therefore gives the same result in Python, in a
-tf.function and in a served graph. The kind of an entry marks the code points that take part in the two rules, which
-`word_splitting` applies.
+tf.function and in a served graph. The kind of an entry tells whether one of the two rules concerns the code point.
+`word_splitting` applies these rules.
 
 An entry is `kind << KIND_SHIFT | code point`. The table is stored for Unicode 14.0 in `unicode_table.npz`, so that
 the result does not depend on the Python version. `python -m bert_tf.text.unicode_table` rebuilds the file if Python's
@@ -41,7 +41,7 @@ class Table(NamedTuple):
     Attributes:
       entries: int32 [0x110000], the entry of each code point. An entry of kind EXPANDS contains the index of a row of
         `expansions` instead of a code point.
-      expansions: int32 [rows, widest], entries, padded with DROPPED.
+      expansions: int32 [rows, widest], the entries of each expansion; entries of kind DROPPED fill up short rows.
       marks: int32 [marks], the code points of kind ORDERED_MARK, ascending.
       mark_classes: int32 [marks], the canonical combining class of each mark.
     """

@@ -1,6 +1,6 @@
 """Cuts texts that are longer than a row into overlapping windows; each window becomes a row.
 
-Letters: B batch, N windows.
+Letters: B examples, N windows.
 """
 
 import tensorflow as tf

@@ -4,7 +4,7 @@ Paper: section 3 ("Input/Output Representations").
 
 Each character is looked up in `unicode_table`. Spaces separate words, and some characters form words by themselves.
 
-Glossary: B texts, N characters of the source, M entries after expansion, K characters of words, W words.
+Letters: B texts, N characters of the source, M entries after expansion, K characters of words, W words.
 """
 
 from typing import NamedTuple
@@ -41,7 +41,8 @@ class Words(NamedTuple):
       too_long: bool [W], True where TOO_LONG replaces the word.
       character_splits: int64 [W + 1]; word w has the characters from character_splits[w] up to character_splits[w + 1].
       characters: int32 [K], code points.
-      starts, ends: int64 [K], byte range of each character's source in its text; None unless requested.
+      starts, ends: int64 [K], for each character, the byte range of its source character in the text; None unless
+        requested.
     """
 
     words: tf.Tensor
@@ -76,7 +77,7 @@ class WordSplitter(tf.Module):
         return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
 
     def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
-        """Splits texts as `__call__` does, and returns more values, from which the offsets of tokens are computed."""
+        """Splits texts as `__call__` does. Also returns the values from which the offsets of tokens are computed."""
         # A final space keeps a word from continuing into the next text.
         texts = tf.strings.join([texts, " "])
         if with_offsets:
