@@ -41,7 +41,7 @@ def texts_of(data: str | None, lines: int) -> list[str]:
 
 
 def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
-    """Returns the pipeline's name, which states its best batch size, and its rate in sentences per second."""
+    """Returns the name of the pipeline with the best batch size, and the rate in sentences per second."""
     import torch
     import transformers
 

@@ -112,7 +112,7 @@ def timed(command: list[str], log: pathlib.Path) -> tuple[float, float]:
 
 
 def data_folder(task: Task, data: pathlib.Path, folder: pathlib.Path) -> pathlib.Path:
-    """Writes the first lines of a task's train.tsv into a folder, and two copies of dev.tsv: dev.tsv and test.tsv."""
+    """Copies the first lines of a task's train.tsv to a new folder, and dev.tsv as both dev.tsv and test.tsv."""
     source, target = data / "glue" / task.name, folder / f"data-{task.name}"
     target.mkdir()
     lines = (source / "train.tsv").read_text("utf-8-sig").splitlines(keepends=True)
@@ -138,7 +138,7 @@ def pairs_folder(data: pathlib.Path, folder: pathlib.Path, count: int) -> pathli
 
 
 def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str) -> list[str]:
-    """Returns the first part of our command. The part is the same for training and prediction."""
+    """Returns the part of our command that training and prediction have in common."""
     return [
         sys.executable, "-m", "bert_tf.run_classifier", f"--task_name={task.name}", f"--data_dir={data}",
         f"--output_dir={output}", "--max_seq_length=128", f"--dtype={dtype}",
@@ -146,7 +146,7 @@ def our_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str
 
 
 def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: str, model: str) -> list[str]:
-    """Returns the first part of the peer's command. The part is the same for training and prediction."""
+    """Returns the part of the peer's command that training and prediction have in common."""
     return [
         sys.executable, str(PEER), f"--model={model}", f"--data_dir={data}", f"--output_dir={output}",
         f"--texts={task.texts}", f"--label={task.label}", f"--dtype={dtype}", f"--metric={task.metric}",

@@ -3,8 +3,8 @@
 python benchmarks/generator_memory.py [--data=FOLDER] [--megabytes=15,150] [--num_workers=2]
 
 A corpus of each size repeats the documents of FOLDER/corpus/english.txt (or of CPython's documentation), each time in a
-new random order. The corpus is written to the folder for temporary files, TMPDIR, which needs about five times the
-space of the largest corpus. Use --megabytes=15,150,1500 for the full range.
+new random order. The corpus is written to the folder for temporary files, TMPDIR. This folder needs about five times
+the space of the largest corpus. Use --megabytes=15,150,1500 for the full range.
 """
 
 import argparse

@@ -82,7 +82,7 @@ def describe(folder: str) -> Iterator[str]:
 
 
 def _first_line(error: Exception) -> str:
-    """Returns the class of an error, and the line of the message that states the cause.
+    """Returns the class of an error, and the line that states the cause in the error's message.
 
     This line is not always the first line, because TensorFlow's messages can begin with the location.
     """

@@ -23,7 +23,7 @@ def allowed() -> frozenset[str]:
 
 
 def used(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields each operation of a SavedModel with the function that contains the operation; "" for the main graph.
+    """Yields each operation of a SavedModel, and the function that contains the operation; "" means the main graph.
 
     Raises:
       google.protobuf.message.DecodeError: `saved_model.pb` is damaged.

@@ -13,7 +13,7 @@ _MATRICES = {
 
 
 def store_matrices(model: keras.Model, dtype: str) -> None:
-    """Stores the matrices of a model in a dtype, so that no request converts matrices. Vectors stay in float32.
+    """Stores the matrices of a model in a dtype, so that requests convert no matrices. Vectors stay in float32.
 
     Args:
       model: a model that was built under the policy for the same dtype; see `bert_tf.modeling.precision.policy`.

@@ -15,7 +15,8 @@ TOKEN_INPUTS = ("input_ids", "input_mask", "segment_ids")
 # TF Serving's name for the input of classify and regress.
 EXAMPLES_INPUT = "inputs"
 
-# Maximum number of tokens in a request to the signature `tokens`. This signature computes all rows at the same time.
+# Maximum number of tokens in a request to the signature `tokens`. The limit bounds memory, because this signature
+# computes all rows at the same time.
 _MOST_TOKENS = 1 << 16
 
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]

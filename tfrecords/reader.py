@@ -209,7 +209,7 @@ def find_faults(path: str) -> Iterator[str]:
       path: path of the manifest.
 
     Yields:
-      One line for each shard that is missing, or whose contents differ from the contents that were written.
+      One line for each shard that is missing, or whose contents have changed since the generator wrote the shard.
 
     Raises:
       InputError: the manifest is missing or cannot be read.

@@ -124,7 +124,7 @@ def _varints(values: np.ndarray) -> tuple[bytes, np.ndarray]:
 
 @functools.lru_cache(maxsize=1 << 14)
 def _header(name: str, kind: str, payload: int) -> bytes:
-    """Returns the bytes of a map entry before the packed values. The packed values take `payload` bytes."""
+    """Returns the bytes that precede the packed values in a map entry. The packed values take `payload` bytes."""
     key = name.encode()
     packed = _PACKED + _varint(payload)
     values = _LIST[kind] + _varint(len(packed) + payload) + packed

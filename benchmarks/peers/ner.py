@@ -10,7 +10,7 @@ import pathlib
 
 
 def read(path: pathlib.Path) -> list[tuple[list[str], list[str]]]:
-    """Returns the words and tags of each sentence of a file with a word, a tab and a tag on each line."""
+    """Returns the words and tags of each sentence of a file. A line of the file has a word, a tab and a tag."""
     sentences = [([], [])]
     for line in path.read_text(encoding="utf-8").split("\n"):
         word, _, tag = line.strip().partition("\t")

@@ -101,7 +101,10 @@ class ServedQuestions(ServedTask):
 
 
 def _decoding_flags(settings: ExportSettings, description: TaskDescription) -> dict[str, int]:
-    """Returns `n_best_size` and `max_answer_length`: the settings' values, else the run's, else the defaults."""
+    """Returns `n_best_size` and `max_answer_length`.
+
+    Values that are not in the settings come from the run, or are the defaults if the run does not state a value.
+    """
     found = {}
     for name in ("n_best_size", "max_answer_length"):
         given = getattr(settings, name)

@@ -80,7 +80,7 @@ def from_exception(error: Exception) -> ServingError:
 
 
 def reason(message: str) -> str:
-    """Returns the line of a TensorFlow message that states the cause; other lines name operations of the graph."""
+    """Returns the line that states the cause in a TensorFlow message; other lines name operations of the graph."""
     lines = (_OF_SEVERAL.sub("", line).strip() for line in message.splitlines() if not _NO_REASON.match(line))
     line = next(filter(None, lines), message.strip().partition("\n")[0])
     assertion = _ASSERTION.fullmatch(line)

@@ -112,8 +112,8 @@ def plan_multi_inference(servable: Servable, request: inference_pb2.MultiInferen
     The result is a MultiInferenceResponse.
 
     Raises:
-      ServingError: the tasks name different models, a signature twice, or signatures with different input tensors; or a
-        task is invalid, see `plan_classify`.
+      ServingError: the tasks name different models, the same signature twice, or signatures with different input
+        tensors; or a task is invalid (see `plan_classify`).
     """
     names = [task.model_spec.signature_name or DEFAULT_SIGNATURE for task in request.tasks]
     parts: list[tuple[inference_pb2.InferenceTask, Plan]] = []

@@ -228,7 +228,7 @@ class _Tensor:
         return self
 
     def array(self, rows: int | None = None) -> np.ndarray:
-        """Returns the only added value as an array; if `rows` is given, stacks `rows` added values instead."""
+        """Returns the only added value as an array or, if `rows` is given, the stack of all `rows` added values."""
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)

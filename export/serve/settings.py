@@ -1,4 +1,4 @@
-"""Settings of the local server, one field per flag. `tensorflow_model_server` also has all flags before `host`."""
+"""Settings of the local server, one field per flag. All flags before `host` are also flags of TF Serving."""
 
 import dataclasses
 import re
