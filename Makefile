@@ -25,7 +25,7 @@ $(VENV)/installed: setup.cfg pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	touch $@
 
-# environments with the peers, with PySpark, with MkDocs, and with a published checkpoint (without its requirements)
+# Each of these files marks an addition to the environment: the peers, PySpark, MkDocs, a published checkpoint.
 $(VENV)/installed-bench: $(VENV)/installed
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
 	touch $@
@@ -58,7 +58,7 @@ test: setup
 test-slow: setup
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
 
-# compares with Hugging Face on PyTorch, and installs both with a published checkpoint (without its requirements);
+# compares our code with Hugging Face on PyTorch; installs both, and a published checkpoint without its requirements;
 # also uses the real data folder if it exists: make test-parity DATA=path/to/data
 test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -n 2 --dist worksteal -m "torch$(if $(wildcard $(DATA)),, and not real)"

@@ -2,8 +2,8 @@
 
 python .ci/check_prose.py [FILE ...]    (default: all Python, Markdown and flag files that git tracks)
 
-For each phrase, the script prints a line with the file, the line number and a better phrase. If there are any, it exits
-with 1. ALLOWED lists sentences in which such a phrase is right.
+For each phrase, the script prints a line with the file, the line number and a better phrase. If the script finds a
+phrase, it exits with code 1. ALLOWED lists sentences in which such a phrase is right.
 """
 
 import pathlib
@@ -19,7 +19,7 @@ class Rule(NamedTuple):
     """A phrase to avoid.
 
     Attributes:
-      phrase: a regular expression; upper and lower case are equal.
+      phrase: a regular expression; case is ignored.
       instead: the advice, or a better phrase.
     """
 
@@ -28,10 +28,10 @@ class Rule(NamedTuple):
 
 
 class Allowed(NamedTuple):
-    """A sentence that a rule finds although it is right.
+    """A sentence that is right although a rule finds a phrase in it.
 
     Attributes:
-      path: path of the file with the sentence.
+      path: path of the file that contains the sentence.
       text: a part of the sentence's line.
       reason: why the sentence is right.
     """
