@@ -1,4 +1,4 @@
-"""Sources of a task's examples. A kind of task only implements how examples are read from one file."""
+"""Sources of a task's examples. A kind of task implements only the reading of one file."""
 
 import abc
 import dataclasses
@@ -29,7 +29,7 @@ class Placed(NamedTuple):
 
 
 class ExampleSource(abc.ABC):
-    """The examples of each split.
+    """A source of the examples of each split.
 
     Attributes:
       has_dev: whether there is dev data.
@@ -42,7 +42,7 @@ class ExampleSource(abc.ABC):
         """Returns the paths of the files of a split."""
 
     def name_of(self, split: str) -> str:
-        """Returns the name of a split's data for messages and reports; by default, the names of its files."""
+        """Returns the name of a split's data for messages and reports; by default, the names of the split's files."""
         return ", ".join(os.path.basename(path) for path in self.files(split)) or "texts"
 
     def facts(self) -> Mapping[str, Any]:
@@ -78,10 +78,10 @@ class ExampleSource(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class FileSource(ExampleSource):
-    """A source that reads the examples of each split from files. Flags name the files, or a folder contains them.
+    """A source that reads the examples of each split from files. Flags name the files, or the files are in a folder.
 
     Attributes:
-      data_dir: folder with the files of splits that are not in `paths`.
+      data_dir: folder that contains the files of each split that is not in `paths`.
       paths: maps a split to the files that a flag names.
     """
 
@@ -89,7 +89,7 @@ class FileSource(ExampleSource):
     paths: Mapping[str, Sequence[str]]
 
     def file_names(self, split: str) -> Sequence[str]:
-        """Returns the names that a split's file may have in `data_dir`; by default, the names of tables."""
+        """Returns the names that a split's file may have in `data_dir`; by default, see `tables.file_names`."""
         return tables.file_names(split)
 
     @abc.abstractmethod
@@ -124,7 +124,7 @@ class FileSource(ExampleSource):
         return found
 
     def found(self, split: str) -> list[str]:
-        """Returns the files of a split that flags name, else the split's files in the folder; [] if there are none."""
+        """Returns a split's files: the files that a flag names, else the files in `data_dir`; [] if there are none."""
         paths = [os.path.join(self.data_dir, name) for name in self.file_names(split) if self.data_dir]
         return list(self.paths.get(split, ())) or [path for path in paths if tf.io.gfile.exists(path)]
 
@@ -139,7 +139,7 @@ class FileSource(ExampleSource):
 
 
 def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> None:
-    """Raises InputError if two examples of a file would have the same name in prediction files, or if a name is empty.
+    """Raises InputError if two examples of a file would have the same name in prediction files, or if an id is empty.
 
     The name of an example is its id; if the example has no id, its name is its index.
 
@@ -162,7 +162,7 @@ def refuse_repeated_ids(path: str, placed: Sequence[Placed], start: int = 0) -> 
 
 
 def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Placed]]) -> list[Placed]:
-    """Reads a file with labels; reads a test file without labels if its labels are invalid.
+    """Reads a file with its labels. If the labels of a test file are invalid, reads this file again without the labels.
 
     Args:
       path: path of the file, for messages.

@@ -23,8 +23,8 @@ from bert_tf.tasks.report_parts import Part
 from bert_tf.tasks.tuned_file import TunedFile
 
 # The folders of `bert_tf.tasks`. The constant `KINDS` in a folder's module `kind` lists the folder's kinds of tasks.
-# These kinds share one script, its flags, and the code that reads files and makes rows. The module of `export.kinds`
-# with the folder's name defines the served models of these kinds.
+# The kinds of a folder share one script, its flags, and the code that reads files and makes rows. The module in
+# `export.kinds` that has the folder's name defines the served models of these kinds.
 FOLDERS = [
     "classification",
     "questions",
@@ -53,14 +53,14 @@ class Kind(abc.ABC):
     @staticmethod
     @abc.abstractmethod
     def make_task(command: Command) -> Task:
-        """Returns the task for a command of this kind's script. The task may have any kind of the same folder."""
+        """Returns the task for a command of this kind's script. The task may be of any kind in the same folder."""
 
     @abc.abstractmethod
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """Returns the head of a trained task; does not need the task's data. See `Task.head`."""
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
-        """Warns if the library of a checkpoint format would read texts differently from this model.
+        """Warns if the library that uses a checkpoint format would read texts differently from this model.
 
         By default, the function does nothing.
 
@@ -129,5 +129,5 @@ def of_task(described: TaskDescription, folder: str) -> Kind:
 
 
 def of_settings(settings: FineTuningSettings) -> Kind:
-    """Returns one of the kinds of the script with these settings. All kinds of a script share `make_task`."""
+    """Returns one of the kinds whose script has these settings; all kinds of a script share `make_task`."""
     return next(kind for kind in kinds().values() if kind.settings is type(settings))

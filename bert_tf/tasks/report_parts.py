@@ -69,7 +69,7 @@ Part = Table | Confusions | Calibration
 
 
 def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "errors") -> Table:
-    """Returns the table of the worst errors; column titles without a column in `rows` are dropped."""
+    """Returns the table of the worst errors; drops the titles in `head` that have no column in `rows`."""
     return Table(f"Worst {what}", head[: len(rows[0])] if rows else head, rows, note, is_text=True)
 
 
@@ -77,7 +77,7 @@ def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[
     """Returns the calibration of predictions with probabilities, and the table of the worst errors.
 
     Args:
-      entries: lines of `evaluation_file`.
+      entries: lines that `evaluation_file.read` returned.
       names: the column titles of the right answer and of the predicted answer.
       text_of: function that returns the text of an entry's "label" or "prediction".
     """
@@ -103,5 +103,5 @@ def texts(entry: Mapping) -> list[str]:
 
 
 def short(text: str) -> str:
-    """Truncates a text to the length of a cell."""
+    """Truncates a text to the maximum length of a cell."""
     return text if len(text) <= _MOST_CHARACTERS else text[: _MOST_CHARACTERS - 1] + "…"

@@ -23,7 +23,7 @@ _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells are in double quotes, give --quoted"
-# Maps the first bytes of a file that is not text to the message about such a file.
+# Maps the first bytes of files that are not UTF-8 text to the messages about such files.
 _BINARY = {
     b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
     b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",
@@ -44,8 +44,8 @@ class Layout:
     Attributes:
       format: a key of `EXTENSIONS`.
       has_header: whether the first line contains the names of the columns; has no effect on JSON Lines.
-      quoted: for tsv, whether cells may be in double quotes, as spreadsheets write them. If False, quotes are text. If
-        None, quotes are also text, but a file is refused if all of its texts are in quotes.
+      quoted: for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text.
+        If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes.
     """
 
     format: str = "tsv"
@@ -139,8 +139,9 @@ def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     if not any(map(str.strip, lines)):
         return []
     rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
-    # Remove blank lines at the end. In a file with one column and without quotes, a blank line could be an empty text,
-    # so blank lines are kept. In a file with quotes, an empty text is "".
+    # Remove blank lines at the end. In a file with quotes, an empty text is written as two quotes, so a blank line is
+    # not an example. In a file with one column and without quotes, a blank line could be an empty text, so blank lines
+    # are kept.
     blank = ([],) if layout.has_quotes else ([""],) if len(rows[0][1]) > 1 else ()
     while rows and rows[-1][1] in blank:
         rows.pop()
@@ -180,7 +181,7 @@ def require_file(path: str) -> None:
 
 
 def refuse_binary(path: str, beginning: bytes) -> None:
-    """Raises InputError if a file's first bytes show that it is not text, such as a compressed file or a workbook."""
+    """Raises InputError if a file begins with bytes in `_BINARY`, as compressed files and workbooks do."""
     for magic, what in _BINARY.items():
         if beginning.startswith(magic):
             raise InputError(f"{path}: {what}")
@@ -212,7 +213,7 @@ def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> Non
     Args:
       path: path of the file, for messages.
       columns: names or numbers of columns, as the flags give them.
-      places: index or name of each column, equal for the same column.
+      places: index or name of the column that each flag names; flags with equal values name the same column.
     """
     for column, place in zip(columns, places, strict=True):
         if places.count(place) > 1:
@@ -258,7 +259,9 @@ def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tu
         try:
             row = next(reader, None)
         except csv.Error as error:
-            raise InputError(f"{path}, line {line}: wrong quotes ({error}); write a quote in a cell twice") from error
+            raise InputError(
+                f"{path}, line {line}: wrong quotes ({error}); write each quote in a cell as two quotes"
+            ) from error
         if row is None:
             return
         yield line, row

@@ -27,7 +27,7 @@ _Tuned = TypeVar("_Tuned")
 
 @dataclasses.dataclass(frozen=True)
 class TunedFile(Generic[_Tuned]):
-    """A file in a run's folder with one threshold, or with a threshold for each label.
+    """A file that contains one threshold, or a threshold for each label. The file is in a run's folder.
 
     Attributes:
       name: name of the file.
@@ -118,7 +118,7 @@ class TunedFile(Generic[_Tuned]):
         return tuned
 
     def check_new_run(self, settings: FineTuningSettings) -> None:
-        """Refuses to train a new run in a folder with thresholds of an earlier run, unless the run tunes thresholds.
+        """Refuses a new run in a folder with thresholds of an earlier run, unless the new run tunes thresholds.
 
         Raises:
           InputError: the folder contains the file, but no checkpoint.
@@ -152,7 +152,7 @@ def finite_number(value: Any) -> float:
     """Checks a threshold that was read from a file, and returns it.
 
     Raises:
-      ValueError: the value is not a finite number. `true` and numbers in quotes are refused, unlike by `float`.
+      ValueError: the value is not a finite number. Unlike `float`, this function refuses `true` and numbers in quotes.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
         raise ValueError(f"the threshold {value!r} is not a finite number")

@@ -13,7 +13,8 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Names of columns, and of fields in JSON Lines. A file may use only one name of the context, and one name of the start.
+# Possible names of the context and of the start, as columns or as fields in JSON Lines. A file may use only one of the
+# names of the context, and only one of the names of the start.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
 # If a file has several of these columns, the first in this list is used. The first column of SWAG's files has no name;
@@ -135,9 +136,9 @@ def _told(header: Sequence[str]) -> str:
 
 
 def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
-    """Returns the indices of the columns of the choices, sorted by the numbers in their names.
+    """Returns the indices of the columns of the choices, sorted by the numbers in the columns' names.
 
-    The lowest number must be 0 or 1.
+    The numbers must start at 0 or 1, and must not have gaps.
     """
     found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
     numbers = [number for number, _ in found]

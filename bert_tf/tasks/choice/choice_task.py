@@ -61,7 +61,7 @@ class ChoiceTask(SourceTask):
         require_segments(config, settings.bert_config_file)
 
     def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
-        """Returns the context of each example, and None as its class.
+        """Returns the context of each example as its content, and None as its class.
 
         Because the contents are the contexts, all examples with the same context are in the same split.
         """
@@ -111,7 +111,7 @@ class ChoiceTask(SourceTask):
         return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns 1 for the rows of right choices, and 0 for other rows, float32 [B].
+        """Returns the weights of rows, float32 [B]; only the rows of right choices have weights above 0.
 
         The loss of an example is therefore the loss of the row of its right choice.
         """
@@ -139,9 +139,9 @@ class ChoiceTask(SourceTask):
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the accuracy from scores [N, 1].
 
-        If choices with different texts have the best score, the prediction counts as wrong. Otherwise, a model that
-        gives all choices the same score could seem to be always right, because the right choice may be the first choice
-        in every example, as in SWAG's "full" files.
+        If choices with different texts have the best score, the prediction counts as wrong. Without this rule, a model
+        that gives all choices the same score would always predict the first choice. In SWAG's "full" files, the first
+        choice is always the right choice, so the accuracy would be 1.
         """
         right = []
         for scores, example in zip(self._by_example(split, predictions), split.examples, strict=True):
@@ -150,7 +150,7 @@ class ChoiceTask(SourceTask):
         return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns the most frequent index of the right choice; None if all right choices have the same index."""
+        """Returns the constant answer, the most frequent index of the right choice; None if there is only one index."""
         counts = np.bincount([example.label for example in split.examples])
         if np.count_nonzero(counts) == 1:
             return None
@@ -220,5 +220,5 @@ class ChoiceTask(SourceTask):
 
 
 def make_head(config: BertConfig) -> keras.layers.Layer:
-    """Returns the head. It computes the score of a choice from the pooled output of [CLS]."""
+    """Returns the head, which computes the score of a choice from the pooled output of [CLS]."""
     return ClassificationHead(config, 1)

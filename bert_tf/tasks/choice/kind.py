@@ -17,8 +17,8 @@ class Choice(Kind):
     """The kind of `ChoiceTask`."""
 
     name, settings, make_task = CHOICE, SwagSettings, staticmethod(choice_task)
-    # Without this entry, Hugging Face's code would take the model for a regression model, because its head has one
-    # output.
+    # Without this entry, Hugging Face's code would treat the model as a regression model, because the model's head has
+    # one output.
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

@@ -10,7 +10,8 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.classification_task import Example, parse_score
 
-# Warn if the largest class has at least this share of the examples, because a constant answer then has this accuracy.
+# Warn if the largest class has at least this share of the examples, because a constant answer then has at least this
+# accuracy.
 _LARGE_SHARE = 0.9
 # Possible separators between the labels in a cell.
 _SEPARATORS = (",", ";", "|", "/", "+")

@@ -42,8 +42,8 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
     """Returns the factor of each label in the loss of the examples with this label, for a task with sets of labels.
 
-    For `balanced`, the factor is the number of examples without the label divided by the number of examples with the
-    label, so both groups of examples have the same total weight. If one of these numbers is 0, the factor is 1.
+    For `balanced`, the factor is the number of examples without the label, divided by the number of examples with the
+    label. Both groups of examples then have the same total weight. If one of these numbers is 0, the factor is 1.
 
     Args:
       text: see `of_classes`.

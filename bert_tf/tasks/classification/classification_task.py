@@ -31,7 +31,7 @@ from bert_tf.training import flops
 from bert_tf.training.metrics import Metric
 
 CLASSIFICATION, REGRESSION = "classification", "regression"
-# Predictions that differ by less than this share of the scores' standard deviation count as the same.
+# Predictions that differ by less than this share of the scores' standard deviation count as equal.
 _SAME_SCORE = 1e-3
 METRICS = (LOSS, ACCURACY)
 
@@ -43,10 +43,11 @@ class Example:
     Attributes:
       text_a: the first or only text.
       text_b: the second text; None if absent.
-      label: the label as text; None if unknown, as in test files. If an example may have several labels, a tuple.
+      label: the label as text; None if unknown, as in test files. If an example may have several labels, this value is
+        a tuple of labels.
       id: id of the example in its file; None if absent.
-      group: name of the part of the split to which the example belongs, such as its language; each part has separate
-        scores. "" for the main part.
+      group: name of the example's part of the split, such as the name of a language; "" for the main part. Each part
+        has separate scores.
     """
 
     text_a: str

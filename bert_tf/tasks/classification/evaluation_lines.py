@@ -28,8 +28,8 @@ def write(
       folder: see `evaluation_file.write`.
       split: a split with one row for each of N examples.
       logits: logits, float [N, C], or predicted scores, float [N, 1].
-      answers: function that yields the fields of each example from the split's `label_ids` and the logits in float64:
-        `classes`, `scores` or `label_sets`.
+      answers: function that yields the fields of each example: `classes`, `scores` or `label_sets`. The arguments of
+        the function are the split's `label_ids` and the logits in float64.
       prefix: see `evaluation_file.write`.
     """
     if not np.all(np.isfinite(logits)):

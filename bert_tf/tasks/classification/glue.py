@@ -23,7 +23,7 @@ def _splits(
     Args:
       columns: columns of train.tsv and dev.tsv.
       index: column of the ids in dev.tsv and test.tsv.
-      test: columns of test.tsv; None if they are the same as `columns`, without the label.
+      test: columns of test.tsv; None for the same columns as in `columns`, without the label.
     """
     test = test or dataclasses.replace(columns, label=None)
     return {

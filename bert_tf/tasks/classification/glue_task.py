@@ -128,7 +128,7 @@ class GlueTask(ClassificationTask):
         return found
 
     def answers(self, predictions: np.ndarray) -> np.ndarray:
-        """Returns the predicted ids of classes, or scores, float [N], from logits [N, C]; NaN for rows with a NaN."""
+        """Converts logits [N, C] to predicted ids of classes, or to scores, float [N]; a row with a NaN becomes NaN."""
         if self.is_regression:
             return predictions[:, 0]
         return np.where(np.isnan(predictions).any(axis=1), np.nan, np.argmax(predictions, axis=1))
@@ -147,11 +147,11 @@ class GlueTask(ClassificationTask):
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes the benchmark's files from logits [N, C]; returns the paths."""
+        """Writes the benchmark's files, and returns their paths; `predictions` are logits [N, C]."""
         return self.submit(folder, split.examples, predictions)
 
     def submit(self, folder: str, examples: Sequence[Example], predictions: np.ndarray) -> list[str]:
-        """Writes a submission file for each test file from logits [N, C]; returns the paths."""
+        """Writes a submission file for each test file, and returns the paths; `predictions` are logits [N, C]."""
         paths = []
         for file in self.splits["test"]:
             rows = [row for row, example in enumerate(examples) if example.group == file.group]

@@ -67,7 +67,7 @@ class MultiLabelTask(OwnTask):
         return [float(name in label) for name in self.labels]
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Also refuses thresholds of an earlier run."""
+        """See `ClassificationTask`. Also refuses thresholds of an earlier run."""
         super().check(config, settings)
         THRESHOLDS.check_new_run(settings)
 
@@ -212,7 +212,7 @@ THRESHOLDS = TunedFile(
 
 
 def with_thresholds(description: TaskDescription, folder: str, step: int) -> TaskDescription:
-    """Returns a description with the thresholds for the checkpoint of a step, from a run's folder, as a parameter."""
+    """Returns the description with the thresholds in a run's folder as a parameter; `step` is the checkpoint's step."""
     thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
 

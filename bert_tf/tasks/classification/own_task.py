@@ -70,7 +70,7 @@ class OwnTask(SourceTask, ClassificationTask):
         return found
 
     def read_files(self, split: str) -> list[Example]:
-        """Reads the examples of a split, and checks every label. If a label of "test" is invalid, drops all labels.
+        """Reads the examples of a split, and checks every label. If a test label is invalid, drops all test labels.
 
         Raises:
           InputError: the data is invalid; the message names the place, such as the file and the line.
@@ -121,9 +121,9 @@ class OwnTask(SourceTask, ClassificationTask):
     def write_tables(
         self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
     ) -> list[str]:
-        """See `ClassificationTask`. The header of the second table contains the name of the id column.
+        """See `ClassificationTask`. The header of `test_predictions.tsv` contains the name of the id column.
 
-        If `writes_texts` is true, the second table also contains the texts.
+        If `writes_texts` is true, `test_predictions.tsv` also contains the texts.
         """
         rows = [[_cell(self.source.id_name()), *named[0][1:]], *named[1:]]
         if self.writes_texts:

@@ -25,8 +25,8 @@ class Reading:
     """The resolved options for reading texts; the fields have the same names as in `ClassifierSettings`.
 
     Attributes:
-      pooling: the vector that the head reads, "cls", "mean" or "max"; see `ClassificationHead`.
-      long_text: how long texts are handled, "truncate", "head_tail" or "window"; see `ClassifierSettings`.
+      pooling: the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`.
+      long_text: the treatment of long texts: "truncate", "head_tail" or "window"; see `ClassifierSettings`.
       window_stride: see `cut_windows`.
     """
 
@@ -41,7 +41,7 @@ class Reading:
         If a flag is left out, its value is the value of the run in `output_dir`, or else the default.
 
         Raises:
-          InputError: a flag differs from the training of the folder's run, or a stride is given without windows.
+          InputError: a flag contradicts the trained run in the folder, or a stride is given without windows.
         """
         found, stride = cls(**command.of_model(**dataclasses.asdict(cls()))), command.settings.window_stride
         if stride and not found.has_windows:
@@ -70,7 +70,7 @@ class Reading:
         """Splits examples into rows. Training and the served graph both use this function.
 
         Args:
-          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)], and other columns, [B].
+          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
           max_seq_length: sequence length, S.
 
         Returns:
@@ -144,7 +144,7 @@ class Reading:
 
         Returns:
           The split with only the first row of each example, and the mean predictions, with one row per example. Without
-          windows, the arguments.
+          windows, the result is the unchanged arguments.
         """
         if not self.has_windows:
             return split, predictions

@@ -104,7 +104,8 @@ class RecordsTask(ClassificationTask):
                 f"--long_text={self.reading.long_text}: create_finetuning_data has already truncated the texts of "
                 f"{self.meta_file}; drop the flag"
             )
-        # For an id outside the table, TensorFlow's lookup raises an error on a CPU, but returns zeros on a GPU.
+        # Check the ids here, because TensorFlow's lookup does not always report an id outside the table. On a CPU, the
+        # lookup raises an error, but on a GPU, it returns zeros.
         asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
         for split in (split for split, wanted in asked.items() if wanted):
             segments = self.read(split).columns["segment_ids"]

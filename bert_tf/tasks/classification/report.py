@@ -49,7 +49,11 @@ def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns a table with the correlations and mean errors, with a diagram of the scores, and the largest errors."""
+    """Returns two tables.
+
+    The first table has the correlations, the mean errors and a diagram of the scores. The second table has the largest
+    errors.
+    """
     del labels
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     errors = answers - truth

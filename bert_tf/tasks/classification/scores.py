@@ -58,7 +58,7 @@ def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -
 
     Args:
       names: keys of `SCORES`.
-      labels: true ids of classes, or true scores, of N examples, [N].
+      labels: true ids of classes, or true scores, for N examples, [N].
       predictions: predicted ids of classes, or predicted scores, [N]. If a prediction is NaN, all results are NaN.
     """
     if np.isnan(predictions).any():

@@ -10,7 +10,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 
 # The name of a task on a user's own data.
 OWN_DATA = "own"
-# The name of a task whose texts are in memory. Users cannot give this name as a flag.
+# The name of a task whose texts are in memory. Users cannot give this name as the value of a flag.
 IN_MEMORY = "texts"
 # Values for `read_by`, which lists the kinds of data for which a flag has an effect; see `command_line.refuse_unread`.
 OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
@@ -51,36 +51,43 @@ class ClassifierSettings(FineTuningSettings):
         "",
         first=True,
     )
-    has_header: bool | None = setting("own data: the first line names the columns; default: true", None, read_by=(OWN,))
+    has_header: bool | None = setting(
+        "own data: the first line names the columns; default: from the run in --output_dir, else true",
+        None,
+        read_by=(OWN,),
+    )
     text_a_column: str | None = setting(
-        "own data: column of the only text or of the first text, by name or by number from 0; default: text", None,
+        "own data: column of the only text or of the first text, by name or by number from 0; default: from "
+        "the run in --output_dir, else text", None,
         first=True, read_by=(OWN, TFDS),
     )  # fmt: skip
     text_b_column: str | None = setting(
-        "own data: column of the second text; default: none",
+        "own data: column of the second text; default: from the run in --output_dir, else none",
         None,
         first=True,
         read_by=(OWN, TFDS),
     )
     label_column: str | None = setting(
-        "own data: column of the label, by name or by number from 0; default: label",
+        "own data: column of the label, by name or by number from 0; default: from the run in --output_dir, else label",
         None,
         first=True,
         read_by=(OWN, TFDS),
     )
     labels: str = setting(
-        "own data: comma-separated labels; empty: the sorted labels of the training data",
+        "own data: comma-separated labels; default: from the run in --output_dir, else the sorted labels of the "
+        "training data",
         "",
         read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
-        "own .tsv files: cells may be in double quotes, which are removed; default: quotes are part of the text, but "
-        "it is an error if all texts of a file are in quotes", None, read_by=(OWN,),
+        "own .tsv files: cells may be in double quotes, which are removed; default: from the run in --output_dir, else "
+        "quotes are part of the text, but it is an error if all texts of a file are in quotes", None, read_by=(OWN,),
     )  # fmt: skip
     regression: bool = setting("own data: the label is a number to predict", False, read_by=(OWN, TFDS))
     multi_label: bool = setting("own data: an example has any number of labels, or none", False, read_by=(OWN,))
     label_separator: str | None = setting(
-        "with --multi_label: separator between the labels in a cell that is not a JSON list; default: a comma",
+        "with --multi_label: separator between the labels in a cell that is not a JSON list; default: from the run in "
+        "--output_dir, else a comma",
         None,
         read_by=(LABEL_SETS,),
     )

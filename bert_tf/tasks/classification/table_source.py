@@ -21,7 +21,7 @@ class TextSource(ExampleSource):
 
     Attributes:
       has_pairs: whether an example has two texts.
-      kind: kind of the task; "" if the source does not know it.
+      kind: kind of the task; "" if the source does not know the kind.
       labels: names of the classes; () if the source does not know them.
       has_label_sets: whether an example has a tuple of labels instead of one label.
     """

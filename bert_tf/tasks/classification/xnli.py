@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
 LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "tr", "ur", "vi", "zh")
-# The translated files have another spelling of one label.
+# The translated files spell one label differently.
 _SPELLINGS = {"contradictory": "contradiction"}
 
 

@@ -23,7 +23,7 @@ def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
     ]  # fmt: skip
     note = (
         f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not an exact match. The percentage "
-        "of an answer is its probability among the best answers."
+        "after an answer is its probability, from the softmax over the scores of the best answers."
     )
     head = ["F1", "predicted", "right", "question", "context around the right answer"]
     return [Calibration(confidence, is_right), errors(note, head, rows, "questions")]

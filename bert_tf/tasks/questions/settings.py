@@ -88,7 +88,8 @@ class SquadSettings(FineTuningSettings):
     )  # fmt: skip
     exact_answer_offsets: bool = setting(
         "copy the text of an answer from the context at the character offsets of the answer's tokens, and write the "
-        "offsets into nbest_predictions.json; by default, the text is aligned with whole words, as in the original",
+        "offsets into nbest_predictions.json; by default, the text is aligned with whole words, as in "
+        "google-research/bert",
         False,
     )
     verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)

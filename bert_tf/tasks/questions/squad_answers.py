@@ -25,7 +25,7 @@ NULL_WITHOUT_WINDOW = 1e6
 _NO_SPAN = "empty"
 # The columns with a window's tokens, in the order of the fields of `Tokens`.
 _TOKENS = ("segment_b", "token_starts", "token_ends")
-# Number of questions to decode at once. For all these questions, the pairs of starts and ends are in memory together.
+# Number of questions to decode at once. The pairs of starts and ends of all these questions are in memory together.
 _AT_ONCE = 128
 
 
@@ -209,7 +209,7 @@ def _answers(
 
 
 def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple | Candidate]:
-    """Yields the spans, with "no answer" after all spans whose score is at least the score of "no answer"."""
+    """Yields the spans; inserts "no answer" after all spans whose score is at least the score of "no answer"."""
     for span in spans:
         if null is not None and null.score > span[2] + span[3]:
             yield null

@@ -18,14 +18,14 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.example_source import Placed
 
-# A word of a context. google-research/bert separates words by this white space.
+# A word of a context. As in google-research/bert, only the white space in this pattern separates words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
 # Half of a surrogate pair; it cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Answer(NamedTuple):
-    """An answer: its text, and the index in the context of its first character."""
+    """An answer: the text, and the index of the text's first character among the characters of the context."""
 
     text: str
     start: int
@@ -40,8 +40,8 @@ class Question:
       text: the question.
       context: the passage that the question is about.
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
-      is_impossible: whether the file marks the question as unanswerable. If the file does not say so for a question,
-        the value is true if `answers` is ().
+      is_impossible: whether the file marks the question as unanswerable. If the question has no `is_impossible` in
+        the file, the value is true if `answers` is ().
     """
 
     id: str
@@ -92,9 +92,9 @@ def words_of(context: str) -> Words:
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     """Returns the indices of the first and the last word that overlap an answer.
 
-    Returns None if these words and the words between them do not contain the answer's text. Each sequence of white
-    space counts as one space. But as in google-research/bert, an answer with a no-break space or other special white
-    space is not found.
+    Returns None if these words and the words between them do not contain the answer's text. In this
+    comparison, each sequence of white space counts as one space. As in google-research/bert, an answer with a no-break
+    space or other special white space is not found.
     """
     last = answer.start + len(answer.text) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):

@@ -25,7 +25,7 @@ NULL_ODDS_NAME = "null_odds.json"
 # An evaluation with a tuned threshold writes a score with this name. If a folder has this score but no file with the
 # threshold, the file was lost.
 TUNED_THRESHOLD = "tuned_null_threshold"
-# Number of the context's characters that an evaluation writes, and number of these characters that precede the answer.
+# An evaluation writes at most `_CONTEXT` characters of the context, of which `_CONTEXT_BEFORE` precede the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
 
@@ -39,8 +39,13 @@ def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable
       has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
 
     Returns:
-      `f1` and `exact_match`, from 0 to 1. For SQuAD 2.0, the result also has both metrics for the questions with an
-      answer (prefix `HasAns_`) and for the questions without an answer (prefix `NoAns_`), if there are such questions.
+      The metrics, from 0 to 1:
+
+      - `f1`, `exact_match`: the metrics of all questions.
+      - `HasAns_f1`, `HasAns_exact_match`: the metrics of the questions with an answer; only for SQuAD 2.0. Absent if
+        there are no such questions.
+      - `NoAns_f1`, `NoAns_exact_match`: the metrics of the questions without an answer; only for SQuAD 2.0. Absent if
+        there are no such questions.
     """
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
@@ -86,12 +91,12 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     """
     odds = np.array([found.null_odds for found in answers])
     _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
-    # "" is also right if the metric's normalization removes the whole right answer, such as the answer "the".
+    # "" also matches a right answer that the metric's normalization reduces to "", such as the answer "the".
     _, unanswered = question_scores(questions, [""] * len(questions), has_unanswerable=True)
     order = np.argsort(odds, kind="stable")
     gains = np.cumsum((answered - unanswered)[order])
     ranked = odds[order]
-    is_last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cannot divide equal odds
+    is_last = np.append(ranked[1:] != ranked[:-1], True)  # a threshold cannot separate equal odds
     totals = np.append(0.0, gains[is_last])
     distinct = ranked[is_last]
     candidates = np.concatenate([[distinct[0] - 1], (distinct[1:] + distinct[:-1]) / 2, [distinct[-1] + 1]])
@@ -136,7 +141,7 @@ def keep_answers(
     has_unanswerable: bool,
     prefix: str = "dev",
 ) -> None:
-    """Writes `dev_predictions.jsonl` (see `evaluation_file`), unless a score is not finite.
+    """Writes `dev_predictions.jsonl` (see `evaluation_file`) if the best scores of all questions are finite.
 
     Each line is a JSON object for one question, with these fields:
 
@@ -146,7 +151,8 @@ def keep_answers(
     - `context`: the part of the context around the right answer.
     - `label`: the texts of the right answers; an empty list for a question without an answer.
     - `prediction`: the text of the predicted answer; "" for no answer.
-    - `probability`: the probability of the predicted answer among the best answers.
+    - `probability`: the predicted answer's probability, from the softmax over the scores of the candidates; 0 if the
+      answer is not a candidate.
     - `exact_match`, `f1`: the metrics of this question.
     - `null_odds`: `Answers.null_odds`; only for SQuAD 2.0.
     """

@@ -75,7 +75,7 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
     """Returns the questions for training.
 
     These are the questions whose answer is at its `answer_start`, and the questions without an answer. A warning states
-    the number of other questions and lists their ids.
+    the number of other questions, and lists up to 10 of their ids.
 
     Raises:
       InputError: answers are missing, or no answer is at its `answer_start`.
@@ -83,7 +83,7 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
     kept, wrong = [], []
     for place, question in placed:
         if question.answers is None:
-            raise InputError(f"{path}: question {question.id} has no answers; training needs them")
+            raise InputError(f"{path}: question {question.id} has no answers; training needs answers")
         if not question.answers and not (question.is_impossible and has_unanswerable):
             remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
             raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
@@ -99,7 +99,7 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
 
 
 def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequence: str) -> None:
-    """Warns about questions whose answer is not at its `answer_start`; the message lists the questions' ids."""
+    """Warns about questions whose answer is not at its `answer_start`; the message lists up to 10 ids."""
     if wrong:
         named = ", ".join(question.id for question in wrong[:_MOST_NAMED])
         more = f" and {len(wrong) - _MOST_NAMED:,} more" if len(wrong) > _MOST_NAMED else ""
@@ -110,13 +110,13 @@ def _warn_of_offsets(path: str, wrong: Sequence[Question], total: int, consequen
 
 
 def _white_space_hint(wrong: Sequence[Question]) -> str:
-    """Returns advice for answers that are at their `answer_start`, but have white space other than a space."""
+    """Returns advice for answers that are at their `answer_start`, but contain special white space; else ""."""
     answers = [(question.context, question.answers[0]) for question in wrong]
     if not any(
         answer.text.strip() and context.startswith(answer.text, max(answer.start, 0)) for context, answer in answers
     ):
         return ""
     return (
-        "; as in the original, an answer with a no-break space or other special white space is not found; replace it "
-        "with a space in contexts and answers"
+        "; as in the original, an answer with a no-break space or other special white space is not found; replace such "
+        "characters with spaces in contexts and answers"
     )

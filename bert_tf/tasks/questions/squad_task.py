@@ -37,7 +37,7 @@ NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
 # Default values of the flags that change the model or its data. A run's `task.json` records the values of these flags.
 _DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
-# The logit of a position without a token. It is finite, so that means and differences of logits are finite too.
+# The logit of a position without a token. This logit is finite, so means and differences of logits are finite too.
 _NO_TOKEN = -1e9
 
 
@@ -226,7 +226,7 @@ class SquadTask(SourceTask):
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a lost threshold, and a threshold of another checkpoint.
+        """Refuses a folder that has lost its threshold file, and a threshold of another checkpoint.
 
         If the flags give a threshold or tune a new one, nothing is refused.
         """

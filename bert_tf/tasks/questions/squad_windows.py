@@ -44,7 +44,7 @@ class Windows(NamedTuple):
       questions: int64 [N], index of each window's question, ascending.
       tokens: RaggedTensor int64 [N, (tokens)], indices of each window's tokens among the T tokens of all
         contexts.
-      offsets: int64 [N], position in the row of each window's first token.
+      offsets: int64 [N], position of each window's first token in the window's row.
     """
 
     questions: tf.Tensor
@@ -111,11 +111,11 @@ def encode_questions(
 
       - `segment_a`: int32 [N, (tokens)], the token ids of the question.
       - `segment_b`: int32 [N, (tokens)], the token ids of the window.
-      - `token_starts`, `token_ends`: int32 [N, (tokens)], range in the context of the characters of each token in the
-        window; the end is exclusive.
-      - `window_starts`: int32 [N], index in the context of the window's first token.
-      - `start_positions`, `end_positions`: int32 [N], positions in the row of the first and the last token of the
-        answer. Both are 0, the position of [CLS], if the window does not contain the whole answer.
+      - `token_starts`, `token_ends`: int32 [N, (tokens)], for each token of the window, the range of the token's
+        characters in the context; the end is exclusive.
+      - `window_starts`: int32 [N], index of the window's first token among the tokens of the context.
+      - `start_positions`, `end_positions`: int32 [N], positions of the answer's first token and last token in the row.
+        Both are 0, the position of [CLS], if the window does not contain the whole answer.
       - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
       - `example_ids`: int64 [N], index of the row's question.
 
@@ -149,7 +149,7 @@ def encode_questions(
 
 
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
-    """Returns the indices in the context of the first and the last token of a question's first answer.
+    """Returns the first and the last token of a question's first answer, as indices of the context's tokens.
 
     As in google-research/bert, the range covers all tokens of each word that overlaps the answer. If the range contains
     the tokens of the answer's text, the range is narrowed to these tokens.
@@ -181,7 +181,7 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
 
 
 def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
-    """Tokenizes texts, and finds the characters of each token in its text."""
+    """Tokenizes texts, and finds the range of each token's characters in the text."""
     encode = tf.function(tokenizer.encode_with_offsets, input_signature=[tf.TensorSpec([None], tf.string)])
     found = []
     for begin in range(0, len(texts), _TEXTS_PER_CALL):
@@ -197,7 +197,10 @@ def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
 
 
 def _characters(text: str) -> np.ndarray:
-    """Returns the index of the character at each byte of a text's UTF-8, and at the text's end, int32 [bytes + 1]."""
+    """Returns, for each byte of a text in UTF-8, the index of the byte's character, int32 [bytes + 1].
+
+    The last element is the number of characters.
+    """
     begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the added byte marks the text's end
     return (np.cumsum(begins) - 1).astype(np.int32)
 

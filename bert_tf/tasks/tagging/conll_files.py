@@ -55,7 +55,7 @@ class Layout:
     """The columns of a file.
 
     Attributes:
-      word: index of the column with the word; a negative index counts from the last column, which is -1.
+      word: index of the column with the word; a negative index counts from the last column, whose index is -1.
       tag: index of the column with the tag; see `word`.
     """
 
@@ -72,9 +72,9 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
       with_tags: whether to read tags.
 
     Raises:
-      InputError: the file is missing, empty or not UTF-8; a line lacks a tag, or has more or fewer columns than the
-        first line; or the column of words contains the numbers of the words. The message names the file and, if
-        possible, the line.
+      InputError: the file is missing, is empty or is not UTF-8; a tag is missing or is not a tag of any scheme; a line
+        has more or fewer columns than the first line; or the column of words contains the numbers of the words. The
+        message names the file and, if possible, the line.
     """
     reader = _Reader(path, layout, with_tags)
     for number, line in enumerate(decoded_lines(path), 1):
@@ -169,8 +169,8 @@ def count_columns(path: str) -> int:
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
     """Writes predictions atomically, in the official scorer's format.
 
-    Each line has a word, the right tag if it is known, and the predicted tag. Spaces separate the columns; if a word
-    contains a space, tabs separate them.
+    Each line has a word, the right tag if it is known, and the predicted tag. Spaces separate the columns. If any
+    word contains a space, tabs separate the columns of all lines.
     """
     separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
     lines = []

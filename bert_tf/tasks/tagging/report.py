@@ -16,7 +16,7 @@ def entities(path: str) -> list[Part]:
     most errors.
 
     Args:
-      path: path of a file with the right and the predicted tags; see `conll_files.write_predictions`.
+      path: path of a file with the true and the predicted tags; see `conll_files.write_predictions`.
     """
     if not tf.io.gfile.exists(path):
         return []
@@ -55,8 +55,9 @@ def _wrong_sentences(
         for count, sentence, *both in wrong[:MOST_ERRORS]
     ]
     note = (
-        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. An entity with wrong words or a wrong type "
-        "counts as missed and as added."
+        f"{len(wrong):,} of {len(words):,} sentences have a wrong entity. Missed entities are in the data, but are not "
+        "predicted. Added entities are predicted, but are not in the data. An entity that is predicted "
+        "with wrong words or a wrong type gives one of each."
     )
     return report_parts.errors(note, ["errors", "missed", "added", "sentence"], rows, "sentences")
 

@@ -42,8 +42,12 @@ class NerSettings(FineTuningSettings):
         "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
         "--init_checkpoint, else false, as in the paper", None, group="Model", first=True,
     )  # fmt: skip
-    word_column: int | None = setting("column of the word, from 0; -1 is the last column; default: 0", None)
-    tag_column: int | None = setting("column of the tag, from 0; -1 is the last column; default: -1", None)
+    word_column: int | None = setting(
+        "column of the word, from 0; -1 is the last column; default: from the run in --output_dir, else 0", None
+    )
+    tag_column: int | None = setting(
+        "column of the tag, from 0; -1 is the last column; default: from the run in --output_dir, else -1", None
+    )
     tag_scheme: str | None = setting(
         "scheme of the tags in the files; auto: recognize the scheme of each file; default: from the run in "
         "--output_dir, else auto",
@@ -54,7 +58,9 @@ class NerSettings(FineTuningSettings):
         "accept tag sequences that violate the scheme, and read them as the official scorer reads them; without this "
         "flag, such a sequence is an error; default: from the run in --output_dir, else false", None,
     )  # fmt: skip
-    entity_types: str = setting("comma-separated types of entities; default: the types in the training data", "")
+    entity_types: str = setting(
+        "comma-separated types of entities; default: from the run in --output_dir, else from the training data", ""
+    )
     test_has_tags: bool = setting(
         "the test data has a column of tags; has no effect on a file with only one column", True
     )
@@ -68,8 +74,8 @@ class NerSettings(FineTuningSettings):
         choices=("", "fine_tuning", *FEATURE_LAYERS), group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "with --feature_layers: number of units in each direction of the two-layer BiLSTM; default: 768, as in the "
-        "paper",
+        "with --feature_layers: number of units in each direction of the two-layer BiLSTM; default: from the run "
+        "in --output_dir, else 768, as in the paper",
         None,
         group="Model",
         above=0,

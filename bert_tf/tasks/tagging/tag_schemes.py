@@ -2,8 +2,8 @@
 
 A tag is O, or a prefix and a type, such as B-PER. In IOB2 (also called BIO), the first word of each entity has the
 prefix B, and the other words have I. In IOB1, the scheme of CoNLL-2003, all words of entities have I, except that the
-first word has B if the entity directly follows an entity of the same type. BIOES is like IOB2, but the last word of an
-entity of several words has E, and the word of an entity of one word has S.
+first word has B if the entity directly follows an entity of the same type. BIOES is like IOB2, with two
+differences: if an entity has several words, the last word has E; if an entity has one word, this word has S.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class Entity(NamedTuple):
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Returns the prefix and the type of a tag. If the tag has no type, such as O and B, the type is "".
+    """Returns the prefix and the type of a tag. For a tag without a type, such as O or B, the type is "".
 
     Raises:
       ValueError: the text is not a tag of any scheme.
@@ -50,10 +50,11 @@ def tags_of_types(types: Iterable[str], scheme: str) -> tuple[str, ...]:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """Finds the entities in any sequence of tags, also an invalid one, as CoNLL's official scorer (conlleval) does.
+    """Finds the entities in a sequence of tags in the same way as CoNLL's official scorer (conlleval).
 
-    After B or I, an entity continues if the next tag has its type and the prefix I or E. Otherwise, the entity ends.
-    Each tag that does not continue an entity begins a new entity, unless the tag is O; this includes an I after an O.
+    The sequence may be invalid. After B or I, an entity continues if the next tag has the entity's type and the prefix
+    I or E. Otherwise, the entity ends. Each tag that does not continue an entity begins a new entity, unless the tag is
+    O. For example, an I after an O begins a new entity.
     """
     found, start = [], None
     before, type_before = OUTSIDE, ""
@@ -90,8 +91,8 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
     """Returns the scheme of a file.
 
-    The scheme is BIOES if a tag has the prefix E or S. Otherwise, it is IOB1 or IOB2, whichever makes fewer sentences
-    invalid. If both make the same number of sentences invalid, it is IOB2.
+    The scheme is BIOES if a tag has the prefix E or S. Otherwise, the scheme is IOB1 if fewer sentences violate IOB1
+    than IOB2, else IOB2.
 
     Args:
       sentences: the tags of each sentence.
@@ -106,7 +107,7 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
     """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid.
 
-    If a sentence ends inside an entity, which violates BIOES, the index is the index of the last tag.
+    If a sentence violates BIOES because it ends inside an entity, the index is the index of the last tag.
     """
     before, type_before = OUTSIDE, ""
     for index, tag in enumerate([*tags, OUTSIDE]):
@@ -121,7 +122,7 @@ def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
 
 
 def _fault(before: str, type_before: str, prefix: str, type_: str, scheme: str) -> str:
-    """Returns the reason why a tag cannot follow the previous tag; "" if it can follow the previous tag."""
+    """Returns the reason why a tag cannot follow the previous tag; "" if the tag is allowed."""
     if prefix not in (OUTSIDE, *_PREFIXES[scheme]):
         return f"{scheme.upper()} does not have {prefix}"
     same = before != OUTSIDE and type_ == type_before

@@ -1,6 +1,6 @@
 """Encodes tagged sentences as rows of tokens; splits long sentences, and adds neighboring sentences as context.
 
-Paper: section 5.3. The first token of each word is labeled, and rows can be filled with the context in the document.
+Paper: section 5.3. The first token of each word is labeled, and rows can be filled with context from the document.
 
 Letters: N rows.
 """
@@ -22,7 +22,7 @@ _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 
 
 class Span(NamedTuple):
-    """The words of a row. A range of words contains indices into the sequence of all words of a file.
+    """The words of a row. The indices of words count the words of the whole file, from 0.
 
     Attributes:
       example: index of the row's sentence.
@@ -97,7 +97,7 @@ def _word_tokens(sentences: Sequence[Sentence], tokenizer: BertTokenizer, room: 
 
 
 def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, document_context: bool) -> Iterator[Span]:
-    """Yields the words of each row, for the rows of all sentences.
+    """Yields a `Span` for each row, sentence by sentence.
 
     Args:
       sentences: the sentences of a file.

@@ -49,8 +49,8 @@ class TaggingTask(SourceTask):
       scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
         represent the same entities.
       document_context: see `make_rows`.
-      features: the frozen encoder's layers that the head reads, as a name in `modeling.heads.FEATURES`; "" to train the
-        encoder.
+      features: the layers of the frozen encoder that the head reads. The value is a name in `modeling.heads.FEATURES`,
+        or "" to train the encoder.
       lstm_size: number of units in each direction of the BiLSTM on features.
       activations_dir: see `Task`.
       held_out: see `Task`.
@@ -140,7 +140,7 @@ class TaggingTask(SourceTask):
         )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """See `Task`. Also warns about types that are missing in the training data, and data without documents."""
+        """See `Task`. Also warns about types that no training sentence has, and about files without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
@@ -218,7 +218,7 @@ class TaggingTask(SourceTask):
         return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
-        """Joins, for each sentence, the predictions for the sentence's rows.
+        """Joins the predictions for the rows of each sentence.
 
         Args:
           split: a split with N rows.
@@ -257,7 +257,7 @@ class TaggingTask(SourceTask):
         return self.evaluation(split, predictions).scores
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the scores of the tag O for every word."""
+        """Returns the constant answer, which is the tag O for every word."""
         outside = [[tag_schemes.OUTSIDE] * len(sentence.words) for sentence in split.examples]
         return ConstantAnswer("O", entity_scores.compare(self._known_tags(split), outside).scores)
 
