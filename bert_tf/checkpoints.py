@@ -79,7 +79,7 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
-      InputError: the configuration is missing, or its shapes differ from the checkpoint's; or see `open_checkpoint`.
+      InputError: the configuration is missing or does not fit the checkpoint's tensors; or see `open_checkpoint`.
     """
     contents = open_checkpoint(path, config_file)
     config = contents.require_config()
@@ -114,7 +114,7 @@ def initialize(
       The checkpoint's prefix or file.
 
     Raises:
-      InputError: see `open_checkpoint`; or a tensor is missing, is surplus, or has another shape.
+      InputError: see `open_checkpoint`; or a tensor of the checkpoint is missing, unexpected, or of another shape.
     """
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
@@ -173,7 +173,8 @@ def model_files(settings, *flags: str) -> dict[str, str]:
     Raises:
       InputError: a flag is empty, and neither folder has the file.
     """
-    # A run's folder contains the run's own files. If it contains no checkpoint, the files come from a failed start.
+    # A run's folder contains the run's own files. But if the folder has no checkpoint, the files come from a failed
+    # start, and training does not use them.
     is_own = not settings.do_train or latest.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}

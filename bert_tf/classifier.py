@@ -99,7 +99,7 @@ class TextClassifier:
         Args:
           texts: strings, or pairs of strings.
           labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
-            regression. If the entries are lists, tuples or sets of strings, each text has any number of labels.
+            regression. If the entries are lists, tuples or sets of strings, each text may have any number of labels.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
           dev_texts: texts for the evaluation; if None, the share `dev_share` of `texts` is held out from training.
@@ -142,7 +142,7 @@ class TextClassifier:
           batch_size: number of texts per batch.
 
         Returns:
-          A list of N labels, which are strings. For a model with several labels per text, a list of N tuples; each one
+          A list of N labels (strings). For a model with several labels per text, a list of N tuples. Each tuple
           contains the labels whose probabilities are above the run's thresholds. For a regression, scores, float32 [N].
 
         Raises:
@@ -151,7 +151,7 @@ class TextClassifier:
         return self._kind.answers(self._outputs(texts, batch_size), self._trained)
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
-        """Predicts the probability of each label. Args: see `predict`.
+        """Predicts the probability of each label. The arguments are the same as for `predict`.
 
         Returns:
           float32 [N, C]; the classes are in the order of `labels`.
@@ -255,7 +255,7 @@ class TextClassifier:
 
 
 def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
-    """Refuses dev texts that differ from the dev texts of the run in the folder, since training would resume this run.
+    """Refuses dev texts that differ from the dev texts of the run in the folder, because training resumes this run.
 
     Raises:
       InputError: the run holds out a share of its texts, or was evaluated on other texts.
@@ -277,7 +277,7 @@ def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
-    """Returns a smaller batch size and more epochs for few texts, without settings that the user gives.
+    """Returns a smaller batch size and more epochs for few texts; leaves out the settings that the user gives.
 
     For many texts, the function returns {}.
 
@@ -291,7 +291,9 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
     if count >= _FEW_TEXTS or not found:
         return {}
     chosen = ", ".join(f"{name}={value}" for name, value in found.items())
-    logging.warning("only %d training texts: using %s to reach enough steps; give both to override this", count, chosen)
+    logging.warning(
+        "only %d training texts: using %s for enough steps; give other values to override this", count, chosen
+    )
     return found
 
 

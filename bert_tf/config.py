@@ -37,7 +37,7 @@ DIRECTIONS = ("bidi", "ltr", "rtl")
 # Keys of published configurations that have no effect on the paper's encoder.
 _IGNORED_PREFIXES = ("pooler_",)
 _IGNORED = (
-    # In tf-models-official: whether variables have the original's shapes.
+    # In tf-models-official: whether variables have the shapes of google-research/bert.
     "backward_compatible",
     # In other libraries: options for the outputs, the storage and the training of a model.
     "finetuning_task", "gradient_checkpointing", "num_labels", "output_attentions", "output_hidden_states",
@@ -56,16 +56,16 @@ _FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
-    """Shape and regularization of the encoder, with the keys and defaults of the original's `bert_config.json`.
+    """Shape and regularization of the encoder, with the keys and defaults of google-research/bert.
 
     Attributes:
-      vocab_size: V, the number of word embeddings; at least the number of tokens, because padding is allowed.
+      vocab_size: V, the number of word embeddings; may be larger than the number of tokens (padding).
       hidden_size: H, the size of a token's vector.
       num_hidden_layers: L, the number of layers.
       num_attention_heads: A, the number of attention heads per layer; must divide H.
       intermediate_size: width of the feed-forward layer, 4H in the paper.
-      hidden_act: the activation function. "gelu" is the original's tanh approximation, and "gelu_erf" is the exact
-        form, which Hugging Face names "gelu".
+      hidden_act: the activation function. "gelu" is the tanh approximation of google-research/bert, and "gelu_erf"
+        is the exact form, which Hugging Face names "gelu".
       hidden_dropout_prob: dropout rate after the embeddings and after each sub-layer.
       attention_probs_dropout_prob: dropout rate on the attention probabilities.
       max_position_embeddings: maximum sequence length.
@@ -172,7 +172,7 @@ class BertConfig:
 
     @classmethod
     def from_dict(cls, entries: dict) -> "BertConfig":
-        """Makes a configuration from entries with the original's keys.
+        """Makes a configuration from entries with the keys of google-research/bert.
 
         Raises:
           InputError: a key is unknown or missing, a value is invalid, or values contradict each other.
@@ -205,7 +205,7 @@ class BertConfig:
             raise InputError(f"{path}: {error}") from error
 
     def to_json_string(self) -> str:
-        """Returns the configuration in the original's JSON format."""
+        """Returns the configuration in the JSON format of google-research/bert."""
         return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
 
 

@@ -127,7 +127,7 @@ def _write_tokenizer(
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
     task = _read_task(tokenizer.folder)
-    # transformers truncates texts to the given length. For a fine-tuned model, this is the row length in training.
+    # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # export needs the record of the task
         description.write(folder, task)
@@ -214,8 +214,8 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         logging.warning("transformers pools [CLS], but bert_tf's left-to-right models pool the last token; the "
                         "classification and next-sentence heads compute other outputs in transformers")  # fmt: skip
     if config.hidden_act == "gelu_erf" and format == "tf1":
-        logging.warning("hidden_act=gelu_erf is written to %s, but google-research/bert does not know this name; the "
-                        "gelu there uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
+        logging.warning("hidden_act=gelu_erf is written to %s, but google-research/bert does not know this name; its "
+                        "gelu uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
 def _check_kind(format: str, source: str, task: TaskDescription) -> None:

@@ -3,8 +3,8 @@
 Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2; section 5.1 for
 attention in one direction.
 
-Letters: L layers, H hidden size, A heads, D = H / A; B batch, S sequence length, P positions that the caller selects, N
-examples in a packed row, Q positions that a layer computes.
+Letters: L layers, H hidden size, A heads, D = H / A; B rows of a batch, S sequence length, P positions that the caller
+selects, N examples in a packed row, Q positions that a layer computes.
 
 `PlainOperations` defines the computations of the layers. For faster training, `BertEncoder` uses fused operations,
 which `tests/bert_tf/modeling/test_fused_parity.py` compares with `PlainOperations`. To add a kind of attention, change
@@ -40,11 +40,11 @@ _NAMES_ELSEWHERE = {
 
 
 class PlainOperations:
-    """The computations of the layers as single TensorFlow operations; TensorFlow derives the gradients.
+    """The computations of the layers as separate TensorFlow operations; TensorFlow derives the gradients.
 
-    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. The arguments
-    of the methods are the layers with the weights; `x` in the compute dtype; and the `rate`, the `seed` (int32 [2], or
-    None without dropout) and the `site` of the dropout.
+    `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. The methods
+    take the layers that own the weights, and `x` in the compute dtype. For the dropout, the methods take its `rate`,
+    its `seed` (int32 [2], or None without dropout) and its `site`.
     """
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
@@ -96,14 +96,16 @@ class Embeddings(keras.layers.Layer):
         self.layer_norm = LayerNorm(config.hidden_size)
 
     def _table(self, name: str, rows: int) -> tf.Variable:
-        # The caller's attribute has the same name as the weight, so that a checkpoint has only one path for the weight.
+        # `__init__` assigns each table to an attribute with the table's name. With another name, a checkpoint would
+        # have two paths for the table.
         shape = [rows, self._config.hidden_size]
         return self.add_weight(
             name=name, shape=shape, initializer=initializer(self._config), experimental_autocast=False
         )
 
     def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
-        # Gather from a tensor: after a gather from a variable, TensorFlow copies the table at each read and assignment.
+        # Convert the variable to a tensor first. A gather from the variable itself would make TensorFlow copy the table
+        # at each later read and assignment.
         return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, operations=None):
@@ -192,7 +194,7 @@ def attention_bias(input_mask: tf.Tensor, directionality: str, sequence_ids: tf.
 class Block(keras.layers.Layer):
     """One layer: attention and feed-forward, each followed by dropout, residual connection and layer normalization.
 
-    Paper: section 3 ("Model Architecture"); post-norm, as in the original.
+    Paper: section 3 ("Model Architecture"); post-norm, as in google-research/bert.
     """
 
     def __init__(self, config: BertConfig, **kwargs):
@@ -241,9 +243,9 @@ class BertEncoder(keras.Model):
     Paper: section 3; section 5.1 for one direction.
 
     Args:
-      config: shape and regularization.
+      config: configuration of the encoder.
       recompute_activations: whether training stores only the input of each layer. The backward pass then computes each
-        layer again with the same dropout masks. This takes a third more computation and a fraction of the memory.
+        layer again with the same dropout masks. This needs a third more computation, but only a fraction of the memory.
       fused: whether training uses the fused operations of `bert_tf.modeling.fused`. Plain operations give the same
         results with the same dropout masks, but are slower.
 
@@ -272,10 +274,11 @@ class BertEncoder(keras.Model):
           inputs: dict of `input_ids`, `input_mask` (1 on tokens, 0 on padding) and `segment_ids`, each int32 [B, S].
             Without `input_mask`, all positions are tokens; without `segment_ids`, all tokens are in segment 0.
             A packed row contains several examples (see `packed_rows`). Packed rows need three more int32 inputs:
-            `position_ids` [B, S]; `sequence_ids` [B, S], the number of each token's example in the row, from 1;
-            `cls_positions` [B, N], the positions at which the examples begin.
+            `position_ids` [B, S] gives the position of each token in its example. `sequence_ids` [B, S] gives the
+            number of the token's example in the row, counted from 1. `cls_positions` [B, N] gives the positions at
+            which the examples begin.
           training: whether to apply dropout.
-          seed: int32 [2] for the dropout masks; None draws a seed.
+          seed: int32 [2], seed of the dropout masks; None to draw a random seed.
           positions: int32 [B, P], positions at which to compute the last layer, in addition to the positions of the
             pooled output; None for all positions.
 
@@ -290,7 +293,7 @@ class BertEncoder(keras.Model):
 
         Raises:
           ValueError: S exceeds `max_position_embeddings`; `input_ids` is missing, or its rank is not 2; or an input has
-            the name that another project uses.
+            a name from another project.
         """
         _check_names_and_rank(inputs)
         input_ids = inputs["input_ids"]
@@ -352,9 +355,9 @@ class BertEncoder(keras.Model):
         return encoder
 
     def _pooled_positions(self, input_mask: tf.Tensor, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Finds the position for the pooled output, which must attend to all tokens of the row or example.
+        """Finds the position of the pooled token, which must attend to all tokens of the row or example.
 
-        This is the first position, or the last token if the direction is left to right.
+        The pooled token is the first token, or the last token if the direction is left to right.
 
         Returns:
           int32 [B, 1], or [B, N] for packed rows.
@@ -373,7 +376,12 @@ class BertEncoder(keras.Model):
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
-    """Refuses inputs with names from other projects, which would otherwise be ignored, and ids whose rank is not 2."""
+    """Checks the names of the inputs and the rank of `input_ids`.
+
+    Raises:
+      ValueError: an input has a name from another project and would be ignored; or `input_ids` is missing, is ragged,
+        or has a rank other than 2.
+    """
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:
             raise ValueError(f"unknown input {theirs!r}; bert_tf names it {ours!r}")

@@ -27,7 +27,7 @@ _RESERVED = re.compile(r"\[unused\d+\]")
 # The file in which transformers saves a tokenizer. Since version 5, transformers does not write a vocab.txt.
 TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
-# A text that contains only these bytes does not need the Unicode table: each byte is a character, and none is dropped.
+# A text that contains only these bytes does not need the Unicode table: each byte is a character, and all are kept.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
 # Matches the tokens that can occur in such texts.
 _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
@@ -36,8 +36,8 @@ _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 def load_vocabulary(path: str) -> list[str]:
     """Reads a vocabulary file: a file with one token per line, or transformers' `tokenizer.json`.
 
-    A line of white space, including U+2028 and U+2029, is the empty token, as in the original. The empty token has an
-    id, but does not occur in tokenized texts, so a vocabulary may contain it several times.
+    A line that contains only white space (including U+2028 and U+2029) is the empty token, as in google-research/bert.
+    The empty token has an id, but does not occur in tokenized texts, so a vocabulary may contain it several times.
 
     Returns:
       The tokens in the order of their ids.
@@ -73,7 +73,7 @@ def _read_tokenizer_json(path: str) -> list[str]:
 
 
 class BertTokenizer(tf.Module):
-    """The tokenizer of the original (FullTokenizer), as a TensorFlow graph.
+    """The tokenizer of google-research/bert (FullTokenizer), as a TensorFlow graph.
 
     Args:
       vocab_file: vocabulary with one token per line; any tf.io.gfile path.
@@ -132,8 +132,8 @@ class BertTokenizer(tf.Module):
         The range ends after the last byte of the character that became the token's last character. Dropped characters
         (a separate accent, a control character, an invalid byte) are in the range only if they are between these two
         characters. If one character became several characters (as a Hangul syllable does), the tokens of these
-        characters share its bytes. If canonical ordering exchanges marks, each mark takes the position of the mark that
-        it replaces, so starts and ends never decrease. The range of [UNK] is the whole word.
+        characters share the bytes of the source character. If canonical ordering exchanges marks, each mark takes the
+        position of the mark that it replaces, so starts and ends never decrease. The range of [UNK] is the whole word.
 
         Args:
           texts: string [B], UTF-8.
@@ -204,14 +204,14 @@ class BertTokenizer(tf.Module):
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
     """Returns a tokenizer that splits normalized words, string [W], into token ids; `vocabulary` must contain [UNK]."""
-    # tensorflow-text refuses repeated tokens, so each empty token gets another name. Words never contain \x01.
+    # tensorflow-text refuses repeated tokens, so each empty token gets a unique name. Words never contain \x01.
     vocabulary = tuple(token or f"\x01{id_}" for id_, token in enumerate(vocabulary))
     return _wordpiece(vocabulary, MAX_CHARACTERS_PER_WORD * _MAX_BYTES_PER_CHARACTER, no_pretokenization=True)
 
 
 @functools.lru_cache(maxsize=4)
 def _wordpiece(vocabulary, max_bytes, no_pretokenization):
-    # A function that is being traced may construct a tokenizer; the cache must not keep a tensor of its graph.
+    # This code may run while TensorFlow traces a function. The cache must not keep a tensor of that function's graph.
     with tf.init_scope():
         return tf_text.FastWordpieceTokenizer(
             list(vocabulary),

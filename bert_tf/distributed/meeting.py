@@ -30,7 +30,7 @@ class Cluster:
       hosts: "host:port" of each worker, in the same order on all workers.
       index: index of this worker.
       hosts_from: the flag or environment variable that lists the hosts, for messages.
-      index_from: the flag that gives the index, or a description of its source, for messages.
+      index_from: the flag that gives the index, or a description of the index, for messages.
 
     Raises:
       InputError: a host is not "host:port" or is listed twice, or the index is out of range.
@@ -142,7 +142,10 @@ def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
 
 @contextlib.contextmanager
 def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
-    """Sends an error to the connected workers, so that these workers stop at once and do not wait for an hour."""
+    """Sends the message of an InputError in the body to the connected workers.
+
+    The workers then stop at once, instead of waiting for an hour.
+    """
     try:
         yield
     except InputError as error:
@@ -230,7 +233,7 @@ def _write(connection: socket.socket, message: Mapping) -> None:
 
 
 def _is_open(connection: socket.socket | None) -> bool:
-    """Whether a worker is still connected."""
+    """Returns whether a worker is still connected."""
     if connection is None:
         return False
     connection.setblocking(False)

@@ -106,7 +106,7 @@ def silence_compilation_messages() -> None:
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
     framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
     with contextlib.suppress(OSError, AttributeError):
-        # Level 2 still shows errors.
+        # Set at most level 2, because higher levels hide errors.
         ctypes.CDLL(framework)[_SET_MIN_LOG_LEVEL](min(int(level), 2) if level.isdecimal() else 0)
 
 
@@ -153,7 +153,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this process writes the run's files. If there are several workers, only the first worker writes files."""
+    """Returns whether this process writes the run's files. Of several workers, only the first worker writes files."""
     return strategy.extended.should_checkpoint
 
 
@@ -169,7 +169,7 @@ def check_python_input(
     These three operations run in Python, in this process.
 
     Raises:
-      InputError: the message names the flag.
+      InputError: the input pipeline would run on another machine; the message names the flag.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return

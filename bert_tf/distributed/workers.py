@@ -162,7 +162,7 @@ def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
 
 
 def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
-    """Whether `here` is True on any worker. All workers must call this function at the same point."""
+    """Returns whether `here` is True on any worker. All workers must call this function at the same point."""
     return any(_of_all(strategy, here)) if isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy) else here
 
 

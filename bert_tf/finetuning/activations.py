@@ -1,4 +1,4 @@
-"""Stores a frozen encoder's activations on disk, so that the encoder runs only once for any number of trained heads.
+"""Stores a frozen encoder's activations on disk, so that the encoder runs only once, even for many heads.
 
 Paper: section 5.3 (feature-based approach).
 
@@ -7,8 +7,7 @@ array that is written atomically, so a resumed run computes only the missing par
 everything that the activations depend on, such as the encoder's weights, the rows, the layers and the precision.
 
 Letters: B rows of a batch, S sequence length, N rows of a split, P maximum number of tokens per row that the head
-  reads,
-K layers, H hidden size.
+reads, K layers, H hidden size.
 """
 
 import collections
@@ -51,8 +50,8 @@ class StoredActivations:
     Attributes:
       counts: int64 [N], number of tokens that the head reads in each row.
       parts: paths of the parts.
-      part_of: int64 [N], index in `parts` of each row's part.
-      starts: int64 [N], index in this part of each row's first token.
+      part_of: int64 [N], for each row, the index of its part in `parts`.
+      starts: int64 [N], for each row, the index of its first token in the part.
       shape: shape of a row's activations, (P, K, H).
     """
 
@@ -211,7 +210,7 @@ class _Parts:
         return range(number * self._every, min(total, (number + 1) * self._every))
 
     def starts(self, number: int) -> np.ndarray:
-        """Returns, for each row of a part, the index in the part of the row's first token."""
+        """Returns, for each row of a part, the index of the row's first token in the part."""
         counts = self.counts[self.rows[number]]
         return np.cumsum(counts) - counts
 
@@ -238,7 +237,7 @@ def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.
         shown.start_at(len(parts.counts) - rows_left)
         results = _results(parts, inputs, model, strategy, missing[0])
         for number in range(missing[0], len(parts)):
-            # Skip an existing part that follows a missing part; this only happens if somebody has deleted a file.
+            # Skip an existing part after a missing part. This case occurs only if a file was deleted or damaged.
             batches = itertools.islice(results, len(parts.batches_of(number)))
             if number not in missing:
                 collections.deque(batches, maxlen=0)

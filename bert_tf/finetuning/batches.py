@@ -14,12 +14,12 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.per_replica import per_replica_batches
 from bert_tf.tokenization import BertTokenizer
 
-# In a packed batch, prefix of the columns that have an entry for each row. The other columns describe packed rows.
+# In a packed batch, the columns with an entry for each row have this prefix. The other columns describe packed rows.
 _ROW = "row/"
 
 
 def row_columns(batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-    """Returns the columns with an entry for each row, [B, ...], of a packed or unpacked batch."""
+    """Returns the columns that have an entry for each row, [B, ...]. The batch may be packed or unpacked."""
     packed = {name.removeprefix(_ROW): column for name, column in batch.items() if name.startswith(_ROW)}
     return packed or dict(batch)
 
@@ -55,7 +55,7 @@ def row_batches(
       Dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split has
       stored activations, the dict has `activations`. Each dict also has these columns:
 
-      - `row_weights`: float32 [B], 1; 0 for padding rows, which only fill the batch.
+      - `row_weights`: float32 [B], 0 for padding rows, which only fill the batch, and 1 for all other rows.
       - `row_ids`: int64 [B], indices of the rows; N for padding rows.
       - `data_position`: int32 [B, 3], the `Position` after the batch.
 

@@ -1,4 +1,4 @@
-"""Writes and reads `task.json`, the description of a run's task, which evaluation, export and conversion need."""
+"""Writes and reads `task.json`, which describes a run's task for evaluation, export and conversion."""
 
 import dataclasses
 import json

@@ -15,8 +15,9 @@ AnyTask = TypeVar("AnyTask", bound=Task)
 def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None) -> AnyTask:
     """Returns a task with held-out data; the share and the seed come from the flags, or else from the run's record.
 
-    Without a share, the task is returned unchanged. `--dev_seed` is separate from the seed of the training, so runs
-    with different training seeds, such as the trials of a sweep or the models of an ensemble, have the same dev data.
+    Without a share, the task is returned unchanged. `--dev_seed` is separate from the seed of the training. Therefore,
+    runs with different training seeds have the same dev data. Examples are the trials of a sweep and the models of an
+    ensemble.
 
     Args:
       task: the task without held-out data.

@@ -64,14 +64,14 @@ def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer,
 def cached_split(
     name: str, task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int, folder: str
 ) -> tuple[Split, Callable[[], None]]:
-    """Returns the encoded examples of a split; reads them from a cache if the folder contains a cache for them.
+    """Returns the encoded examples of a split; reads the rows from a cache if the folder contains them.
 
     Args:
-      name: name of the split, which begins the name of the cache file.
-      task: see `encoded_split`.
-      examples: see `encoded_split`; the `repr` of an example must show all of its content.
-      tokenizer: see `encoded_split`.
-      max_seq_length: see `encoded_split`.
+      name: name of the split; the name of the cache file starts with this name.
+      task: task that encodes the examples.
+      examples: examples of the split; the `repr` of an example must show all of its content.
+      tokenizer: tokenizer of the model.
+      max_seq_length: maximum number of tokens in a row.
       folder: folder of the caches.
 
     Returns:

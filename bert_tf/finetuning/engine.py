@@ -43,9 +43,10 @@ from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-# Maps a step to the predictions and the loss of the dev split's rows with the weights of this step.
+# Maps a step to the predictions and the loss on the dev split, computed with the weights of this step.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes a few seconds. An evaluation with at least this many positions saves more time.
+# Compiling the fused operations takes a few seconds. In an evaluation with at least this many positions, the fused
+# operations save more time than this.
 _POSITIONS_WORTH_COMPILING = 50_000
 
 
@@ -75,7 +76,7 @@ def run_finetuning(
         try:
             return (_run_sweep if settings.sweep else _run)(run, lock)
         finally:
-            # An error of the report must not hide an error of the run.
+            # An error in writing the report must not hide an error of the run.
             with contextlib.suppress(OSError, tf.errors.OpError):
                 # A prediction without labels does not change the report.
                 changes = settings.do_train or settings.do_eval or _scores_test(run)
@@ -184,7 +185,7 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
     """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`.
 
-    If one of these two steps is evaluated after training, the model need not run again.
+    If the weights of one of these two evaluations are evaluated after training, the model does not run again.
     """
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
@@ -196,7 +197,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             source = checkpoints.initialize(objective.model, starts_from, settings.reinitialize_head, order)
             run_folder.warn_if_unfinished(source)
     elif not latest.prefixes(settings.output_dir):
-        logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained ones")
+        logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
     if run.task.activations_dir:
@@ -341,7 +342,7 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
     total = float(np.sum(predictions, dtype=np.float64))
-    # Predicted tags are always finite, but the loss of their logits is not.
+    # Predicted tags are finite even if the logits are not. Therefore, also check the loss of the logits.
     metrics.require_finite({"predictions": total, "loss": loss}, f"step {step} of {folder}")
     if not strategies.is_chief(run.strategy):
         return

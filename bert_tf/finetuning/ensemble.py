@@ -117,7 +117,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 
 def _refuse_twice(members: Sequence[Member]) -> None:
-    """Refuses a checkpoint that two paths name, such as a folder and a prefix, because it would count twice."""
+    """Refuses a checkpoint that two paths name, such as a folder and a prefix, because the model would count twice."""
     paths = [run_folder.resolved_path(member.prefix) for member in members]
     if twice := next((path for path in paths if paths.count(path) > 1), None):
         raise InputError(f"--ensemble_checkpoints: {twice} is given twice; give each model once")
@@ -144,7 +144,7 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
 
 
 def _weights(members: Sequence[Member]) -> dict[str, str]:
-    """Returns a fingerprint of each checkpoint; its index has the checksums of all weights."""
+    """Returns a fingerprint of each checkpoint's index file, which contains the checksums of all weights."""
     return {
         run_folder.resolved_path(member.prefix): run_folder.fingerprint([f"{member.prefix}.index"], whole=True)[0]
         for member in members

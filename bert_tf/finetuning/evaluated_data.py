@@ -1,8 +1,9 @@
 """Finds out whether an evaluation uses a run's dev data or other data, and writes the evaluation's scores and files.
 
-The dev data of a run is the data that is evaluated during training. Without such evaluations, it is the data of the
-first `--do_eval`. `evaluations.json` names the dev data. Checkpoints and thresholds are chosen only on the dev data.
-Any other data, such as a test set, has its own split in `metrics.jsonl` and its own folder below `evaluations`.
+The dev data of a run is the data on which the model is evaluated during training. Without such evaluations, the dev
+data is the data of the first `--do_eval`. `evaluations.json` names the dev data. Checkpoints and thresholds are chosen
+only on the dev data. Any other data, such as a test set, has its own split in `metrics.jsonl` and its own folder below
+`evaluations`.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -60,7 +61,7 @@ class EvaluatedData:
 
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
-    """Returns the task without tuning of thresholds, for data that uses the thresholds of the dev data."""
+    """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
     tuned = dict.fromkeys(_tuning_flags(settings), False)
     return dataclasses.replace(task, **tuned) if tuned else task
 
@@ -86,7 +87,7 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
       output_dir: the run's folder.
       data: identity of the data; see `identify`.
       settings: settings of the command.
-      dev: identity of the dev data, in case `output_dir` has no record of its dev data.
+      dev: identity of the dev data; used only if `output_dir` has no record of dev data.
 
     Raises:
       InputError: a flag would tune thresholds on data that is not the dev data.
@@ -99,7 +100,10 @@ def find(output_dir: str, data: str, settings: FineTuningSettings, dev: str = ""
 
 
 def find_test(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
-    """Returns the data of a prediction with known labels; it is other data unless it is known to be the dev data."""
+    """Returns the data of a prediction with known labels.
+
+    The data is treated as dev data only if it is the same as the recorded dev data or as `dev`.
+    """
     known = evaluations.read(output_dir).data or dev
     is_dev = known and is_same(data, known)
     return EvaluatedData(data, DEV, output_dir, known) if is_dev else _apart(output_dir, data, known)
@@ -197,7 +201,8 @@ def keep(
       predictions: the predictions that `Task.by_example` returned.
       scores: scores of the predictions.
       step: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
-      is_new: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command already did so.
+      is_new: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command has already done
+        both.
     """
     if is_new:
         always = _announce(data, task, split, predictions, scores, step)

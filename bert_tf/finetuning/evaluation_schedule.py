@@ -26,7 +26,8 @@ def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list
         return []
     if settings.eval_strategy == "steps":
         return sorted({*range(settings.eval_steps, num_train_steps, settings.eval_steps), num_train_steps})
-    epochs = fractions.Fraction(str(settings.num_train_epochs))  # a quotient of floats could be just below a step
+    # A quotient of floats could be just below a whole number.
+    epochs = fractions.Fraction(str(settings.num_train_epochs))
     ends = (int(epoch * num_train_steps / epochs) for epoch in itertools.count(1))
     return sorted({*itertools.takewhile(lambda step: step < num_train_steps, filter(None, ends)), num_train_steps})
 
@@ -50,7 +51,7 @@ class EvaluationSchedule:
         first.
 
     Raises:
-      InputError: the dev data has changed, and the run would choose checkpoints or thresholds on it.
+      InputError: the dev data has changed, and the run would choose checkpoints or thresholds on the new data.
     """
 
     def __init__(

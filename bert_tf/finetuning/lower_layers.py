@@ -51,7 +51,9 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
 
 
 def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
-    """Computes the FLOPs that frozen layers save in the backward pass of a row: two thirds of their training FLOPs.
+    """Computes the FLOPs that frozen layers save in the backward pass of a row.
+
+    The result is two thirds of the FLOPs for training these layers.
 
     Args:
       config: configuration of the model.

@@ -18,8 +18,8 @@ from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.modeling.bilstm import BiLstmHead
 
-# The value of a head's attribute `reads` if the head reads the activations of several layers, not an output of the
-# encoder; see `Task.head`.
+# The value of a head's attribute `reads` if the head reads the activations of several layers instead of an
+# output of the encoder; see `Task.head`.
 ACTIVATIONS = "activations"
 
 
@@ -54,7 +54,7 @@ class FineTunedBert(keras.Model):
 
     @property
     def task_head(self) -> keras.layers.Layer:
-        """The head; the model's attribute whose name is `head_name` stores it."""
+        """The head; the value of `head_name` is the name of the head's attribute."""
         return getattr(self, self.head_name)
 
     def call(self, inputs, training=False, seed=None):
@@ -93,8 +93,8 @@ class FineTunedBert(keras.Model):
         """Computes the activations that the head reads, without dropout.
 
         Args:
-          inputs: the inputs of `call`, with the additional column `read_positions`, int32 [B, S], the positions in each
-            row that the head reads.
+          inputs: the inputs of `call`, and also the column `read_positions`, int32 [B, S]. This column contains the
+            positions in each row that the head reads.
 
         Returns:
           The activations of the layers in the head's attribute `layers`, float [B, S, L, H]. Layer 0 is the output of
@@ -121,8 +121,8 @@ def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf
     """Gathers the values of each row from an output for packed rows.
 
     Args:
-      output: pooled output, float [R, K, H], or another output, float [R, W, H]. The last axis may have another size
-        than H, such as the number of logits.
+      output: pooled output, float [R, K, H], or another output, float [R, W, H]. The last axis may have a size
+        other than H, such as the number of logits.
       batch: see `batches.row_batches`.
       name: name of the output.
 

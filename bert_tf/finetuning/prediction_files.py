@@ -1,8 +1,9 @@
-"""Writes prediction files, and beside these files `test_data.json`, which records the data of each prediction file.
+"""Writes prediction files and, in the same folder, `test_data.json`, which records the data of each prediction file.
 
 New predictions never overwrite predictions for other data. Existing files for other data are first moved into
 `earlier_predictions`, which has one folder for each data set. New predictions replace earlier predictions for the same
-data, also in `earlier_predictions`. Therefore, a repeated command leaves the same files as the first command.
+data, even if the earlier predictions are in `earlier_predictions`. Therefore, a repeated command leaves the same files
+as the first command.
 """
 
 import json
@@ -44,7 +45,7 @@ def write(folder: str, task: Task, split: Split, predictions: np.ndarray) -> Non
 
 
 def record(folder: str, data: Sequence[str], names: Sequence[str]) -> None:
-    """Records the data of the prediction files with these names, see `Task.fingerprint`; keeps other entries."""
+    """Records that the files with these names belong to `data` (see `Task.fingerprint`); keeps other entries."""
     _write(folder, _read(folder) | {name: list(data) for name in names})
 
 

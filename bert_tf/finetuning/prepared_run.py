@@ -43,8 +43,8 @@ class PreparedRun:
       splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
       strategy: strategy that runs the model.
       caches: functions that write the caches of `splits`; they are called after all checks of the run.
-      most_parts: number of parts of a batch that are computed at the same time, if the batch size is divisible by it;
-        see `batch_parts`.
+      most_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
+        size of the per-replica batch is not divisible by this number, the batch is not divided.
     """
 
     settings: FineTuningSettings
@@ -88,7 +88,7 @@ class PreparedRun:
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
-        """Returns the run with a frozen encoder's activations in the splits with these names.
+        """Returns a run that has only the splits with these names; each split has the frozen encoder's activations.
 
         If the task has no `activations_dir`, returns `self`.
         """

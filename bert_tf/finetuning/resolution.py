@@ -1,7 +1,7 @@
 """Resolves a run's settings and task from the flags, the run's folder and the checkpoint's files.
 
 If a flag is left out, its value is the value with which the run in the folder was trained. Without such a run, the flag
-has its default. `Command` states the rule for a flag that differs from the training.
+has its default. `Command` states the rules for a flag that differs from the training.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from bert_tf.settings import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class Command:
-    """The flags of a command, and the record of the run in its folder. Each kind of task makes its task from a command.
+    """The flags of a command, and the record of the run in `output_dir`. Each kind of task makes a task from a command.
 
     If a flag of an evaluation or a prediction differs from the training, these rules apply:
 
@@ -33,7 +33,7 @@ class Command:
     Attributes:
       settings: the flags.
       trained: the run's record (`task.json`); None if the folder has no trained run.
-      results_dir: folder of tuned thresholds; for an ensemble, it differs from the folder of the model's run.
+      results_dir: folder of tuned thresholds; for an ensemble, this is not the folder of a model's run.
     """
 
     settings: FineTuningSettings

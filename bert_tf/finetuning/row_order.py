@@ -1,7 +1,7 @@
 """Determines the order in which training reads the rows of a split; the order is a function of the seed.
 
-All batches of an epoch have about the same number of tokens. Packed batches have one static shape, so they have hardly
-any padding in this order.
+All batches of an epoch have about the same number of tokens. Therefore, packed batches have hardly any padding,
+although all packed batches have the same static shape.
 
 Letters: B rows of a batch, N rows of a split.
 """
@@ -10,8 +10,8 @@ import functools
 
 import numpy as np
 
-# This share of the batches, those with the most tokens, exchange rows with as many batches with the fewest tokens. The
-# exchange is repeated this number of times.
+# The batches with the most tokens exchange rows with the batches with the fewest tokens. Each of these two groups has
+# _EXTREME_SHARE of all batches. The exchange is repeated _EXCHANGES times.
 _EXTREME_SHARE = 0.04
 _EXCHANGES = 3
 
@@ -87,8 +87,8 @@ def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
 def _spread(count: int) -> np.ndarray:
     """Orders strata so that both halves of a batch, all four quarters and so on have similar numbers of tokens.
 
-    Each replica gets one of these parts. The strata are sorted by length. Of each four consecutive strata, strata 0 and
-    3 go to one half, and strata 1 and 2 go to the other half. Then each half is divided in the same way.
+    Each replica gets one of these parts. The strata are sorted by length. Of every four consecutive strata, strata 0
+    and 3 go to one half, and strata 1 and 2 go to the other half. Then each half is divided in the same way.
     """
 
     def deal(strata: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 """Plans the rows of each batch, and their positions if several rows share a packed row.
 
 The plan of a whole run is made before the run, so that all batches have the same static shape. The batch size counts
-units. A unit is a row. But if the rows of an example must stay together, such as the choices that a softmax compares, a
-unit is an example.
+units. A unit is usually a row. A unit is an example if the rows of each example must stay together. For example, a
+softmax compares the choices of an example, so the rows of these choices must be in the same batch.
 
 Letters: B units of a batch, N rows of a split, G examples, M shares (per-replica batches or micro-batches) of all
 batches, U units of a share, E rows of a share, R packed rows of a share, W length of packed rows, K maximum number of
@@ -17,7 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning.row_order import training_order
 from bert_tf.input import packed_rows
 
-# Maximum W. Attention computes W^2 scores, so longer packed rows would cost more time than they save by less padding.
+# Maximum W. Attention computes W^2 scores, so longer packed rows would cost more time than the reduced padding saves.
 _LONGEST = 512
 _WIDTHS = (64, 80, 96, 112, 128, 192, 256, 384, _LONGEST)
 _SAMPLED_SHARES = 64
@@ -47,9 +47,9 @@ class RowPlan:
       ids: int32 [M, E], indices of rows; N for padding entries, which only fill the share.
       units: number of units of a share, U.
       shape: shape of the packed rows; None without packing.
-      places: int32 [M, E, 3]; None without packing. The last axis has three values for each row: the index in the share
-        of its packed row, its first position in the packed row, and its index among the rows of the packed row. The
-        values of padding entries are 0.
+      places: int32 [M, E, 3]; None without packing. The last axis has three values for each row: the index of its
+        packed row in the share, its first position in the packed row, and its index among the rows of the packed row.
+        The values of padding entries are 0.
     """
 
     ids: np.ndarray
@@ -74,7 +74,7 @@ def plan_training(
       lengths: int [N], number of tokens of each row.
       batch_size: number of units of a batch, B.
       num_batches: number of batches of the run.
-      shares: number of equal shares of a batch, which is the number of replicas times the number of micro-batches.
+      shares: number of equal shares of a batch: the number of replicas times the number of micro-batches.
       seed: see `training_order`.
       packed_for: configuration of the model for which rows are packed; None for no packing.
       group_sizes: see `Task.group_sizes`.
@@ -234,7 +234,7 @@ def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
 
 
 def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Returns, for each row, the index in its share of its packed row, int [M, E]; also returns R.
+    """Returns, for each row, the index of its packed row in the share, int [M, E]; also returns R.
 
     The index of padding entries is R.
     """
@@ -258,7 +258,7 @@ def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, 
       lengths: int [N], number of tokens of each row.
       ids: int [M, E], see `RowPlan`.
       units: number of units of a share, U.
-      rows: int [M, E], index in the share of each row's packed row; R for padding entries.
+      rows: int [M, E], for each row, the index of its packed row in the share; R for padding entries.
       num_rows: number of packed rows of a share, R.
       width: length of packed rows, W.
     """

@@ -88,7 +88,7 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
     more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
-    # With --sweep_checkpoints, pre-training may still add checkpoints.
+    # With --sweep_checkpoints, pre-training may still add checkpoints, so the weights do not identify the sweep.
     weights = "" if settings.sweep_checkpoints else initial.fingerprint(settings.init_checkpoint)
     more |= {"dev": task.fingerprint("dev"), "initial_weights": weights}
     return json.loads(json.dumps({**phase.model, **phase.data, **optimizer, **more}))
@@ -187,7 +187,7 @@ class Sweep:
         workers.wait_for_chief(self._strategy, os.path.join(self._folder, sweep_results.NAME))
 
     def _refuse_others(self, recorded: Mapping) -> None:
-        """Refuses to continue if the settings or the data differ from the recorded trials."""
+        """Refuses to continue if the recorded trials were trained with other settings or other data."""
         if different := run_folder.differences(recorded, self._facts()):
             raise InputError(
                 f"--output_dir={self._folder}: holds a sweep with other settings or data ({'; '.join(different)}); "

@@ -36,11 +36,11 @@ class Trial:
       learning_rate: see the flag.
       train_batch_size: see the flag.
       num_train_epochs: see the flag.
-      restart: index, counted from 1, of this training among the trainings with the same settings.
+      restart: number of this training among the trainings with the same settings, counted from 1.
       random_seed: see the flag.
       state: PENDING, FINISHED, or FAILED if the training diverged.
       scores: metrics of a finished trial on the dev data, the main metric first.
-      error: reason for the failure of a failed trial; "" for other trials.
+      error: why the trial failed; "" if it did not fail.
       seconds: duration in seconds from the last start or resumption of the trial to its end; None before the end.
       pretrained_steps: step of the initial checkpoint; None if the trial starts from the command's `init_checkpoint`.
     """
@@ -75,7 +75,7 @@ class Results:
 
     Attributes:
       task: name of the task.
-      facts: the facts that all trials have in common; these facts identify the sweep.
+      facts: the facts that all trials have in common, such as the model and the data; see `sweep.facts_of`.
       trials: the trials in the order of training.
       higher_is_better: whether a higher value of the main metric is better.
     """
@@ -108,9 +108,12 @@ class Results:
         """Summarizes the restarts of each combination.
 
         Returns:
-          A dict for each combination. It has the values of the combination, the numbers of finished, failed and pending
-          trials, and over the finished trials the "mean", the sample standard "deviation" and the "best" value of the
-          main metric. A value that cannot be computed is None.
+          A dict for each combination, with these keys:
+
+          - The names of the settings in `Trial.combination`.
+          - "finished", "failed" and "pending": the numbers of these trials.
+          - "mean", "deviation" and "best": mean, sample standard deviation and best value of the main metric of the
+            finished trials. A value that cannot be computed is None.
         """
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
@@ -131,8 +134,8 @@ class Results:
         """Compares the initial checkpoints.
 
         Returns:
-          For each initial checkpoint, the number of its pre-training steps and a mean of the main metric, sorted by
-          steps. The mean is the best combination's mean over its restarts.
+          For each initial checkpoint, its number of pre-training steps and the best mean of the main metric, sorted by
+          steps. Each combination with this checkpoint has one mean, over its finished restarts.
         """
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
@@ -144,10 +147,10 @@ class Results:
 
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:
-    """Returns the trials of a sweep: first the first restarts of all combinations, then the second restarts, and so on.
+    """Returns the trials of a sweep: the first restarts of all combinations, then the second restarts, and so on.
 
     Raises:
-      InputError: the trials should start from the checkpoints of a run, but its folder has no numbered checkpoints.
+      InputError: `sweep_checkpoints` is true, but the folder of `init_checkpoint` has no numbered checkpoints.
     """
     trials = []
     for restart, steps, values in itertools.product(
@@ -170,7 +173,7 @@ def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
     if not steps or steps[0] < 0:
         raise InputError(
             f"--sweep_checkpoints: {settings.init_checkpoint} holds no numbered checkpoints; give the folder of a "
-            "pre-training run (--keep_checkpoint_max makes it keep more checkpoints)"
+            "pre-training run (--keep_checkpoint_max makes this run keep more checkpoints)"
         )
     return steps
 
@@ -193,7 +196,7 @@ def folder_of(folder: str, trial: Trial) -> str:
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has a sweep."""
+    """Returns whether a folder contains the results of a sweep."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
@@ -265,8 +268,8 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
     pending = sum(trial.state == PENDING for trial in results.trials)
     if pending and not allow_unfinished:
         raise InputError(
-            f"{folder}: {pending} of {len(results.trials)} trials of this sweep are not trained yet; run it again, or "
-            "give --allow_unfinished to use the best trial so far"
+            f"{folder}: {pending} of {len(results.trials)} trials of this sweep are not trained yet; run the "
+            "sweep's command again to train them, or give --allow_unfinished to use the best trial so far"
         )
     if not results.best:
         raise InputError(f"{folder}: no trial of this sweep has succeeded; see {os.path.join(folder, NAME)}")

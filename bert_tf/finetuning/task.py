@@ -87,7 +87,7 @@ class Task(abc.ABC):
     rows.
 
     Attributes:
-      kind: name of the kind of task, which determines the served model.
+      kind: name of the kind of task; the kind determines the served model.
       name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if the task has no classes.
       parameters: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
@@ -119,7 +119,7 @@ class Task(abc.ABC):
     def evaluation_facts(self) -> dict[str, Any]:
         """Returns the settings that determine only how predictions become answers; later commands use these settings.
 
-        They are not part of a run's identity, because another command may have other values.
+        These settings are not part of a run's identity, because another command may have other values.
         """
         return {}
 
@@ -138,11 +138,11 @@ class Task(abc.ABC):
     # The names of examples and rows in messages.
     unit_names: tuple[str, str] = ("examples", "rows")
 
-    # Flags, other than `max_seq_length`, with which less text is lost. None if the user has chosen how to truncate.
+    # Flags, other than `max_seq_length`, that reduce the loss of text; None if the user has chosen how to truncate.
     truncation_remedies: Sequence[str] | None = ()
 
-    # The length of the rows if the data is already encoded; it is then unknown which rows were truncated. None if the
-    # task reads texts.
+    # The length of the rows if the data is already encoded; None if the task reads texts. For encoded data, it is
+    # unknown which rows were truncated.
     row_length: int | None = None
 
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
@@ -305,7 +305,7 @@ class Task(abc.ABC):
 
         Returns:
           "loss" and the other names in `metrics`, with float32 values that have the shape of `weights`. Training
-          computes the weighted mean of each.
+          computes the weighted mean of each entry.
         """
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -322,7 +322,7 @@ class Task(abc.ABC):
           predictions: predictions of the rows, [N, ...].
 
         Returns:
-          A split and its predictions, for example with one row per example.
+          A split and its predictions, often with one row per example.
         """
         return split, predictions
 
@@ -361,7 +361,8 @@ class Task(abc.ABC):
     def overwrites(self, name: str) -> bool:
         """Returns whether this task writes a prediction file with this name; by default, true.
 
-        In this case, an existing file with this name is moved away before predictions for other data are written.
+        If the task writes such a file, an existing file with this name is moved away before predictions for other data
+        are written.
         """
         return True
 

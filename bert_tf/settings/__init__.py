@@ -1,4 +1,4 @@
-"""Settings that do not belong to a kind of task. Each script has a flat, frozen dataclass; the fields are the flags."""
+"""Settings that do not belong to one kind of task. Each script has a flat, frozen dataclass, whose fields are flags."""
 
 from bert_tf.settings.conversion import ConversionSettings
 from bert_tf.settings.device import DeviceSettings

@@ -83,8 +83,8 @@ class DeviceSettings:
             # oneDNN's float32 matrix products are faster even on processors without AVX-512, for which TensorFlow
             # does not enable oneDNN by default.
             os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
-        # TensorFlow and Keras would import these modules for data frames, images, JAX models and TPU resolvers, which
-        # takes a second.
+        # TensorFlow and Keras would import these modules for data frames, images, JAX models and TPU resolvers. These
+        # imports would take a second.
         clients = () if self.use_tpu or self.distribution_strategy == "tpu" else ("googleapiclient",)
         with hidden_modules("pandas", "scipy", "jax", *clients):
             import tensorflow  # noqa: F401

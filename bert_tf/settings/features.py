@@ -9,8 +9,8 @@ from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
-# Defaults of --layers. As in google-research/bert, vectors of tokens are from the top four layers (compare Table 7).
-# Pooled vectors are from the top layer.
+# Defaults of --layers. As in google-research/bert, token vectors come from the top four layers (compare Table 7).
+# Pooled vectors come from the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
 _FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
 

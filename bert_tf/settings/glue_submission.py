@@ -15,7 +15,9 @@ class GlueSubmissionSettings:
     run_dirs: str = setting("folders of fine-tuning runs, comma-separated, one for each task")
     output_file: str = setting("zip file to write for GLUE's server; empty: only print the dev scores", "")
     glue_dir: str = setting(
-        "folder of GLUE's data; if no run has WNLI.tsv, the majority class of WNLI in this folder is submitted", ""
+        "folder of GLUE's data; if no run has WNLI.tsv, the submission predicts the majority class of WNLI in this "
+        "folder",
+        "",
     )
 
     def __post_init__(self):

@@ -95,7 +95,7 @@ def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
     """Refuses flags that contradict each other, and invalid values of the flags of a sweep.
 
     Raises:
-      InputError: the message names the flag.
+      InputError: a flag is invalid or contradicts another flag; the message names the flag.
     """
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)

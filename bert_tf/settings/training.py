@@ -12,7 +12,7 @@ IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a differen
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """The model, the run's folder and the training loop, with the names and defaults of google-research/bert.
+    """Settings of the model, the run's folder and the training loop; names and defaults as in google-research/bert.
 
     Attributes:
       script: name of the script, for messages and for commands in the report.
@@ -37,8 +37,8 @@ class TrainingSettings(DeviceSettings):
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
         "maximum number of steps before control returns to Python; with a TPU or several workers, training reacts to "
-        "SIGTERM and Ctrl-C only then; without a TPU, at most 50 steps; in a short run, at most a twentieth of all "
-        "steps",
+        "SIGTERM and Ctrl-C only at these times; without a TPU, at most 50 steps; in a short run, at most a twentieth "
+        "of all steps",
         1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip
 
