@@ -1,4 +1,4 @@
-"""A complete pre-training run: checks of all phases, then training and evaluation of one phase after another.
+"""Runs pre-training: checks all phases, and then trains and evaluates one phase after another.
 
 Paper: section 3.1, appendix A.2.
 """

@@ -56,7 +56,7 @@ class Evaluation:
       blanks: the rows whose masks are filled in; None if there are no such rows.
       write_report: function that is called with the run's folder after each evaluation.
       eval_prints: `run_folder.fingerprint` of the evaluated files.
-      phase: the phase in training; None without training.
+      phase: the phase that is being trained; None without training.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Evaluation:
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
 
     def _split(self) -> str:
-        """Returns the split of the evaluated files; it can change if another process adds a phase to `run.json`."""
+        """Returns the split of the evaluated files, which can change if another process adds a phase to `run.json`."""
         phases = [*run_record.read_phases(self._settings.output_dir), *([self._phase] if self._phase else [])]
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
         if trained_on:

@@ -1,4 +1,4 @@
-"""A model's predictions for blanks in sentences, for people to read.
+"""Predicts blanks in sentences, and formats the predictions for people to read.
 
 Paper: section 3.1, Task 1 (masked tokens); section 5.1 for the next token of a left-to-right model.
 
@@ -80,7 +80,8 @@ def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> li
     """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict.
 
     Raises:
-      InputError: the file does not exist or has no lines or too many lines, or a line has no [MASK] or is too long.
+      InputError: the file does not exist or has no lines or too many lines, or a line is too long, or
+        has no [MASK] or too many of them.
     """
     rows = [
         row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)

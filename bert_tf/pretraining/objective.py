@@ -18,8 +18,8 @@ from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
 from bert_tf.training import metrics
 from bert_tf.training.metrics import Form, Metric
 
-# Share of the pairs whose second sentence is random. A model that answers all pairs alike has this share as its
-# accuracy, or 1 minus this share.
+# Share of the pairs whose second sentence is random. If a model gives the same answer for all pairs, its accuracy is
+# this share, or 1 minus this share.
 RANDOM_NEXT_SHARE = "next_sentence_random_share"
 # The progress line omits the total loss and the next-sentence loss, because the other metrics are more informative.
 _MASKED_LM = (
@@ -71,8 +71,8 @@ class BertPretrainer(keras.Model):
           `masked_lm_logits`: float32 [B, P, V].
           `next_sentence_logits`: float32 [B, 2], or [B, N, 2] for packed rows.
           `masked_lm_scores`: [B P, V], the masked-LM logits without the bias.
-          In training, the last layer is computed only at the positions that the heads read. `sequence_output` is then
-          [B, P, H], the output at the masked positions. If the heads read all positions, `sequence_output` is complete.
+          In training, the last layer is computed only at the positions that the heads read, and `sequence_output`
+          contains only the masked positions, [B, P, H]. If the heads read all positions, it contains all, [B, S, H].
         """
         positions = inputs["masked_lm_positions"]
         # In training, the heads read the last layer only at these positions. There are few such positions, unless the
@@ -152,7 +152,7 @@ class PretrainingObjective:
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the loss, the right answers and the random second sentences.
+    """Sums the loss, and counts the right answers and the random second sentences.
 
     Args:
       batch: the batch with labels.

@@ -1,4 +1,4 @@
-"""The phases of a run: the first has the command's settings, and each flag file adds a phase.
+"""The phases of a run: the first phase has the command's settings, and each flag file adds a phase.
 
 Steps are counted over all phases, and one learning-rate schedule spans all phases.
 

@@ -34,7 +34,7 @@ class Text:
     Attributes:
       line: number of the line, counted from 1 over all files.
       text: the line.
-      row: the model's input; the tokens to predict are blanks.
+      row: the model's input; its blanks are the tokens to predict.
     """
 
     line: int
@@ -85,7 +85,7 @@ class MaskedScorer:
       tokenizer: the model's tokenizer.
       batch_size: B, number of rows in a batch.
       num_guesses: G, number of guesses per masked position.
-      hide_rest_of_word: whether to mask, together with a token, the later tokens of the same word.
+      hide_rest_of_word: whether to mask each token together with the later tokens of the same word.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class MaskedScorer:
         return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
-        """Returns the inputs of a step for pairs of a row and the index of one of its blanks.
+        """Returns the inputs of a step. A query is a row and the index of one of the row's blanks.
 
         Returns:
           `input_ids`, `input_mask` and `segment_ids`: int32 [B, S].

@@ -85,7 +85,7 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
-    # All processes must read this checkpoint, even if a training adds checkpoints to its folder.
+    # All processes must read this checkpoint, even if a training process adds checkpoints to the folder.
     changes = {
         "init_checkpoint": contents.source,
         "vocab_file": vocab_file,

@@ -4,7 +4,7 @@ If all cores share each operation, they wait for each other after every operatio
 an operation alone. If each core computes its own part of the batch with one thread per operation, the cores wait for
 each other only once per step.
 
-Letters: B batch.
+Letters: B rows in a batch.
 """
 
 import os
@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from bert_tf.settings import FineTuningSettings
 
-# More cores have not been measured. Many small parts would make matrix products inefficient.
+# Machines with more cores have not been measured. Many small parts would make matrix products inefficient.
 _CORES = 2
 
 

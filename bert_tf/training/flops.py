@@ -49,8 +49,8 @@ _TPUS = {
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
 # A CPU's peak is the best rate of several kinds of matrix products. Each entry gives the size of the square matrices,
-# and whether several products run at the same time. Small products stay in the cache. Several products use all cores
-# even if TF_NUM_INTRAOP_THREADS is 1.
+# and whether several products run at the same time. Small products stay in the cache. Simultaneous products use
+# all cores even if TF_NUM_INTRAOP_THREADS is 1.
 _MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
 _MOST_AT_ONCE = 8
 _MEASURED_SECONDS = 0.1
@@ -65,7 +65,7 @@ class Peak:
     Attributes:
       flops: FLOPs per second.
       source: origin of the number, for the log.
-      measure: function that measures `flops` again; None if `flops` was published.
+      measure: function that measures `flops` again; None if `flops` is a published number.
     """
 
     flops: float
@@ -76,8 +76,8 @@ class Peak:
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
     """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add is two FLOPs.
 
-    The formula counts matrix products, including those with padding, because the device computes them too. It leaves
-    out embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax,
+    The formula counts matrix products. Products with padding count too, because the device computes them. The formula
+    omits embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax,
     dropout, the optimizer). The forward pass of a row takes:
 
       each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and contexts
@@ -88,8 +88,8 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
       config: the encoder's configuration.
       length: S, number of tokens in the row.
       predictions: P, number of positions at which tokens are predicted.
-      outputs: number of outputs of the head on the pooled output; 0 if there is no such head. The pooler is then not
-        trained.
+      outputs: number of outputs of the head on the pooled output; 0 if there is no such head. Without such a head, the
+        pooler is not trained.
       examples: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
         row.
     """
@@ -128,7 +128,7 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
 
 
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
-    """Returns the peak of all devices of a strategy; the peak of a CPU is measured, other peaks are published.
+    """Returns the peak of all devices of a strategy; the peak of a CPU is measured, and other peaks are published.
 
     Args:
       strategy: the strategy that trains the model.
@@ -138,7 +138,7 @@ def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
       The peak; None if the device is unknown.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
-        # Only the environment of a TPU VM names the accelerator's type.
+        # TensorFlow does not provide the accelerator's type, but a TPU VM sets this environment variable.
         return tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
     product = strategy.run(lambda: tf.matmul([[1.0]], [[1.0]]))
     here = strategy.experimental_local_results(product)
@@ -180,7 +180,7 @@ def _cpu_peak(dtype: str, workers: int) -> Peak:
 
 @functools.cache
 def _measured_on_cpu(dtype: str) -> float:
-    """Returns the result of `_measure_on_cpu`, which runs once per process."""
+    """Returns the result of `_measure_on_cpu`, and measures only once per process and dtype."""
     return _measure_on_cpu(dtype)
 
 
@@ -191,7 +191,7 @@ def _measure_on_cpu(dtype: str) -> float:
         count = min(_usable_cores(), _MOST_AT_ONCE) if several else 1
         if best and 2 * count * size**3 / best > _LONGEST_CALL:
             continue  # the CPU is slow in this dtype
-        with tf.device("CPU:0"):  # the default would be a GPU, if there is one
+        with tf.device("CPU:0"):  # by default, TensorFlow would use a GPU
             best = max(best, _product_rate(dtype, size, count))
     return best
 

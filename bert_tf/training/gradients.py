@@ -1,6 +1,6 @@
 """Computes the gradients of the per-replica batch, at once or in micro-batches.
 
-Paper: appendix A.2: a step uses 256 rows, even if fewer fit into a device's memory.
+Paper: appendix A.2: a step uses 256 rows, even if fewer rows fit into a device's memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence

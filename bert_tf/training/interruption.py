@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C during training: the process finishes and saves the current step before it ends."""
+"""Handles SIGTERM and Ctrl-C during training: the process finishes and saves the current step before it ends."""
 
 import signal
 import threading
@@ -11,7 +11,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class Interruption:
     """Records the first SIGTERM or Ctrl-C and lets training continue; a second signal ends the process.
 
-    Use it as a context manager in the main thread. In other threads it has no effect, since they receive no signals.
+    Use this class as a context manager in the main thread. Other threads receive no signals, so it has no effect there.
     """
 
     def __init__(self):

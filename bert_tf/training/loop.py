@@ -69,7 +69,7 @@ def train(
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step. Training starts from the checkpoint in `found`, or from the model's weights.
+    """Trains up to a step, from the checkpoint in `found`, or from the model's weights if there is no checkpoint.
 
     After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
     workers, it finishes the current loop.
@@ -87,8 +87,8 @@ def train(
       has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
 
     Raises:
-      NotFinite: a step failed because a loss or gradient is not finite, or a weight is not finite. If the settings have
-        `skip_non_finite_steps`, only many such steps in a row fail.
+      NotFinite: a weight is not finite, or a step failed because its loss or gradient is not finite. With
+        `skip_non_finite_steps`, training fails only after many such steps in a row.
     """
     run = _Run(trainer, settings, num_train_steps, found, records_of)
     step = run.first_step
@@ -110,7 +110,7 @@ def train(
     logging.info("saved %s", run.saved)
     if run.shown:
         _warn_if_diverged(settings.output_dir)
-    # No worker must continue or read the folder before the last checkpoint is complete.
+    # No worker may continue or read the folder before the last checkpoint is complete.
     workers.wait_for_chief(trainer.strategy, f"{run.saved}.index")
 
 
@@ -239,7 +239,7 @@ class _Run:
 def _steps_per_loop(
     settings: PretrainingSettings | FineTuningSettings, num_train_steps: int, strategy: tf.distribute.Strategy
 ) -> int:
-    """Returns the number of steps per loop, which is the same after resuming, so that curves keep the same points."""
+    """Returns the number of steps per loop. Resuming does not change this number, so curves keep the same points."""
     steps = min(settings.iterations_per_loop, settings.save_checkpoints_steps, max(1, num_train_steps // _FEWEST_LOOPS))
     return steps if isinstance(strategy, tf.distribute.TPUStrategy) else min(steps, _STEPS_PER_LOOP_OFF_TPU)
 

@@ -1,6 +1,7 @@
 """Checks the memory that training needs: refuses a model that does not fit, and explains out-of-memory errors.
 
-Letters: L layers, H hidden size, I intermediate size, A attention heads, V vocabulary size, B rows, S tokens in a row.
+Letters: L layers, H hidden size, I intermediate size, A attention heads, V vocabulary size, B rows in a batch,
+S tokens in a row.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Declarations of metrics: the name, the derivation and the appearance of each metric.
 
 An objective declares the metrics of its task, and `TRAINING` declares the metrics of every training run. The trainer,
-the progress line, TensorBoard and the report use these declarations, and contain no code for single metrics.
+the progress line, TensorBoard and the report use these declarations, and contain no code for individual metrics.
 """
 
 import dataclasses

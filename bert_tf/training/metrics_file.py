@@ -52,7 +52,8 @@ def series_of(output_dir: str, data: str, own: str = "") -> str:
     Args:
       output_dir: the run's folder.
       data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
-      own: split of the data that is evaluated first; if it is "", this data's split is also derived from its name.
+      own: the split that is reserved for the data of the first evaluation; if it is "", the split of this data is also
+        derived from the data's name.
     """
     known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
     contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
@@ -82,7 +83,7 @@ def folder_of(output_dir: str, series: str) -> str:
 
 
 def other_data(output_dir: str) -> dict[str, str]:
-    """Maps the split of each evaluated data set, except the run's own data, to the folder of its evaluations."""
+    """Maps splits to the folders of their evaluations, for all evaluated data except the run's own data."""
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
     splits = {entry["split"] for entry in read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)}
@@ -92,7 +93,7 @@ def other_data(output_dir: str) -> dict[str, str]:
 
 
 def _is_torn(path: str) -> bool:
-    """Whether the last line of a file is incomplete, because a process was killed while it wrote the line."""
+    """Returns whether the last line of a file is incomplete, for example because the writing process was killed."""
     size = tf.io.gfile.stat(path).length if tf.io.gfile.exists(path) else 0
     if not size:
         return False
@@ -167,7 +168,7 @@ def write_results(output_dir: str, results: dict[str, float]) -> None:
 
 
 def evaluated_step(folder: str) -> int | None:
-    """Returns the step of the evaluation whose files are in a folder; None if there is no evaluation or step."""
+    """Returns the step of the evaluation whose files are in a folder; None if there is no evaluation or no step."""
     step = read_results(folder).get("global_step")
     return None if step is None else int(step)
 

@@ -16,12 +16,12 @@ import tf_keras as keras
 from bert_tf.modeling.compilation import inside_xla
 
 CLIP_NORM = 1.0
-# Layer-norm scales and offsets, and biases, are not decayed.
+# Weight decay does not apply to biases, or to the scales and offsets of layer norms.
 _NOT_DECAYED = ("bias", "gamma", "beta")
 # A weight with at least this many elements benefits from a compiled update.
 _LARGE = 1 << 16
-# The gradient of an embedding table stays sparse if it has at most this share of the table's rows. Computing the norm
-# of such a gradient and scaling the gradient take less time than for a dense gradient.
+# The gradient of an embedding table stays sparse if its number of entries is at most this share of the table's rows.
+# The norm and the scaling of a sparse gradient take less time.
 _FEW_ROWS = 0.25
 
 
@@ -123,7 +123,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             return
         self._m = [self.add_variable_from_reference(v, "m") for v in var_list]
         self._v = [self.add_variable_from_reference(v, "v") for v in var_list]
-        # The lists are created here, because inside a step, the names of weights differ on all replicas but the first.
+        # Create the lists here: inside a step, the weights have other names on all replicas but the first.
         self._decayed = [decays(v) for v in var_list]
         self._factors = [self._rate_factor(v) for v in var_list]
         self._built = True
@@ -137,7 +137,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     ) -> None:
         """Scales the gradients and applies one step to all weights.
 
-        Call it in replica context, with values that are the same on all replicas.
+        Call this method in replica context, with the same gradients and scalars on all replicas.
 
         Args:
           gradients: the gradients, one per weight. The gradient of an embedding table may be `tf.IndexedSlices` without
@@ -173,7 +173,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             found = scalars(factor.ref(), finite.ref(), self._factors[index])
             self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
             return
-        # As with dense gradients, moments also decay in a table's rows that have no gradient.
+        # Convert a sparse gradient to a dense tensor, so that moments also decay in rows without a gradient.
         gradient = tf.convert_to_tensor(gradient)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
@@ -181,7 +181,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
 
     def _has_kernel(self, variable) -> bool:
-        """Whether TensorFlow's Adam kernel updates a weight: a float32 weight, on a CPU and outside XLA."""
+        """Returns whether TensorFlow's Adam kernel updates a weight: only float32 weights on a CPU, outside XLA."""
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
         return plain and variable.dtype == tf.float32 and "CPU" in variable.device
 
@@ -306,7 +306,7 @@ class Lamb(AdamWeightDecay):
 
 
 def decays(variable: tf.Variable) -> bool:
-    """Whether weight decay applies to a weight; it does not apply to biases and layer norms."""
+    """Returns whether weight decay applies to a weight. Biases and layer norms are not decayed."""
     return variable.name.split("/")[-1].split(":")[0] not in _NOT_DECAYED
 
 
@@ -318,9 +318,9 @@ def clipped_update(
 ) -> tf.Tensor:
     """Sums gradients over replicas, clips the sum by its global norm, and applies one step.
 
-    Call it in replica context. Clipping after the sum makes the step independent of the number of replicas. If the norm
-    is not finite, weights, moments and `iterations` do not change on any replica. With a `LossScaleOptimizer`, the
-    gradients belong to the scaled loss, and the scale is adapted.
+    Call this function in replica context. Clipping after the sum makes the step independent of the number of replicas.
+    If the norm is not finite, weights, moments and `iterations` do not change on any replica. With a
+    `LossScaleOptimizer`, the gradients belong to the scaled loss, and the scale is adapted.
 
     Args:
       optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
@@ -351,7 +351,7 @@ def clipped_update(
 
 
 def _without_duplicates(gradient: tf.Tensor | tf.IndexedSlices, variable: tf.Variable) -> tf.Tensor | tf.IndexedSlices:
-    """Sums the duplicates of each row in an embedding table's gradient; makes gradients of many rows dense."""
+    """Sums the duplicates of each row in an embedding table's gradient; converts gradients with many rows to dense."""
     entries = None if isinstance(gradient, tf.Tensor) else gradient.indices.shape[0]
     if entries is None or entries > _FEW_ROWS * variable.shape[0] or inside_xla():
         return tf.convert_to_tensor(gradient)

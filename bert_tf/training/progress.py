@@ -38,7 +38,7 @@ class TrainingProgress:
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
         self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
         self._last_shown = time.monotonic()
-        self._tenths = 10 * first_step // last_step  # each tenth has a line, since a run may end within ten seconds
+        self._tenths = 10 * first_step // last_step  # log a line per tenth: a run may end within ten seconds
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
@@ -74,7 +74,7 @@ class TrainingProgress:
 
 
 def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> str:
-    """Writes metrics on one line of about a hundred columns.
+    """Formats metrics as one line of about a hundred columns.
 
     Args:
       values: metrics by name.
@@ -89,7 +89,7 @@ def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> st
 
 
 def _in_words(metric: Metric, value: float) -> str:
-    """Writes a metric with its short name: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
+    """Formats a metric with its short name: "acc 0.123", "lr 1e-4", "41k tok/s", "mfu 31%"."""
     short = metric.short_name
     if not math.isfinite(value):
         return f"{short} {value}"
@@ -105,7 +105,7 @@ def _in_words(metric: Metric, value: float) -> str:
 
 
 def abbreviated(value: float, space: str = "") -> str:
-    """Writes a number with three digits and a letter for its unit: "41.2k"; `space` goes before the letter."""
+    """Formats a number with three digits and a unit letter, such as "41.2k"; `space` is inserted before the letter."""
     for unit, letter in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if 0.9995 * unit <= abs(value) < 1e15:
             return f"{value / unit:#.3g}".rstrip(".") + space + letter

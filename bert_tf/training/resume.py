@@ -15,7 +15,7 @@ from bert_tf.training.trainer import Trainer
 
 
 def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
-    """Finds the checkpoint to resume from, which is the same on all workers.
+    """Finds the checkpoint to resume from, and checks that all workers see the same checkpoint.
 
     Raises:
       InputError: all checkpoints are damaged, or the workers see different folders.

@@ -1,4 +1,4 @@
-"""TensorBoard: metrics in groups, under the same names for training and evaluation."""
+"""Writes metrics to TensorBoard, in groups and under the same names in training and in evaluation."""
 
 from collections.abc import Sequence
 
@@ -21,7 +21,7 @@ def manager(
     tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
 
     def write(name, value, step):
-        # orbit's own rate is left out, because this rate includes the time of checkpoints and evaluations.
+        # Omit orbit's own rate of steps, because it includes the time of checkpoints and evaluations.
         if name != "steps_per_second":
             tf.summary.scalar(tags.get(name, name), value, step=step)
 

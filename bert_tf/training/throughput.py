@@ -12,9 +12,9 @@ from bert_tf.training.flops import Peak
 
 
 class Throughput:
-    """Counts rows, sequences and tokens of all replicas in the graph, and measures the time outside the graph.
+    """Counts rows, sequences and tokens of all replicas with graph operations, and measures the time in Python.
 
-    Create it in the scope of the strategy.
+    Create the counter in the scope of the strategy.
 
     Args:
       flops_per_row: FLOPs of a training step per row, by formula; see `flops`.
@@ -32,8 +32,8 @@ class Throughput:
         """Counts the batch of one replica; call it in replica context.
 
         Args:
-          batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, int32 [B, S]. The id of a token's
-            sequence is its number in the row, from 1; the id of padding is 0.
+          batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, int32 [B, S]. The sequences of a row
+            are numbered from 1, and `sequence_ids` has the number of each token's sequence, or 0 on padding.
         """
         input_mask = batch["input_mask"]
         rows = tf.shape(input_mask)[0]
@@ -43,7 +43,7 @@ class Throughput:
         self._tokens.update_state(tf.reduce_sum(input_mask))
 
     def start(self) -> None:
-        """Resets the counters, after all pending steps have finished."""
+        """Waits until all pending steps have finished, and then resets the counters."""
         self._sequences.result().numpy()  # wait, since an accelerator may still be computing
         self._rows.reset_states()
         self._sequences.reset_states()
@@ -85,7 +85,7 @@ class Throughput:
         return {"model_flop_utilization": done / self.peak.flops, "peak_flops": self.peak.flops}
 
     def describe(self) -> dict[str, float | str]:
-        """Returns and logs the peak that utilization refers to; {} if it is unknown."""
+        """Logs and returns the peak to which utilization refers; returns {} if utilization is not reported."""
         if not self.flops_per_row:
             return {}
         if self.peak is None:

@@ -17,7 +17,7 @@ from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
-# Training ends after more consecutive steps than this with a loss or gradient that is not finite.
+# Training ends if the loss or gradient of more than this number of consecutive steps is not finite.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -76,11 +76,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     Attributes:
       must_stop: function that is called between steps, about once a second or at the end of a loop. If it returns True,
         training stops.
-      between_parts: function that is called between the parts of a loop, about once a second. It is not called on a TPU
-        or with several workers.
+      between_parts: function that is called inside a loop, between two steps, about once a second. It is not called on
+        a TPU or with several workers.
       checkpoint: all state that a run needs to resume.
       checkpoint_without_optimizer: the state in `checkpoint` without the optimizer's state.
-      random_seed: variable with the argument's value, int64, which is saved in checkpoints.
+      random_seed: int64 variable with the argument's value; checkpoints save this variable.
     """
 
     def __init__(
@@ -149,11 +149,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return [*self.objective.model.variables, *self.optimizer.variables]
 
     def create_train_loop_fn(self):
-        """Splits orbit's loop into parts.
+        """Splits orbit's loop into shorter loops.
 
         The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
-        parts of about a second. Between two parts, the trainer checks whether to stop, because Python can handle
-        signals only between parts. On a TPU, the whole loop runs at once, since the TPU would be idle between parts.
+        loops of about a second. After each loop, the trainer checks whether to stop, because Python can handle signals
+        only between loops. On a TPU, the whole loop runs at once, since the TPU would be idle between shorter loops.
         With several workers, the whole loop also runs at once, since all workers must stop at the same step.
         """
         loop = super().create_train_loop_fn()
@@ -176,7 +176,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                     at_once *= 2
                 if (at_once or not left) and (self.failed_step or self.must_stop()):
                     raise Stopped
-                # Reading metrics is a collective operation, so a single worker must never do it alone.
+                # Reading metrics is a collective operation, so a single worker must never read metrics alone.
                 if at_once and left:
                     self.between_parts()
 
@@ -287,7 +287,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._reset()
 
     def eval_reduce(self, state=None, step_outputs=None):
-        """Counts a step."""
+        """Counts a step on the progress display."""
         self._evaluation.update()
 
     def eval_end(self):
