@@ -50,7 +50,7 @@ class CheckpointTokenizer:
         return os.path.dirname(self.source) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses a vocabulary file that was changed, and flags that contradict the checkpoint's casing or vocabulary.
+        """Refuses a changed vocabulary file, and any flag that contradicts the checkpoint's casing or vocabulary.
 
         Args:
           do_lower_case: value of the flag; None if the flag is not given.

@@ -195,7 +195,7 @@ def _read_task(folder: str) -> TaskDescription | None:
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
-    """Refuses a model if the format's original code would compute other outputs; warns of smaller differences."""
+    """Refuses a model if the format's original code would compute other outputs; warns about smaller differences."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
             f"--format={format}: {contents.source} has directionality={config.directionality}, but the format's "

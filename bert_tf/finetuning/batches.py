@@ -49,7 +49,7 @@ def row_batches(
         global batch.
       micro_batches: number of shares in one replica's part.
       start: number of batches to skip.
-      input_context: identifies this worker's part if there are several workers.
+      input_context: the context that identifies this worker; None for a single replica.
 
     Returns:
       Dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split has

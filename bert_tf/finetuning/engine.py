@@ -153,7 +153,7 @@ def _check_batches(run: PreparedRun) -> None:
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
     settings, replicas = run.settings, run.strategy.num_replicas_in_sync
     if settings.do_train:
-        # The plan of all batches does not exist yet. The length of the shortest row gives a lower bound of the memory.
+        # The plan of all batches does not exist yet. The length of the shortest row gives a lower bound for memory.
         memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
         run.num_train_steps()
 

@@ -54,7 +54,7 @@ class EvaluatedData:
 
     @property
     def shown(self) -> str:
-        """The data's name in messages: `series`; if the data's file was renamed, the new name and `series`."""
+        """The data's name in messages: `series`, or the new name and `series` if the data's file was renamed."""
         name, (_, digest) = metrics_file.name_of(self.id), metrics_file.content_of(self.id)
         first = metrics_file.name_of(self.dev or self.id) if self.is_dev else self.series
         return self.series if first in (name, f"{name} {digest[:8]}") else f"{name} (the same data as {self.series})"

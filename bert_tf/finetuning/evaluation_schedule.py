@@ -92,7 +92,7 @@ class EvaluationSchedule:
                 os.path.join(self._folder, evaluations.NAME), ", ".join(map(str, missing)),
             )  # fmt: skip
         self._recorded = dataclasses.replace(recorded, data=data, patience=settings.early_stopping_patience)
-        # The chief replaces the file below, so it waits here until all workers have read the file.
+        # Wait until all workers have read the file, because the chief then replaces the file.
         workers.check_same_facts(strategy, {"evaluations": dataclasses.asdict(self._recorded)})
         self._write()
 

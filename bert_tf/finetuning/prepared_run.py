@@ -103,7 +103,7 @@ class PreparedRun:
         return dataclasses.replace(self, splits=splits)
 
     def keep_files(self) -> None:
-        """Writes the files that evaluation and export need into the run's folder: configuration, tokenizer, task."""
+        """Writes the files for evaluation and export to the run's folder: configuration, tokenizer and task."""
         settings, folder = self.settings, self.settings.output_dir
         checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
         description.write(folder, self.described())
@@ -122,7 +122,7 @@ class PreparedRun:
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
     def smallest_share(self) -> tuple[int, int]:
-        """Returns the minimum number of rows in a micro-batch of training, and the length of the shortest row."""
+        """Returns the minimum number of rows in a training micro-batch, and the minimum length of these rows."""
         settings, split = self.settings, self.splits["train"]
         units = settings.train_batch_size // self.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
         group_sizes = self.task.group_sizes(split)
@@ -174,7 +174,7 @@ class PreparedRun:
         )
 
     def flops_per_row(self, plan: RowPlan) -> float:
-        """Computes the model FLOPs of training for one row of the encoder, which may be a packed row."""
+        """Computes the model FLOPs of training for one row of the encoder's input. The row may be a packed row."""
         settings, config = self.settings, self.config
         length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
         of_encoder = self.task.training_flops(config, length, examples)

@@ -42,7 +42,7 @@ class Command:
 
     @classmethod
     def of(cls, settings: FineTuningSettings) -> "Command":
-        """Returns the command with these settings and the record in their `output_dir`.
+        """Returns the command with these settings and with the record in `output_dir`.
 
         Raises:
           InputError: see `description.of_run`.

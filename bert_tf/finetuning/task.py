@@ -236,7 +236,7 @@ class Task(abc.ABC):
         return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
-        """Raises InputError if the examples cannot be learned, and warns about doubtful examples.
+        """Raises InputError if a model cannot learn from the examples, and warns about doubtful examples.
 
         Args:
           examples: the examples of each split that a run reads.
