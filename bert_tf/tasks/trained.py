@@ -53,7 +53,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
       allow_unfinished: see `run_folder.check_finished`.
 
     Raises:
-      InputError: the folder has no fine-tuned model, its training is unfinished, or a file was changed after training.
+      InputError: the folder has no fine-tuned model, the training is unfinished, or a file was changed after training.
     """
     described = description.read(folder)
     kind = registry.of_task(described, folder)

@@ -32,9 +32,9 @@ class ChoiceExample:
 
     Attributes:
       context: the first text.
-      start: the beginning of the second text; each choice continues it. "" if absent.
+      start: the beginning of the second text, which each choice continues; "" if absent.
       choices: two or more choices.
-      label: index of the right choice; None in test files.
+      label: index of the right choice; None if no label was read.
       id: id of the example in its file; None if absent.
     """
 
@@ -57,8 +57,8 @@ class ChoiceSource(FileSource):
         """Reads a table, or a .jsonl or .json file with one object per line.
 
         Raises:
-          InputError: an example is damaged, has fewer than two choices, has an empty choice, or has a label that is not
-            one of the choices. The message names the file and the line.
+          InputError: the file is invalid; or an example has an empty context, fewer than two choices, an empty choice,
+            or a label that is not one of the choices. The message names the file and, if possible, the line.
         """
         read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
 

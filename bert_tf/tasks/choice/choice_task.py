@@ -150,7 +150,7 @@ class ChoiceTask(SourceTask):
         return {"accuracy": float(np.mean(right)) if np.all(np.isfinite(predictions)) else float("nan")}
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
-        """Returns the constant answer, the most frequent index of the right choice; None if there is only one index."""
+        """Returns the constant answer, the right choice's most frequent index; None if this index never varies."""
         counts = np.bincount([example.label for example in split.examples])
         if np.count_nonzero(counts) == 1:
             return None

@@ -12,7 +12,7 @@ import numpy as np
 from bert_tf.core.errors import InputError
 
 BALANCED = "balanced"
-# With this name, a user gives the weight of all other classes, unless a class has this name.
+# Unless a class has this name, the weight of this name applies to all classes without a given weight.
 OTHER = "other"
 
 

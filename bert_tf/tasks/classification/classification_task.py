@@ -76,7 +76,7 @@ def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
 
 
 class ClassificationTask(Task):
-    """A task on one or two texts. A subclass reads the files and lists the metrics.
+    """A task on one or two texts. A subclass reads the files and names the scores.
 
     Attributes:
       has_pairs: whether an example has two texts.

@@ -1,8 +1,8 @@
 """Writes the lines of `evaluation_file` for classes, scores and sets of labels; `report` reads these lines.
 
-Each line has the fields `index`, `text_a`, `label`, `prediction` and `loss`; for pairs of texts, also `text_b`. For
-classes and sets of labels, a line also has `probabilities`, in the order of the labels in `task.json`. For sets of
-labels, `label` and `prediction` are lists.
+Each line has the fields `index`, `text_a`, `label`, `prediction` and `loss`. For pairs of texts, a line also has
+`text_b`. For classes and sets of labels, a line also has `probabilities`, in the order of the labels in `task.json`.
+For sets of labels, `label` and `prediction` are lists.
 
 Letters: N examples, C classes.
 """

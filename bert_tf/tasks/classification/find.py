@@ -59,7 +59,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
 
 
 def _with_task_name(command: Command) -> Command:
-    """Adds the task name of the run in `--output_dir` to a command that needs a task name but does not have one.
+    """Adds the task name of the run in `--output_dir` to a command that lacks the name of its task.
 
     Raises:
       InputError: there is no run in the folder.

@@ -53,7 +53,7 @@ class GlueTask(ClassificationTask):
     """A task with the files of a benchmark.
 
     Attributes:
-      name: the value of `--task_name`. The name of AX is MNLI, because AX tests an MNLI model.
+      name: the value of `--task_name`. For AX, the name is MNLI instead, because AX tests an MNLI model.
       splits: the files of "train", "dev" and "test".
       labels: labels in the order of their ids; () for a regression.
       score_names: names of the task's scores in `scores.SCORES`; the main score comes first.

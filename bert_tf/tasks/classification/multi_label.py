@@ -30,7 +30,7 @@ MULTI_LABEL = "multi_label"
 LABEL_SCORES_NAME = "eval_labels.tsv"
 _DEFAULT_THRESHOLD = 0.5
 _SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
-# The metric in training if evaluations tune the thresholds.
+# The accuracy at the threshold 0.5, which training reports if evaluations tune the thresholds.
 _AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Form.FRACTION, higher_is_better=True)
 
 

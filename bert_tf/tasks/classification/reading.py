@@ -2,7 +2,7 @@
 
 Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
 
-Letters: B examples or rows of a batch, S sequence length, N rows, C classes.
+Letters: B examples, N rows, S sequence length, C classes.
 """
 
 import dataclasses
@@ -74,7 +74,7 @@ class Reading:
           max_seq_length: sequence length, S.
 
         Returns:
-          Without windows, the unchanged columns. With windows, the given columns for N rows, and two more columns:
+          The columns of N rows. Without windows, these are the given columns. With windows, there are two more columns:
 
           - `example_ids`: int64 [N], index of the row's example, ascending.
           - `window_weights`: float32 [N], 1 / (number of windows of the row's example).
@@ -100,7 +100,7 @@ class Reading:
           max_seq_length: sequence length, S.
 
         Returns:
-          `input_ids`, `input_mask`, `segment_ids`, int32 [B, S].
+          `input_ids`, `input_mask`, `segment_ids`, int32 [N, S].
         """
         return pack(
             columns["segment_a"],

@@ -1,7 +1,7 @@
 """Defines the task XNLI, natural language inference in 15 languages. The files have the layout of XNLI's archives.
 
-The training data is machine-translated MultiNLI, with one file per language (XNLI-MT-1.0). The dev data is one file
-with all languages, and so is the test data (XNLI-1.0).
+The training data is machine-translated MultiNLI, with one file per language (XNLI-MT-1.0). The dev data and the
+test data are one file each, with all languages (XNLI-1.0).
 """
 
 import dataclasses
@@ -60,7 +60,7 @@ class XnliTask(GlueTask):
         return [example for example in examples if example.group in self.languages]
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy over all languages and, if there are several languages, the accuracy of each."""
+        """Computes the accuracy over all languages; if there are several, also the accuracy of each language."""
         labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
         found = scores.compute(self.score_names, labels, answers)
         languages = np.array([example.group for example in split.examples])

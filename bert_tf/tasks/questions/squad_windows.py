@@ -67,7 +67,7 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds the best window for each token that is in several windows.
+    """Finds the best window of each token; a token can be in several windows.
 
     A window's score for a token is the smaller of two counts, plus 0.01 times the window's length. The counts are the
     numbers of the window's tokens before and after this token. If several windows have the highest score, the first of
