@@ -79,7 +79,7 @@ class PreparedRun:
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
     def parts(self, batch_size: int) -> int:
-        """Returns the number of parts of a batch or micro-batch that are computed at the same time."""
+        """Returns the number of parts into which a batch or micro-batch is divided; see `most_parts`."""
         return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.most_parts) else self.most_parts
 
     @property

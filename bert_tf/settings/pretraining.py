@@ -62,7 +62,10 @@ class PretrainingSettings(TrainingSettings):
     )
     do_train: bool = setting("train on --input_file", False, group="Run", first=True)
     do_eval: bool = setting(
-        "evaluate the latest checkpoint, or every checkpoint with --do_train", False, group="Run", first=True
+        "with --do_train: evaluate every checkpoint; otherwise: evaluate the latest checkpoint",
+        False,
+        group="Run",
+        first=True,
     )
     train_batch_size: int = setting("rows per step, over all devices", 32, group="Training", first=True, above=0)
     eval_batch_size: int = setting("rows per evaluation step, over all devices", 8, group="Evaluation", above=0)
