@@ -85,9 +85,9 @@ def run_stage(stages: list[Stage], name: str, work):
     """Runs one stage and returns its value for later stages.
 
     Args:
-      stages: the rows of the table; the stage is appended.
+      stages: the rows of the table; the function appends the stage.
       name: name of the stage.
-      work: function that returns a result for the table, and the value.
+      work: function that runs the stage; returns its result for the table, and its value for later stages.
     """
     print(f"\n== {name}", flush=True)
     started = time.monotonic()

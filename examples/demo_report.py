@@ -47,7 +47,7 @@ def pretraining_curves(recorded: Sequence[dict]) -> list[str]:
 
 
 def accuracy_dots(scores: dict[str, list[float]]) -> str:
-    """Plots the dev accuracy of every seed, with and without pre-training, and of the majority class."""
+    """Plots the dev accuracy of the majority class, and of every seed with and without pre-training."""
     named = (("pre-trained", "pretrained"), ("without pre-training", "scratch"), ("majority class", "majority"))
     rows = [(label, scores[name]) for label, name in named]
     return charts.dots("dev accuracy of every seed, and the mean", rows, percent=True)

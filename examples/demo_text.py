@@ -152,6 +152,6 @@ def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tu
 
 
 def _sample(rows: list[tuple[str, str]], package: str) -> list[tuple[str, str]]:
-    """Returns `LABELLED_PER_PACKAGE` rows of a package: the texts with the lowest hashes, a sample of all modules."""
+    """Returns `LABELLED_PER_PACKAGE` rows of a package: a sample from all modules, chosen by the hash of the text."""
     own = [row for row in rows if row[1] == package]
     return sorted(own, key=lambda row: hashlib.sha256(row[0].encode()).digest())[:LABELLED_PER_PACKAGE]
