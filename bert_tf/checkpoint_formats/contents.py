@@ -1,4 +1,4 @@
-"""The contents of a checkpoint of any format: tensors by their variable paths in our models, read only when needed.
+"""The contents of a checkpoint of any format: tensors by variable path. Tensors are read only when needed.
 
 Letters: H hidden size.
 """
@@ -107,7 +107,7 @@ class Contents:
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
     def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
-        """Whether the checkpoint's head has a BiLSTM, but the model with the variables in `shapes` has no BiLSTM."""
+        """Returns whether the checkpoint's head has a BiLSTM, but the model with the variables in `shapes` does not."""
         return not any(path.startswith(names.BILSTM) for path in shapes) and any(
             path.startswith(names.BILSTM) for path in self.own_heads
         )
@@ -206,7 +206,7 @@ class Contents:
     def check_pretrained(self, config: BertConfig) -> list[str]:
         """Checks that the checkpoint's encoder and heads fit a configuration.
 
-        Returns, Raises: see `check`.
+        For the result and the errors, see `check`.
         """
         # `own_heads` are not checked, since the shapes depend on the task.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
@@ -315,7 +315,7 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
 def trained_pooler(contents: Contents) -> Contents:
     """Returns the contents with the pooler that was trained with the checkpoint's head.
 
-    Some heads of tf-models-official have their own pooler. The encoder's pooler is then untrained.
+    Some heads of tf-models-official have their own pooler. In such checkpoints, the encoder's pooler is untrained.
     """
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}
     if not head_pooler:

@@ -9,7 +9,7 @@ from bert_tf.checkpoint_formats.pickles import pickle_command
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
-# Patterns of the files to download. They do not match pickles and files of other frameworks.
+# Patterns of the files to download. No pattern matches pickles or files of other frameworks.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
     "vocab.txt", "tokenizer.json",

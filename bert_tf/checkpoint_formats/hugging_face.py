@@ -24,7 +24,7 @@ _WORDS = "embeddings.word_embeddings.weight"
 _SCOPE = "bert."
 # Constant buffers that earlier versions of transformers saved.
 _BUFFERS = ("bert.embeddings.position_ids", "bert.embeddings.token_type_ids")
-# Tensors of the masked-LM output layer, and our paths of the weights with which these tensors are tied.
+# Maps the tensors of the masked-LM output layer to our paths of the weights with which these tensors are tied.
 _TIED = {
     "cls.predictions.decoder.weight": "encoder/embeddings/word_embeddings",
     "cls.predictions.decoder.bias": "masked_lm/bias",
@@ -77,7 +77,7 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
             "%s: hidden_act=gelu means the original's tanh form here, but the exact form in transformers; if %s was "
-            "trained with the exact form, put its config.json there, or give hidden_act the value gelu_erf",
+            "trained with the exact form, put the model's config.json next to it, or set hidden_act to gelu_erf",
             files["config_file"], path,
         )  # fmt: skip
     classes = config_entries.get("architectures")
@@ -101,7 +101,7 @@ def _some(stored: Iterable[str]) -> str:
 
 
 def _in_our_spelling(path: str, stored: Iterable[str], scope: str) -> dict[str, str]:
-    """Maps tensor names in the table's spelling to the file's names, which may have another scope or older spelling."""
+    """Maps tensor names in the table's spelling to the file's names, which may have another scope or old spelling."""
     found: dict[str, str] = {}
     for name in stored:
         spelled = names.in_scope(name, scope, _SCOPE)

@@ -24,8 +24,8 @@ _ACTIVATIONS = {
     "linear": "linear",
 }
 _THEIR_ACTIVATIONS = {"gelu_erf": "gelu", "gelu": "gelu_new"}
-# In tf-models-official, the name "gelu" means the tanh form. This serialized Keras function, which tf-models-official
-# also accepts, is the exact form.
+# In tf-models-official, the name "gelu" means the tanh form. tf-models-official also accepts this serialized Keras
+# function, which is the exact form.
 _EXACT_GELU = {"module": "builtins", "class_name": "function", "config": "gelu", "registered_name": "function"}
 # Defaults of transformers' BertConfig.
 _DEFAULTS = {"vocab_size": 30522, "type_vocab_size": 2, "hidden_act": "gelu"}
@@ -42,7 +42,8 @@ _SIGNS = ("model_type", "architectures", "transformers_version")
 def read(path: str) -> tuple[BertConfig, dict]:
     """Reads a configuration of any format.
 
-    The keys of the file show the format. A `config.json` beside safetensors is always in Hugging Face's format.
+    The function recognizes the format by the keys. A `config.json` next to safetensors is always in Hugging Face's
+    format.
 
     Args:
       path: the file.
@@ -133,7 +134,7 @@ def to_tf_models(config: BertConfig) -> dict:
 
 
 def _with_activation_name(entries: dict) -> dict:
-    """Writes our name for the activation function in place of the function that `to_tf_models` writes."""
+    """Replaces the activation function that `to_tf_models` writes with our name of this function."""
     return entries | {"hidden_act": "gelu_erf"} if entries.get("hidden_act") == _EXACT_GELU else entries
 
 

@@ -188,7 +188,7 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_of_own_head(path: str) -> bool:
-    """Whether a path belongs to a task head that only bert_tf's format can store, such as a head with a BiLSTM."""
+    """Returns whether a path belongs to a task head that only bert_tf's format can store, as with a BiLSTM."""
     return head_of(path) in TASK_HEADS and row_of(path) is None
 
 

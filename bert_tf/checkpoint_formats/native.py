@@ -17,7 +17,7 @@ _COUNTERS = ("save_counter", "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
-    """Opens a checkpoint; returns None if it is not in bert_tf's format. Args, Raises: see `tf1.read`."""
+    """Opens a checkpoint; returns None for other formats. The arguments and errors are the same as for `tf1.read`."""
     graph = bundle.graph()
     # The encoder need not have a pooler, since converted checkpoints of other projects may lack a pooler.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
@@ -54,7 +54,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
-    """Writes `ckpt-0` into a folder, and returns the checkpoint's prefix. Args: see `tf1.write`."""
+    """Writes `ckpt-0` into a folder, and returns the checkpoint's prefix. For the arguments, see `tf1.write`."""
     objects = {
         "model": tensor_bundle.object_tree({tuple(path.split("/")): value for path, value in tensors.items()}),
         "global_step": tf.Variable(np.int64(0)),

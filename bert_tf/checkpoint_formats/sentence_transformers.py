@@ -1,4 +1,4 @@
-"""Reads and copies sentence-transformers' files beside a checkpoint, which define pooling and sequence length."""
+"""Reads and copies the files of sentence-transformers that define a model's pooling and sequence length."""
 
 import os
 

@@ -27,7 +27,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
 
     Raises:
-      InputError: the checkpoint's architecture is not BERT, or it contains two encoders.
+      InputError: the checkpoint's architecture is not BERT, or the checkpoint contains two encoders.
     """
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
@@ -60,7 +60,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Whether a name consists of a known name, a slash and more text."""
+    """Returns whether a name consists of a known name, a slash and more text."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 

@@ -1,8 +1,8 @@
 """Reads and writes checkpoints of encoders, and of models with an encoder, in tf-models-official's format.
 
-The checkpoints are in TensorFlow 2's format. The reader finds the encoder by its attributes, which are the same in
-`BertEncoder` and `BertEncoderV2`, so the encoder may be anywhere in the checkpoint. Attention kernels have a separate
-axis for the heads.
+The checkpoints are in TensorFlow 2's format. The reader finds the encoder by its attributes, anywhere in the
+checkpoint. These attributes are the same in tf-models-official's `BertEncoder` and `BertEncoderV2`. Attention kernels
+have a separate axis for the heads.
 
 Letters: H hidden size, A attention heads, D = H / A size of an attention head.
 """
@@ -19,11 +19,11 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
 PREFIX_NAME = "bert_model.ckpt"
-# Attribute path of the next-sentence output layer in BertPretrainer, which uses the encoder's pooler. The table of
-# names has the path in BertPretrainerV2.
+# Attribute path of the next-sentence output layer in BertPretrainer, which uses the encoder's pooler. `names.ROWS`
+# has the path of this layer in BertPretrainerV2.
 _FIRST_NEXT_SENTENCE = ("classification", "layer_with_weights-0")
 _BOOKKEEPING = ("save_counter", "global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
-# Maps the attribute paths of the poolers that heads may have to our paths. These poolers are not the encoder's pooler.
+# Maps attribute paths to our paths, for poolers that belong to a head. The encoder's own pooler is not among them.
 _POOLERS = {
     ("classification_heads", "0", "dense"): "next_sentence/pooler",
     ("next_sentence.pooler_dense",): "next_sentence/pooler",
@@ -32,7 +32,7 @@ _POOLERS = {
 
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
-    """Opens a checkpoint; returns None if it is not in tf-models-official's format. Args, Raises: see `tf1.read`."""
+    """Opens a checkpoint; returns None for other formats. The arguments and errors are the same as for `tf1.read`."""
     graph = bundle.graph()
     encoders = [node for node in range(len(graph)) if _is_encoder(graph, node) and not _repeats_child(graph, node)]
     if not encoders:
@@ -45,8 +45,8 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     if config is not None and config.num_attention_heads != heads:
         raise InputError(
             f"{files['config_file']}: num_attention_heads={config.num_attention_heads}, but the tensor "
-            f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads}; "
-            "put the checkpoint's own configuration there"
+            f"{keys['encoder/blocks/0/attention/query/kernel'].removesuffix(VALUE)} of {bundle.prefix} has {heads} "
+            "heads; replace this file with the checkpoint's own configuration"
         )
     others = [n for n in bundle.shapes if n not in keys.values() and not n.startswith(_BOOKKEEPING)]
     of_optimizer = tensor_bundle.of_optimizer(others)
@@ -69,7 +69,10 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Whether one of an object's children is an encoder with the object's own layers, as in the model in `write`."""
+    """Returns whether an object has the same layers as an encoder that is the object's child.
+
+    `write` stores such models. Only the child counts as the encoder.
+    """
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -79,7 +82,7 @@ def _repeats_child(graph: ObjectGraph, node: int) -> bool:
 
 
 def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Maps our paths to tensor names in the file, for the weights of the encoder."""
+    """Maps our paths of the encoder's weights to tensor names in the file."""
     blocks = graph.children(graph.children(encoder)["_transformer_layers"])
     keys, nodes = {}, set()
     for row in names.ROWS:
@@ -100,7 +103,7 @@ def _encoder_keys(source: str, graph: ObjectGraph, encoder: int) -> dict[str, st
 
 
 def _head_keys(bundle: TensorBundle, graph: ObjectGraph, encoder: int) -> dict[str, str]:
-    """Maps our paths to tensor names in the file, for the heads of all models that contain the encoder."""
+    """Maps our paths of the heads' weights to tensor names in the file, for all models that contain the encoder."""
     places = {row.tf_models[:-1]: row.ours.rsplit("/", 1)[0] for row in names.ROWS if names.heads_in([row.ours])}
     places[("masked_lm",)] = "masked_lm"
     places[_FIRST_NEXT_SENTENCE] = "next_sentence/dense"
@@ -155,9 +158,10 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder; tf-models-official's encoders and models with heads can load this file.
 
-    The encoder is stored as `encoder`, as `model`, and under the attributes that tf-models-official's models use.
+    Without heads, `encoder` and `model` are both the encoder. With heads, `model` is the whole model. It refers to the
+    encoder by the attributes that tf-models-official's models use, and also has the encoder's own attributes.
 
-    Args: see `hugging_face.write`.
+    For the arguments, see `hugging_face.write`.
 
     Returns:
       The checkpoint's prefix.

@@ -43,7 +43,7 @@ class Casing:
     tokenize_chinese_chars: bool = True
 
     def other_rule(self, do_lower_case: bool) -> str:
-        """Returns the rule that `BertTokenizer` with this `do_lower_case` breaks; "" if all rules are followed."""
+        """Returns a rule that `BertTokenizer` with this `do_lower_case` does not follow; "" if it follows all rules."""
         if self.strip_accents is not None and self.strip_accents != do_lower_case:
             return f"strip_accents={str(self.strip_accents).lower()}"
         return "" if self.tokenize_chinese_chars else "tokenize_chinese_chars=false"

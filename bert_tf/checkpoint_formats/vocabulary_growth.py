@@ -20,9 +20,9 @@ def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
       new: the new vocabulary.
 
     Returns:
-      A list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. Greedy
-      longest-match splits a new token into old tokens; the new token has the ids of these tokens. If the new token
-      cannot be split, it has the id of [UNK].
+      A list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. A new token
+      is split into old tokens by greedy longest match, and has the ids of these tokens. If the new token cannot be
+      split, it has the id of [UNK].
     """
     ids = {token: number for number, token in enumerate(old)}
     longest = max(map(len, old))

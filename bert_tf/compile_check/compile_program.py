@@ -1,4 +1,4 @@
-r"""Compiles a program for a chip that this machine lacks, and writes its memory, FLOPs and bytes accessed as JSON.
+r"""Compiles a program for a chip that this machine lacks, and writes memory, FLOPs and bytes accessed as JSON.
 
 The script runs in the compiler's environment, which lacks TensorFlow. Therefore the script does not import any module
 of this repository.

@@ -38,7 +38,7 @@ class Shape:
 
 
 def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
-    """Lowers the step that `Trainer` runs on each replica of a TPU to StableHLO text.
+    """Lowers a training step to StableHLO text. On a TPU, `Trainer` runs this step on each replica.
 
     Args:
       config: configuration of the model.
@@ -65,7 +65,7 @@ def make_trainer(config: BertConfig, settings: DeviceSettings, warmup_steps: int
 @contextlib.contextmanager
 def dtype_policy(dtype: str) -> Iterator[None]:
     """Sets Keras's dtype policy, and restores the previous policy at the end."""
-    # Keras numbers the names of layers. Reset the numbers, so that the same step always gives the same program.
+    # Keras adds numbers to the names of layers. Reset the numbers, so that the same step always gives the same program.
     keras.backend.clear_session()
     with policy(policy_name(dtype)):
         yield
@@ -88,7 +88,7 @@ def zero_batch(shape: Shape) -> dict[str, tf.Tensor]:
 
 
 def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -> str:
-    """Lowers a step to StableHLO text. The program computes new values of the variables from the batch and variables.
+    """Lowers a step to StableHLO text. The program maps the batch and the variables to new values of the variables.
 
     Args:
       step: function that takes the batch; its result is ignored.

@@ -1,4 +1,4 @@
-"""Counts the bytes that a compiled step moves between the chip's memory and its cores, by operation of the model.
+"""Counts the bytes that a compiled step moves between the chip's memory and the cores, by operation of the model.
 
 The TPU compiler's count includes both the bytes accessed in the chip's memory (HBM) and the bytes accessed in the
 cores' own memory (VMEM, 128 MiB on v5e), which holds many intermediate results. This module counts only the bytes that

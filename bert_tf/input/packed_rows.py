@@ -48,7 +48,7 @@ def shape_for(
 
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
-    """Assigns examples to rows, the longest first; each goes to the row with the least space that suffices (best fit).
+    """Assigns each example, the longest first, to the fullest row that has space for the example (best fit).
 
     Args:
       lengths: int [M], number of tokens of each example, from 1 to S.
@@ -60,8 +60,7 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # `by_space` lists the rows with free space by the size of this space. `spaces` is a bit set of the sizes for which
-    # there is a row.
+    # `by_space[n]` lists the rows with space for n more tokens. Bit n of `spaces` is set if this list is not empty.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -93,7 +92,7 @@ def _tightest(
 ) -> int | None:
     """Returns the smallest free space of a row into which an example fits; None if there is no such row.
 
-    The function moves this row to the end of the list for this space.
+    The function moves this row to the end of its list in `by_space`.
     """
     spaces = spaces >> length << length
     while spaces:
@@ -120,10 +119,10 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
         - for pairs, `next_sentence_labels`: int [M].
         - optionally, `record_ids`: int [M, 2].
       shape: the shape of packed rows, with N and P.
-      rng: source of the random order of the rows, because packing fills the first rows with the longest examples.
+      rng: generator that shuffles the rows, because packing puts the longest examples into the first rows.
 
     Returns:
-      The packed columns, int32, but weights float32. The given columns become:
+      The packed columns: weights are float32, and other columns are int32. The given columns become:
 
       - columns of tokens: [R, S].
       - columns of predictions: [R, P].
@@ -137,7 +136,7 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       - `cls_positions`: [R, N].
       - for pairs, `next_sentence_weights`: [R, N].
 
-      Unused entries of all columns but `record_ids` are 0.
+      Unused entries are 0, except in `record_ids`.
     """
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
@@ -204,7 +203,7 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """Sums, for each example, the amounts of the preceding examples in its row; returns int64 [M].
+    """For each example, sums the amounts of the preceding examples in the same row; returns int64 [M].
 
     The examples must be sorted by row.
     """

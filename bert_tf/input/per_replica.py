@@ -1,6 +1,6 @@
 """Splits global batches into per-replica batches.
 
-Letters: B batch.
+Letters: B rows in a global batch.
 """
 
 import tensorflow as tf
@@ -9,7 +9,7 @@ import tensorflow as tf
 def per_replica_batches(
     batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
-    """Splits each global batch into batches for the replicas of this worker; all get the same `data_position`.
+    """Splits each global batch into batches for the replicas of this worker; all replicas get the same `data_position`.
 
     Args:
       batches: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].
@@ -25,7 +25,7 @@ def per_replica_batches(
         worker = input_context.input_pipeline_id
     local = replicas // workers
 
-    # The three functions have nothing for AutoGraph to rewrite, and its search would take a quarter of a second.
+    # AutoGraph has nothing to rewrite in the three functions, and would search them for a quarter of a second.
     @tf.autograph.experimental.do_not_convert
     def share(batch, replica):
         total = tf.shape(batch["data_position"])[0]

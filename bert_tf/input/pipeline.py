@@ -58,7 +58,7 @@ class ReadingOptions:
     directionality: str = "bidi"
 
 
-# The mapped functions have nothing for AutoGraph to rewrite, and its search takes longer than tracing.
+# AutoGraph has nothing to rewrite in the mapped functions, and its search takes longer than tracing.
 @tf.autograph.experimental.do_not_convert
 def pretraining_batches(
     files: Sequence[str],
@@ -81,7 +81,7 @@ def pretraining_batches(
       reading: contents of the records, and how to read them.
       batch_size: global batch size in rows; each element of the dataset is one replica's share.
       training: whether to shuffle, repeat, and return full batches only.
-      start: the position at which reading starts; to continue after a batch, its `data_position`.
+      start: the position at which reading starts, for example the `data_position` of the previous batch.
       input_context: the context that identifies this worker; None for a single replica.
       packing: shape of packed rows; None for one example per row.
       record_ids: whether to add the record ids of each row; other columns do not change.
@@ -129,7 +129,7 @@ def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, *
       **options: the other arguments of `pretraining_batches`, except `input_context`.
 
     Returns:
-      "PATH record NUMBER", counted from 0, for every record of the global batch.
+      A text "PATH record NUMBER" for every record of the global batch; the numbers count from 0.
     """
     batch = next(iter(pretraining_batches(files, reading, start=start, record_ids=True, **options)))
     ids = batch["record_ids"].numpy().reshape(-1, 2)
@@ -204,7 +204,8 @@ def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -
       directionality: "ltr" or "rtl".
 
     Returns:
-      `masked_lm_positions` and `masked_lm_ids`, int32, and `masked_lm_weights`, float32, [B, S - 1].
+      `masked_lm_positions` and `masked_lm_ids`: int32 [B, S - 1].
+      `masked_lm_weights`: float32 [B, S - 1].
     """
     ids, mask = batch["input_ids"], batch["input_mask"]
     rows, length = tf.shape(ids)[0], ids.shape[1]

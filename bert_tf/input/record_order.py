@@ -1,4 +1,4 @@
-"""Reads records, starting at any position, in an order that depends only on the seed and the epoch.
+"""Reads records from any position on, in an order that depends only on the seed and the epoch.
 
 Letters: F files, M records per window.
 """
@@ -20,7 +20,7 @@ _FILES, _RECORDS = 0, 1
 
 
 class Position(NamedTuple):
-    """A position in the data, which a checkpoint stores and from which a resumed run starts.
+    """A position in the data. A checkpoint stores the position, and a resumed run starts there.
 
     Attributes:
       epoch: number of finished passes over the data.

@@ -1,12 +1,13 @@
-"""A bidirectional LSTM over rows with padding at the end, and a head that inserts the LSTM below a task's head.
+"""A bidirectional LSTM for rows with padding at the end, and a head that consists of this LSTM and a task's head.
 
 Paper: section 5.3 (feature-based approach); section 5.1 and Table 5 ("+ BiLSTM"), where a randomly initialized BiLSTM
 is added on top of a left-to-right model. Table 5 gives no size; here each direction has H units, as in section 5.3.
 S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
 
-Letters: B batch, T steps, F features, U units of each direction; S sequence length, H hidden size.
+Letters: B rows in a batch, T steps, F features, U units of each direction; S sequence length, H hidden size.
 
-The backward direction reads rows that are reversed without their padding, so tokens never follow padding.
+The backward direction reads the tokens of each row in reverse order. The padding stays at the end of the row, so no
+token follows padding.
 """
 
 import dataclasses
@@ -19,7 +20,9 @@ from bert_tf.config import BertConfig
 
 
 class BiLstm(keras.layers.Layer):
-    """One layer of LSTMs in both directions, with Keras's initial weights, so that forget gates start open.
+    """One layer of LSTMs in both directions.
+
+    The weights are initialized as in Keras: the bias of the forget gates is 1, so these gates start open.
 
     Args:
       inputs: number of input features F.
@@ -64,7 +67,7 @@ class _Weights(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=[4 * units], initializer=bias, experimental_autocast=False)
 
     def gates(self, x):
-        """Computes the contribution of the input to the gates of all steps in one product, float [B, T, 4 U]."""
+        """Computes what the input adds to the gates, for all steps in one product, float [B, T, 4 U]."""
         return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
 
 
@@ -72,11 +75,11 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
     """Computes the outputs of all steps.
 
     Args:
-      gates: float [2, B, T, 4 U], the contribution of the input to the gates.
+      gates: float [2, B, T, 4 U], what the input adds to the gates.
       recurrent: float [2, U, 4 U].
 
     Returns:
-      float [2, B, T, U]. The cells are float32.
+      float [2, B, T, U]. Inside the loop, the cell states are float32.
     """
     steps = gates.shape[2] if gates.shape[2] is not None else tf.shape(gates)[2]
     by_step = tf.transpose(gates, [2, 0, 1, 3])
@@ -104,9 +107,9 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 class BiLstmHead(keras.layers.Layer):
     """A new BiLSTM over the tokens of each row, and a task's head on top of the BiLSTM.
 
-    The layer does not accept packed rows, so that no state passes from one sequence to another. If the task's head
-    takes the pooled output, the head gets the last state of each direction: the forward state at the last token, and
-    the backward state at the first token. Both states depend on the whole row.
+    The layer does not accept packed rows, so that no state passes from one sequence to another. A task's head
+    that normally takes the pooled output gets the last state of each direction instead: the forward state at the last
+    token, and the backward state at the first token. Both states depend on the whole row.
 
     Args:
       config: the encoder's configuration.
@@ -114,8 +117,8 @@ class BiLstmHead(keras.layers.Layer):
         hidden size 2 H.
 
     Attributes:
-      reads: name of the encoder's output that the head takes.
-      reads_mask: True, because the head also takes `input_mask`.
+      reads: name of the encoder's output that this layer takes.
+      reads_mask: True, because this layer also takes `input_mask`.
       head: the task's head.
 
     Raises:
@@ -154,14 +157,14 @@ class BiLstmHead(keras.layers.Layer):
         length = x.shape[1]
         if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy) or length is None:
             return self.lstm(x, lengths)
-        # Skip padding, which takes as long as tokens do. A TPU needs a static length, so a TPU reads padding too.
+        # Skip padding, because it takes as much time as tokens. A TPU reads padding too: it needs a static length.
         states = self.lstm(x[:, : tf.maximum(tf.reduce_max(lengths), 1)], lengths)
         states = tf.pad(states, [[0, 0], [0, length - tf.shape(states)[1]], [0, 0]])
         return tf.ensure_shape(states, [x.shape[0], length, 2 * self.lstm.units])
 
 
 def _last_states(states: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
-    """Returns the last state of each direction from the states of all tokens, [B, S, 2 H]; float [B, 2 H]."""
+    """Returns the last state of each direction, float [B, 2 H]; `states` has the states of all tokens, [B, S, 2 H]."""
     forward, backward = tf.split(states, 2, axis=-1)
     last = tf.gather(forward, tf.maximum(lengths - 1, 0), batch_dims=1)
     return tf.concat([last, backward[:, 0]], axis=-1)

@@ -1,4 +1,4 @@
-"""Compiles functions of tensors with XLA, either single functions or parts of a compiled step.
+"""Compiles functions of tensors with XLA, either separately or as parts of a compiled step.
 
 On a CPU, TensorFlow runs the matrix products, and XLA compiles the functions between them, one at a time.
 On a TPU, XLA compiles the whole step, with the forward and the backward pass in one program. Without optimization
@@ -62,8 +62,8 @@ def compiled(function: Callable) -> Callable:
 def compiled_with_gradient(function: Callable) -> Callable:
     """Compiles a function of tensors, and its gradient as a second function of the same inputs.
 
-    The backward pass computes the function again, so the forward pass stores only the inputs. All floating arguments
-    get gradients. See `compiled` for the calls that are compiled separately.
+    The backward pass computes the function again, so the forward pass stores only the inputs. All floating-point
+    arguments get gradients. See `compiled` for the calls that are compiled separately.
     """
     forward = compiled(function)
 

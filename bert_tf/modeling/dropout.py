@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
-    """Returns the seed of a call: None without training; a random seed in training if the caller gives None."""
+    """Returns the seed of a call: None without training; in training the given seed, or a random seed for None."""
     if not training:
         return None
     if seed is None:
@@ -22,7 +22,7 @@ def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
 
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor | int) -> tf.Tensor:
-    """Sets a share of the values to zero and scales the others by 1 / (1 - rate).
+    """Sets a share of the values to zero and scales the other values by 1 / (1 - rate).
 
     Args:
       x: float, of any shape.
@@ -71,7 +71,7 @@ def _word(value: int) -> tf.Tensor:
 
 
 def _mix(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Hashes uint32 x with a key: each bit of the result depends on all bits of both.
+    """Hashes uint32 x with a key: each bit of the result depends on all bits of x and of the key.
 
     Each of two rounds multiplies x and combines its upper half with its lower half. The constants have the least bias
     (C. Wellons, "Prospecting for hash functions"). The key enters between the rounds, since otherwise two keys would

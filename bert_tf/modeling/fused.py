@@ -5,16 +5,16 @@ the encoder faster; the encoder is complete without them.
 
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
-Letters: H hidden size, A heads, D = H / A; B batch, S sequence length, Q positions that are read, R rows, V vocabulary
-size.
+Letters: H hidden size, A heads, D = H / A; B batch size, S sequence length, Q positions that are read, R rows of
+logits, V vocabulary size.
 
 Each function gives the same result as the plain operations in `bert_tf.encoder`, with the same dropout masks. Separate
 operations are bound by memory bandwidth, because each reads and writes all values. A compiled function reads its inputs
 once. It stores few values for the backward pass, which computes the other values again. Sums, softmax and layer
 normalization are always computed in float32.
 
-Every floating input gets a gradient. A new input must be an argument of the function: if a custom gradient captures a
-tensor instead, TensorFlow treats the tensor as a constant and never trains it.
+Every floating-point input gets a gradient. A new input must be an argument of the function: if a custom gradient
+captures a tensor instead, TensorFlow treats the tensor as a constant and never trains it.
 """
 
 import math
@@ -79,7 +79,7 @@ def _project(x: tf.Tensor, layers: Sequence[Dense], num_heads: int) -> tf.Tensor
 
 
 def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Contracts all axes of x after the second with the first axes of a kernel.
+    """Contracts all axes of x after the second axis with the first axes of a kernel.
 
     Args:
       x: float [B, S, ...].
@@ -102,7 +102,7 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
 @compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """Adds a bias, float32 [H], to float [..., H], and applies the `activation` of this name."""
+    """Adds a bias, float32 [H], to float [..., H], and applies the activation function `name`."""
     return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
 
 
@@ -169,7 +169,7 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
 def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):
     """Computes multi-head attention with dropout on the probabilities.
 
-    The forward pass stores queries, keys, values and probabilities, where a negative sign marks dropped probabilities.
+    The forward pass stores queries, keys, values and probabilities. A negative sign marks a dropped probability.
 
     Args:
       projected: queries, keys and values, either in one tensor, float [B, S, 3, A, D], or in several tensors; queries
@@ -227,7 +227,7 @@ def _scaled(scores, attention_bias, *, size):
 
 @compiled
 def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
-    """Returns the probabilities, with negative signs where they are dropped, and the probabilities after dropout."""
+    """Returns the probabilities with a negative sign on the dropped ones, and the probabilities after dropout."""
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
     mask = dropout_mask(static_or_dynamic_shape(probabilities), rate, seed, site)

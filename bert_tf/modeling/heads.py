@@ -3,8 +3,8 @@
 Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification), section 4.2 (spans), Figure 4
 (d) and section 5.3 with Table 7 (labels of tokens).
 
-Letters: B batch, S sequence length, N examples in a packed row, H hidden size, P predictions or tokens that are read,
-V vocabulary size, L layers, K layers that are read, C labels of tokens.
+Letters: B rows in a batch, S sequence length, N examples in a packed row, H hidden size, P predictions or tokens that
+are read, V vocabulary size, L layers, K layers that are read, C labels of tokens.
 """
 
 import tensorflow as tf
@@ -66,7 +66,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
         return tf.cast(scores, tf.float32) + self.bias
 
     def losses(self, scores, labels):
-        """Returns the losses of labels, int32 [B P], as float32 [B P]; and the most probable tokens, int32 [B P]."""
+        """Returns the losses, float32 [B P], and the most probable tokens, int32 [B P]; `labels` is int32 [B P]."""
         return cross_entropy(scores, tf.convert_to_tensor(self.bias), labels)
 
 
@@ -140,7 +140,7 @@ class ClassificationHead(keras.layers.Layer):
 
 
 class SpanHead(keras.layers.Layer):
-    """Scores each token as the start and as the end of an answer, without dropout, as in the original.
+    """Scores each token as the start and as the end of an answer, without dropout, as in google-research/bert.
 
     Paper: section 3.2, Figure 4 (c); section 4.2.
 
@@ -191,7 +191,7 @@ class TaggingHead(keras.layers.Layer):
 
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
-    """Returns the numbers of the layers of a row of Table 7; 0 is the embeddings, and L is the last layer.
+    """Returns the layer numbers of a row of Table 7; number 0 means the embeddings, and L the last layer.
 
     Args:
       features: a name in `FEATURES`.
@@ -259,7 +259,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         lengths = tf.reduce_sum(read_mask, axis=1)
         x = self._combined(tf.cast(x, self.compute_dtype))
         if not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-            # Skip padding, which takes as long as tokens do. A TPU needs a static length, so a TPU reads padding too.
+            # Skip padding, because it takes as much time as tokens. A TPU reads padding too: it needs a static length.
             x = x[:, : tf.maximum(tf.reduce_max(lengths), 1)]
         for number, lstm in enumerate(self.lstms):
             x = lstm(dropout(x, self._rate, seed, _DROPOUT_SITE + number), lengths)

@@ -1,4 +1,4 @@
-"""Keras's dtype policy, which sets the compute dtype of new layers."""
+"""Sets Keras's dtype policy, which determines the compute dtype of new layers."""
 
 import contextlib
 from collections.abc import Iterator

@@ -15,8 +15,8 @@ _SECONDS_BETWEEN_LOOKS = 1.0
 def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> Iterator[str]:
     """Yields a folder's newest intact checkpoint, and then each new checkpoint.
 
-    The training process gives a checkpoint its name only when the checkpoint is complete. This process also deletes old
-    checkpoints, so a checkpoint may be deleted before the caller reads it; see `is_there`.
+    The training process gives a checkpoint its name only when the checkpoint is complete. The training process also
+    deletes old checkpoints, so a checkpoint may be deleted before the caller reads the files; see `is_there`.
 
     Args:
       output_dir: the run's folder, which may not exist yet.
@@ -53,5 +53,5 @@ def follow(output_dir: str, timeout: float, is_last: Callable[[int], bool]) -> I
 
 
 def is_there(prefix: str) -> bool:
-    """Whether a checkpoint still exists."""
+    """Returns whether a checkpoint still exists."""
     return tf.io.gfile.exists(f"{prefix}.index") and bool(tf.io.gfile.glob(f"{prefix}.data-*"))

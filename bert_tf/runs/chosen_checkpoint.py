@@ -12,7 +12,7 @@ _LAST = "--use_checkpoint=last"
 
 
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
-    """Chooses the checkpoint of a finished run. Without `run.json`, the function cannot check that a run is finished.
+    """Chooses the checkpoint of a finished run. Without `run.json`, the function assumes that the run is finished.
 
     Args:
       folder: the run's folder.

@@ -1,7 +1,7 @@
-"""Records a run's evaluations during training, which determine the best checkpoint.
+"""Records the evaluations during training. These evaluations determine the best checkpoint.
 
-Each evaluation atomically replaces `evaluations.json`. The best checkpoint and the end by early stopping are computed
-from this file alone, so both agree with the evaluations even if the run is killed.
+Each evaluation atomically replaces `evaluations.json`. The best checkpoint and the decision to stop early depend
+only on this file, so both agree with the evaluations even if the run is killed.
 """
 
 import dataclasses
@@ -36,7 +36,7 @@ class Evaluations:
 
     @property
     def best_step(self) -> int | None:
-        """Step of the best checkpoint by `rank`; the earliest step if several are equal; None before any evaluation."""
+        """The step with the highest `rank`, the earliest if several are equal; None before the first evaluation."""
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
 
@@ -51,7 +51,7 @@ def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tu
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder has an `evaluations.json`."""
+    """Returns whether a folder has an `evaluations.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 

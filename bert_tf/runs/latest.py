@@ -44,7 +44,7 @@ class ResumePoint:
 def prefixes(folder: str) -> list[str]:
     """Lists the prefixes of a folder's checkpoints, intact or damaged.
 
-    The first prefix is the checkpoint that the `checkpoint` file names as the latest. The other prefixes are in
+    The first prefix belongs to the checkpoint that the `checkpoint` file names as the latest. The other prefixes are in
     descending order of steps.
     """
     if not tf.io.gfile.isdir(folder):

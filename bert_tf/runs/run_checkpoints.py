@@ -84,8 +84,8 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 def delete_stale_weights(folder: str) -> None:
     """Deletes weights of earlier best checkpoints that no checkpoint in the folder needs.
 
-    Such weights are needed if they were the best at the step of a checkpoint in the folder, and if the folder does not
-    have the complete checkpoint of these weights.
+    A checkpoint in the folder needs the weights that were the best at its step. Even such weights are deleted if the
+    folder also has the complete checkpoint.
     """
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}

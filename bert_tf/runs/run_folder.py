@@ -63,7 +63,7 @@ def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
     Args:
       paths: paths of the files.
       whole: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
-        pre-training data may have terabytes.
+        pre-training data may be terabytes large.
     """
     entries = []
     for path in paths:
@@ -88,7 +88,7 @@ def identify(prints: Sequence[str]) -> str:
 
 
 def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
-    """Whether a run was trained on any of the files.
+    """Returns whether a run was trained on any of the files.
 
     Args:
       prints: the `fingerprint` of the files. Names are not compared, since a copy may have another name.
@@ -129,7 +129,7 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
 
     Args:
       folder: the folder of a run, or a new folder.
-      script: name of the current script, such as `run_squad`; "" for a Python caller, which accepts any script.
+      script: name of the current script, such as `run_squad`; "" for a Python caller, which accepts all runs.
       do_train: whether the current script trains.
 
     Raises:
@@ -185,7 +185,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
 
 def _ended_early(folder: str, step: int) -> bool:
-    """Whether early stopping ended the run at this step, or the folder contains a model that was saved at this step."""
+    """Returns whether early stopping ended the run at this step, or the folder's saved model has this step."""
     return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
 
 
@@ -260,7 +260,7 @@ def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 
-    Args, Returns, Raises: see `check`.
+    For the arguments, the result and the errors, see `check`.
     """
     done = check(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)

@@ -41,7 +41,7 @@ class Phase:
 
 
 def exists(folder: str) -> bool:
-    """Whether a folder has the record of a run."""
+    """Returns whether a folder has the record of a run."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
