@@ -77,7 +77,8 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
             "%s: hidden_act=gelu means the original's tanh form here, but the exact form in transformers; if %s was "
-            "trained with the exact form, put the model's config.json next to it, or set hidden_act to gelu_erf",
+            "trained with the exact form, put the model's config.json into the same folder, or set hidden_act to "
+            "gelu_erf",
             files["config_file"], path,
         )  # fmt: skip
     classes = config_entries.get("architectures")
@@ -132,7 +133,7 @@ def _with_tied(
     """Adds tied weights that the file stores only under the names in `_TIED`.
 
     Returns:
-      tensors: the tensors; without the masked-LM head if the weights of its output layer are not tied.
+      tensors: the tensors. The masked-LM head is omitted if the weights of its output layer are not tied.
       left_over: the names of the omitted tensors.
     """
     tensors = dict(tensors)

@@ -51,7 +51,7 @@ def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
 
 
 def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
-    """Returns the rows of an output layer. google-research/bert stores its kernel as [classes, hidden size]."""
+    """Returns the rows of an output layer. google-research/bert stores the kernel as [classes, hidden size]."""
     return [
         Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             original_transposed=True, hugging_face_transposed=True),
@@ -188,7 +188,7 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 
 def is_of_own_head(path: str) -> bool:
-    """Returns whether a path belongs to a task head that only bert_tf's format can store, as with a BiLSTM."""
+    """Returns whether a path belongs to a head that only bert_tf's format can store, such as a head with a BiLSTM."""
     return head_of(path) in TASK_HEADS and row_of(path) is None
 
 

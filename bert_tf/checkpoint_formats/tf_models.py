@@ -158,8 +158,9 @@ def name_of(path: str) -> str:
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder; tf-models-official's encoders and models with heads can load this file.
 
-    Without heads, `encoder` and `model` are both the encoder. With heads, `model` is the whole model. It refers to the
-    encoder by the attributes that tf-models-official's models use, and also has the encoder's own attributes.
+    Without heads, `encoder` and `model` are both the encoder. With heads, `model` is the whole model. This model
+    refers to the encoder by the attributes that tf-models-official's models use, and also has the encoder's own
+    attributes.
 
     For the arguments, see `hugging_face.write`.
 
@@ -211,7 +212,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
-    """Splits H into the axes A and D; the inverse of `_as_ours`."""
+    """Splits H into the axes A and D; this is the inverse of `_as_ours`."""
     if "/attention/" not in path or path.endswith("output_dense/bias"):
         return value
     split = (config.num_attention_heads, config.head_size)

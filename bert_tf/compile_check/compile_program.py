@@ -86,7 +86,7 @@ def _gpu(configuration: str):
 
 def _cost(compiled, kind: str) -> dict[str, float]:
     """Returns XLA's counts for a compiled program."""
-    if kind == "gpu":  # the GPU compiler has no cost analysis, but XLA has a general one
+    if kind == "gpu":  # the GPU compiler has no cost analysis, but XLA has a general analysis
         import jax
         from jax._src.lib import _jax
 

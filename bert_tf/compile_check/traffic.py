@@ -30,7 +30,7 @@ class Instruction:
       kind: opcode.
       result: type of the result.
       operands: types of the operands.
-      label: name of the model's operation, without the numbers in it; the opcode if the operation is unknown.
+      label: name of the model's operation, without the numbers in the name; the opcode if the operation is unknown.
       moved: bytes read from and written to the chip's memory.
     """
 

@@ -1,9 +1,11 @@
-"""The input pipeline from TFRecords to batches, which is deterministic and can start at any batch.
+"""The deterministic input pipeline from TFRecords to batches, which can start at any batch.
 
-One call parses, checks, masks and packs all records of a window. Each row contains the position in the data after this
-row. A batch therefore shows where the next batch starts, for any batch size, number of workers and number of epochs.
+The pipeline parses, checks, masks and packs all records of a window together. Each row contains the position in the
+data after this row. A batch therefore shows where the next batch starts, for any batch size, number of workers and
+number of epochs.
 
-Letters: B batch, S sequence length, P predictions, N examples per row, M records per window, R rows per window.
+Letters: B rows in a batch, S sequence length, P predictions, N examples per row, M records per window, R rows per
+window.
 """
 
 import contextlib

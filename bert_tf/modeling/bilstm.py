@@ -107,9 +107,9 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 class BiLstmHead(keras.layers.Layer):
     """A new BiLSTM over the tokens of each row, and a task's head on top of the BiLSTM.
 
-    The layer does not accept packed rows, so that no state passes from one sequence to another. A task's head
-    that normally takes the pooled output gets the last state of each direction instead: the forward state at the last
-    token, and the backward state at the first token. Both states depend on the whole row.
+    The layer does not accept packed rows, so that no state passes from one sequence to another. A task's head that
+    normally takes the pooled output gets the last state of each direction instead: the forward state at the last token,
+    and the backward state at the first token. Both states depend on the whole row.
 
     Args:
       config: the encoder's configuration.

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 
 def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
-    """Returns the seed of a call: None without training; in training the given seed, or a random seed for None."""
+    """Returns the seed of a call: None without training, otherwise `seed`, or a random seed if `seed` is None."""
     if not training:
         return None
     if seed is None:

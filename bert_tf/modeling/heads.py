@@ -16,7 +16,7 @@ from bert_tf.modeling.dense import Dense, LayerNorm, activation, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
 
-# The encoder numbers its dropouts from 0. Heads start with this number, so that all masks differ.
+# The encoder's dropouts have the sites 0, 1, ... Heads start with this site, so that all masks differ.
 _DROPOUT_SITE = 1 << 16
 # The rows of Table 7: the layers, and how they are combined. Layer 0 is the embeddings; negative numbers count from the
 # top.
@@ -172,7 +172,7 @@ class TaggingHead(keras.layers.Layer):
     Attributes:
       reads: name of the encoder's output that the head takes.
       is_per_token: True, because the head maps each token independently.
-      checkpoint_name: name of the head in checkpoints, which identifies a token classifier to other formats.
+      checkpoint_name: name of the head in checkpoints. By this name, other formats recognize a token classifier.
     """
 
     reads = "sequence_output"

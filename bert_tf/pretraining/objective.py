@@ -71,8 +71,8 @@ class BertPretrainer(keras.Model):
           `masked_lm_logits`: float32 [B, P, V].
           `next_sentence_logits`: float32 [B, 2], or [B, N, 2] for packed rows.
           `masked_lm_scores`: [B P, V], the masked-LM logits without the bias.
-          In training, the last layer is computed only at the positions that the heads read, and `sequence_output`
-          contains only the masked positions, [B, P, H]. If the heads read all positions, it contains all, [B, S, H].
+          In training, if P + N < S, the last layer is computed only at the positions that the heads read, and
+          `sequence_output` contains only the masked positions, [B, P, H]. (N is 1 without packed rows.)
         """
         positions = inputs["masked_lm_positions"]
         # In training, the heads read the last layer only at these positions. There are few such positions, unless the

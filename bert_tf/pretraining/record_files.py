@@ -68,7 +68,7 @@ class PretrainingData:
     def masking_facts(self) -> dict:
         """The flags of dynamic masking and their values; {} without dynamic masking.
 
-        The number of predictions per row is left out, since statically masked data also has this number.
+        The number of predictions per row is recorded separately, since statically masked data also has this number.
         """
         if not self.dynamic_masking:
             return {}

@@ -25,7 +25,7 @@ class Evaluations:
       higher_is_better: whether a higher value of the main metric is better.
       patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
       data: name, number of examples and hash of the dev data; "" before the first evaluation.
-      scores: maps the step of each evaluated checkpoint to its metrics by name; the steps are in ascending order.
+      scores: maps the step of each evaluated checkpoint to the metrics by name; the steps are in ascending order.
     """
 
     metric: str = ""

@@ -68,7 +68,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes checkpoints that are older than the steps `kept`.
+    """Deletes checkpoints that are older than all steps in `kept`.
 
     The weights of a deleted checkpoint are kept if it was the best checkpoint at one of these steps.
     """

@@ -1,7 +1,7 @@
 """Identifies the run in a folder, so that a folder never mixes two runs.
 
 `run.json` lists the phases of training in the folder. Each phase has its settings, and the facts that identify the
-model, the data and the optimizer. A later start must resume this run, or begin the run's next phase.
+model, the data and the optimizer. A later command must resume the run, or begin the run's next phase.
 """
 
 import dataclasses

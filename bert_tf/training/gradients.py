@@ -74,14 +74,14 @@ def accumulate(
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches.
 
-    Memory contains the activations of only one micro-batch at a time. XLA can compile the loop, because all shapes are
-    static and the loop does not communicate with other replicas.
+    Memory contains the activations of only one micro-batch at a time. XLA can compile the loop over micro-batches,
+    because all shapes are static and the loop does not communicate with other replicas.
 
     Args:
       objective: model and loss.
       names: names of all numerators.
       variables: the weights.
-      batch: the per-replica batch; `micro_batches` times `parts` must divide its first dimension.
+      batch: the per-replica batch; `micro_batches` times `parts` must divide the number of rows.
       seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
         which is derived from this seed.
       denominators: denominator of each loss term, float32 [], summed over the batches of all replicas, so that each

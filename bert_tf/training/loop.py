@@ -32,7 +32,7 @@ _FEWEST_LOOPS = 20
 _RECORDS_NAMED = 8
 # This file lists the records of the step that ended training.
 FAILED_STEP_NAME = "failed_step.json"
-# Training has diverged if the loss exceeds the first loss multiplied by this factor, plus this difference. Random
+# Training has diverged if the loss exceeds the first loss times _DIVERGED_FACTOR plus _DIVERGED_MORE. Random
 # differences between batches are smaller.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
 _REMEDY = "lower --learning_rate or raise the warm-up, in another --output_dir"

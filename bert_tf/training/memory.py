@@ -28,7 +28,7 @@ def require_memory(config: BertConfig, settings: DeviceSettings, training: bool)
     """Raises an error if a model's weights (in training also gradients and moments) exceed the machine's memory.
 
     The check ignores activations and the memory of other processes, so it never refuses a model that could be trained.
-    It applies only to CPUs, since the memory of other devices is not known in advance.
+    The check applies only to CPUs, since the memory of other devices is not known in advance.
 
     Raises:
       InputError: states the required and the available memory.

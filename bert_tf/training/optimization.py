@@ -279,7 +279,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 
 class Lamb(AdamWeightDecay):
-    """LAMB: Adam with bias correction and decay; the norm of each update is proportional to the norm of its weight.
+    """LAMB: Adam with bias correction and decay; an update's norm is proportional to the norm of the updated weight.
 
     m' = m / (1 - b1^t);  v' = v / (1 - b2^t);  u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
 

@@ -11,7 +11,7 @@ from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES, ProgressBar
 from bert_tf.training import metrics, metrics_file
 from bert_tf.training.metrics import Form, Metric
 
-# Removes superfluous zeros: "1.20e-04" becomes "1.2e-4".
+# Matches superfluous zeros around the "e" of a number: "1.20e-04" becomes "1.2e-4".
 _ZEROS = re.compile(r"\.?0*e-0?")
 
 

@@ -58,7 +58,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     Args:
       objective: model and loss.
-      strategy: distribution strategy; create the trainer in its scope.
+      strategy: distribution strategy; create the trainer in the strategy's scope.
       random_seed: seed of the dropout masks, which depend only on this seed, the step and the replica.
       optimizer: the optimizer; None for evaluation only.
       train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`, the
