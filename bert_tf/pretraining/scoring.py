@@ -106,7 +106,7 @@ class MaskedScorer:
         self._step = tf.function(self._answer, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:
-        """Predicts the blanks of each row. For each blank, the model reads a copy of the row with this token masked."""
+        """Predicts the blanks of each row. For each blank, the model reads a copy of the row with this blank masked."""
         queries = [(number, at) for number, row in enumerate(rows) for at in range(len(row.blanks))]
         lengths = np.array([len(rows[number].input_ids) for number, _ in queries])
         found: list = [None] * len(queries)

@@ -57,7 +57,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     For details, see `bert_tf.jobs.parts.run`.
 
     Raises:
-      InputError: the checkpoint is not a pre-trained masked LM, the existing set has other settings, or a text cannot
+      InputError: the checkpoint is not a pre-trained masked LM, existing output has other settings, or a text cannot
         be scored. All texts are checked before the first text is scored.
     """
     settings, contents = _resolve(settings)
@@ -119,7 +119,7 @@ def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
 
 
 def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
-    """Yields the texts of a source without blank lines.
+    """Yields the texts of a source, and skips blank lines.
 
     Raises:
       InputError: a text cannot be scored; the message names file and line.
