@@ -94,7 +94,7 @@ def test_every_ablation_of_table_5_answers_questions_too():
         own = ("bert_config_file", "init_checkpoint", "output_dir", "bilstm_head")
         assert settings == dataclasses.replace(alone, **{flag: getattr(settings, flag) for flag in own})
         assert f"published dev F1: {score} (" in (EXAMPLES / f"{recipe}.flags").read_text()
-        assert f"SQuAD: {recipe}.flags" in (EXAMPLES / f"table5_{name}.flags").read_text()
+        assert f" {recipe}.flags." in (EXAMPLES / f"table5_{name}.flags").read_text().replace("\n#", "")
 
 
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)

@@ -382,7 +382,8 @@ def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, capl
     [
         ({"sha256": "f" * 64, "vocab_file": "b.txt"},
          r"/other: made with another vocabulary \(b.txt, SHA-256 ffffffffffff\) than .*/static \(vocab.txt, SHA-256 "),
-        ({"do_lower_case": False}, "/other: made with --do_lower_case=false, but .*/static with --do_lower_case=true"),
+        ({"do_lower_case": False},
+         "/other: made with --do_lower_case=false, but .*/static was made with --do_lower_case=true"),
     ],
 )  # fmt: skip
 def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes, message, eval_names):
