@@ -78,9 +78,9 @@ class ExportSettings:
     )
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
-        "for embeddings: the value in sentence_bert_config.json or tokenizer_config.json, or 128; default for "
-        "fill_mask: the model's number of positions", None, group="Embeddings and masks", first=True, above=0,
-        read_by=(_EMBEDDINGS, _FILL_MASK),
+        "for embeddings: for a checkpoint of sentence-transformers the value in sentence_bert_config.json or "
+        "tokenizer_config.json, else 128; default for fill_mask: the model's number of positions", None,
+        group="Embeddings and masks", first=True, above=0, read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 
     def __post_init__(self):

@@ -8,8 +8,9 @@ from absl import logging
 from bert_tf.core import storage
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
+PROMPTS = "config_sentence_transformers.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
-_OTHERS = (LENGTH, "config_sentence_transformers.json")
+_OTHERS = (LENGTH, PROMPTS)
 
 
 def read_modules(folder: str) -> dict[str, dict]:

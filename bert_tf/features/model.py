@@ -12,7 +12,7 @@ from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
-from bert_tf.features.pooling import longest_sentence, pooling_of
+from bert_tf.features import pooling
 from bert_tf.settings.features import VectorSettings
 
 _DEFAULT_LENGTH = 128
@@ -31,10 +31,13 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     folder = os.path.dirname(contents.source) or "."
     changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
     changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}
-    if settings.is_pooled and settings.pooling is None:
-        found = pooling_of(folder)
-        normalize = found.normalize if settings.normalize is None else settings.normalize
-        changes |= {"pooling": found.mode, "normalize": normalize}
+    if settings.sentence_vectors:
+        pooling.check_texts(folder, lower)
+        mode, normalize = settings.pooling, settings.normalize
+        changes |= {
+            "pooling": pooling.pooling_of(folder).mode if mode is None else mode,
+            "normalize": pooling.is_normalized(folder) if normalize is None else normalize,
+        }
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
@@ -42,7 +45,8 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
     config = contents.require_config()
     if settings.max_seq_length is None:
         positions = config.max_position_embeddings
-        return longest_sentence(folder, positions) if settings.sentence_vectors else min(_DEFAULT_LENGTH, positions)
+        length = pooling.longest_sentence(folder, positions) if settings.sentence_vectors else _DEFAULT_LENGTH
+        return min(length, positions)
     config.check_length(settings.max_seq_length, contents.config_file)
     return settings.max_seq_length
 

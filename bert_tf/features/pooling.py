@@ -65,14 +65,49 @@ def pooling_of(folder: str) -> Pooling:
     Raises:
       InputError: the folder does not state the pooling, or the pooling is not supported.
     """
+    normalize, pooling = is_normalized(folder), sentence_transformers.pooling_file(folder)
+    if not tf.io.gfile.exists(pooling):
+        raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
+    return Pooling(_mode(read_json(pooling), pooling), normalize)
+
+
+def is_normalized(folder: str) -> bool:
+    """Returns whether sentence-transformers normalizes a checkpoint's vectors; false without `modules.json`.
+
+    Raises:
+      InputError: `modules.json` has a module that is not supported.
+    """
     kinds = sentence_transformers.read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
         path = os.path.join(folder, sentence_transformers.MODULES)
         raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
-    pooling = sentence_transformers.pooling_file(folder)
-    if not tf.io.gfile.exists(pooling):
-        raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
-    return Pooling(_mode(read_json(pooling), pooling), "Normalize" in kinds)
+    return "Normalize" in kinds
+
+
+def check_texts(folder: str, do_lower_case: bool) -> None:
+    """Refuses a checkpoint for which sentence-transformers changes each text before tokenization.
+
+    Args:
+      folder: folder of the checkpoint.
+      do_lower_case: whether the tokenizer lower-cases text; texts that are already lower-cased then change nothing.
+
+    Raises:
+      InputError: a file in the folder requests lower-cased texts for a cased tokenizer, or a prompt before each text.
+    """
+    path = os.path.join(folder, sentence_transformers.LENGTH)
+    if not do_lower_case and tf.io.gfile.exists(path) and read_json(path).get("do_lower_case") is True:
+        raise InputError(
+            f"{path}: do_lower_case, which is not supported for a cased tokenizer; lower-case the texts yourself, and "
+            "set the entry to false"
+        )
+    path = os.path.join(folder, sentence_transformers.PROMPTS)
+    entries = read_json(path) if tf.io.gfile.exists(path) else {}
+    name, prompts = entries.get("default_prompt_name"), entries.get("prompts")
+    if isinstance(prompts, dict) and name is not None and prompts.get(name):
+        raise InputError(
+            f"{path}: default_prompt_name, which is not supported; write {prompts[name]!r} before each text yourself, "
+            "and set the entry to null"
+        )
 
 
 def _mode(entries: dict, path: str) -> str:

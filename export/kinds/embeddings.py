@@ -27,7 +27,7 @@ from export.kinds.characters import NOWHERE, Characters
 from export.settings import ExportSettings
 
 EMBEDDINGS = "embeddings"
-_DEFAULT_POOLING = pooling.Pooling("mean", normalize=False)
+_DEFAULT_POOLING = "mean"
 
 
 class ServedEmbeddings(ServedCheckpoint):
@@ -44,13 +44,13 @@ class ServedEmbeddings(ServedCheckpoint):
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
         """See `ServedCheckpoint`."""
-        has_pooling = settings.pooling is None and pooling.is_stated(os.path.dirname(contents.source) or ".")
+        is_stated = pooling.is_stated(os.path.dirname(contents.source) or ".")
         vectors = VectorSettings(
             init_checkpoint=contents.source,
             layers=settings.layers,
             max_seq_length=settings.max_seq_length,
-            sentence_vectors=has_pooling,
-            pooling=None if has_pooling else settings.pooling or _DEFAULT_POOLING.mode,
+            sentence_vectors=is_stated,
+            pooling=settings.pooling or (None if is_stated else _DEFAULT_POOLING),
             normalize=settings.normalize,
         )
         vectors = features.resolve(vectors)

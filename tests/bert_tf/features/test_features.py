@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from bert_tf.features.texts import read_texts, text_of_line
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
 from bert_tf.jobs.parts import PartTask, _groups
 from bert_tf.settings import FeaturesSettings
+from bert_tf.settings.features import VectorSettings
 from bert_tf.text.packing import pack
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
@@ -176,6 +178,46 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
         sentence_transformer(tmp_path, mode, *modules)
         with pytest.raises(InputError, match=message):
             pooling_of(str(tmp_path))
+
+
+def test_another_pooling_keeps_the_normalization_and_the_length_of_sentence_transformers(pretrained, tmp_path):
+    folder = shutil.copytree(pretrained[0], tmp_path / "model")
+    sentence_transformer(folder, {"pooling_mode": "max"}, "Normalize")
+
+    def resolved(**flags):
+        found = model.resolve(VectorSettings(init_checkpoint=str(folder), sentence_vectors=True, **flags))
+        return found.pooling, found.normalize, found.max_seq_length
+
+    assert resolved(pooling="cls") == ("cls", True, 20)
+    assert resolved(normalize=False) == ("max", False, 20)
+    sentence_transformer(folder, {"pooling_mode": "max"}, "Dense")
+    assert resolved(pooling="cls", normalize=False) == ("cls", False, 20)
+    with pytest.raises(InputError, match="names Dense"):
+        resolved(pooling="cls")
+
+
+@pytest.mark.parametrize(
+    "file, entries, message",
+    [
+        ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case, which is not supported for a cased"),
+        (
+            "config_sentence_transformers.json",
+            {"prompts": {"query": "query: ", "text": ""}, "default_prompt_name": "query"},
+            "default_prompt_name, .* write 'query: ' before each text",
+        ),
+    ],
+)
+def test_texts_that_sentence_transformers_changes_are_refused(pretrained, tmp_path, file, entries, message):
+    folder = shutil.copytree(pretrained[0], tmp_path / "model")
+    sentence_transformer(folder, {"pooling_mode": "mean"})
+    (folder / file).write_text(json.dumps(entries))
+    flags = {"init_checkpoint": str(folder), "do_lower_case": False}
+    with pytest.raises(InputError, match=message):
+        model.resolve(VectorSettings(sentence_vectors=True, **flags))
+    assert model.resolve(VectorSettings(pooling="mean", **flags)).max_seq_length == 40
+    entries |= {"default_prompt_name": "text"}
+    (folder / file).write_text(json.dumps(entries))
+    assert model.resolve(VectorSettings(sentence_vectors=True, **flags | {"do_lower_case": True})).pooling == "mean"
 
 
 def test_a_checkpoint_without_pooling_is_one_line(pretrained):
