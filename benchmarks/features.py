@@ -1,4 +1,4 @@
-"""Compares extract_features with Hugging Face's feature-extraction pipeline, in sentences per second.
+"""Compares extract_features with Hugging Face's feature-extraction pipeline, in texts per second.
 
 Both programs compute float32 vectors of the top layer for each token on all cores, from the same checkpoint and text.
 extract_features also writes the vectors to a file. The pipeline runs with the batch size that is fastest on a small
@@ -41,7 +41,7 @@ def texts_of(data: str | None, lines: int) -> list[str]:
 
 
 def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
-    """Returns the name of the pipeline with the best batch size, and the rate in sentences per second."""
+    """Returns a label that contains the best batch size, and the pipeline's rate with it in texts per second."""
     import torch
     import transformers
 
@@ -63,7 +63,7 @@ def theirs(checkpoint: str, texts: list[str]) -> tuple[str, float]:
 
 
 def ours(checkpoint: str, texts: list[str]) -> float:
-    """Returns the command's rate in sentences per second.
+    """Returns the command's rate in texts per second.
 
     The rate excludes the time for starting the command. The command runs twice: on a tenth of the texts, then on all
     texts. The rate is the difference of the numbers of texts, divided by the difference of the times.
@@ -85,7 +85,7 @@ def ours(checkpoint: str, texts: list[str]) -> float:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Measures both programs, and prints a table of the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checkpoint", help="folder in Hugging Face's format; default: the installed MiniLM")
     parser.add_argument("--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data")

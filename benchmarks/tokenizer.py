@@ -15,7 +15,7 @@ from collections.abc import Callable
 import machine
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-# Set these before any library starts threads.
+# These two variables must be set before any library starts threads.
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["RAYON_NUM_THREADS"] = "1"
 MACHINE = machine.describe()  # before the process is bound to one core
@@ -65,7 +65,7 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
     found = {
         "bert_tf": (1, lambda _, batch: encode(batch).values.shape[0]),
         "bert_tf, with offsets": (1, lambda _, batch: with_offsets(batch)[0].values.shape[0]),
-        "the original's Python (tf-models-official's port)": (SLOW, run_original),
+        "google-research/bert (tf-models-official's port)": (SLOW, run_original),
     }
     try:
         from tokenizers import BertWordPieceTokenizer
@@ -84,7 +84,10 @@ def candidates(vocabulary: str) -> dict[str, tuple[int, Callable[[list[bytes], t
 
 
 def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
-    """Returns each tokenizer's best rate in tokens per second; rounds alternate, and the first round is a warm-up."""
+    """Returns each tokenizer's best rate in tokens per second.
+
+    Each round runs all tokenizers in turn. The first round is a warm-up and does not count.
+    """
     chunks = [lines[i : i + BATCH] for i in range(0, len(lines), BATCH)]
     batches = [(chunk, tf.constant(chunk)) for chunk in chunks]
     found = candidates(vocabulary)
@@ -99,12 +102,14 @@ def best_rates(lines: list[bytes], vocabulary: str) -> list[tuple[str, float]]:
 
 
 def main() -> None:
-    """Prints the table."""
+    """Measures the tokenizers, and prints a table of the rates."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", help="file with one text per line; default: the demo's English")
     parser.add_argument("--vocabulary", help="vocabulary; default: a vocabulary learned from the demo's English")
     parser.add_argument(
-        "--data", default=os.environ.get("BERT_TF_DATA"), help="folder of the real data, with both files"
+        "--data",
+        default=os.environ.get("BERT_TF_DATA"),
+        help="folder of the real data; its corpus and vocabulary replace the demo's",
     )
     parser.add_argument("--lines", type=int, help="number of lines to read; default: all")
     arguments = parser.parse_args()

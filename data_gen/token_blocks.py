@@ -149,7 +149,8 @@ def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertT
     return BertTokenizer(vocab_file, do_lower_case)
 
 
-# Adjacent units share most blocks of their windows. A window of 64 MiB of text has about 33 blocks of 1 MB of ids each.
+# Adjacent work units share most blocks of their windows, so the cache holds at least one window. A window of 64 MiB of
+# text has about 33 blocks of 1 MB of ids each.
 @functools.lru_cache(maxsize=40)
 def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     del job

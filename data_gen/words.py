@@ -81,7 +81,8 @@ def count_words(
 
 def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[bytes, int]]:
     """Yields blocks of a file's lines, and for each block the number of bytes by which the progress bar advances."""
-    if input_format in ("lines", "documents"):  # document boundaries do not matter, so no document is too long
+    if input_format in ("lines", "documents"):
+        # Word counts ignore document boundaries, so these formats need no limit on the length of a document.
         with open_binary(path) as file:
             yield from ((block, len(block)) for block in read_blocks(file))
         return
@@ -96,9 +97,9 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
     """Yields a text in blocks of bounded size, split at line ends where possible.
 
-    A line longer than a block is split at a space, or between two characters if there is no space. Text without a space
-    that fills a block is either longer than any word that the tokenizer accepts, or in a script without spaces, where
-    each character is a word.
+    A line longer than a block is split at a space, or between two characters if the block has no space. A block without
+    a space is usually one word that is too long for the tokenizer, or its script has no spaces and each character is a
+    word. So the split hardly changes the counts.
     """
     rest = b""
     while block := file.read(_BLOCK):
@@ -138,7 +139,7 @@ class _BoundedCounter:
                 self._drop_rarest()
 
     def result(self) -> WordCounts:
-        self._counts.pop(chr(TOO_LONG).encode(), None)  # the count of words that TOO_LONG replaces
+        self._counts.pop(chr(TOO_LONG).encode(), None)  # drops the common entry of all too long words
         # Move words one by one, so that they are not all in memory twice.
         words = list(self._counts)
         counts = {word.decode("utf-8"): self._counts.pop(word) for word in words}

@@ -14,15 +14,17 @@ class ExportSettings:
 
     flag_group = "Model"
 
-    checkpoint_dir: str = setting("--output_dir of a fine-tuning script; for embeddings and fill_mask, any checkpoint")
+    checkpoint_dir: str = setting(
+        "folder of a fine-tuning run (its --output_dir); with --task_name=embeddings or fill_mask, any checkpoint"
+    )
     export_dir: str = setting(
         "version to write, such as models/mrpc/1; or a model's folder, such as models/mrpc, to write its next version",
         group="Output",
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(
-        "embeddings or fill_mask for a checkpoint without fine-tuning, or the name of the task that the run was "
-        "trained on, as a check; empty: any task", "", first=True,
+        "embeddings or fill_mask: export a checkpoint without fine-tuning; a task's name: refuse a run that was "
+        "trained on another task; empty: accept a run of any task", "", first=True,
     )  # fmt: skip
     use_checkpoint: str = setting(
         "export the best checkpoint on the dev data, or the last checkpoint; a run without --eval_strategy has no best "
@@ -33,11 +35,11 @@ class ExportSettings:
         choices=("float32", "bfloat16"), group="Output", first=True,
     )  # fmt: skip
     format: str = setting(
-        "saved_model for TF Serving, or litert for a .tflite file of the token signature, with the tokenizer's files",
+        "saved_model: for TF Serving; litert: a .tflite file whose inputs are token ids, and the tokenizer's files",
         "saved_model", choices=("saved_model", "litert"), group="Output", first=True,
     )  # fmt: skip
     quantize: str = setting(
-        "weights of a .tflite file: int8 for 8 bits, with dynamic quantization of activations", "none",
+        "weights of a .tflite file; none: float32; int8: 8 bits, with dynamic quantization of activations", "none",
         choices=("none", "int8"), group="Output", first=True,
     )  # fmt: skip
     n_best_size: int | None = setting(
@@ -54,8 +56,8 @@ class ExportSettings:
     )
     null_score_diff_threshold: float | None = setting(
         'models trained with --version_2_with_negative: return "" (no answer) if the score of "" exceeds the best '
-        "answer's score by more than this value; default: the value that --tune_null_threshold of run_squad found, or "
-        "0", None, group="Questions",
+        "answer's score by more than this value; default: the value found by run_squad --tune_null_threshold, or 0",
+        None, group="Questions",
     )  # fmt: skip
     top_k: int = setting(
         "--task_name=fill_mask: number of tokens to return for each mask", 5, group="Embeddings and masks", above=0
@@ -78,8 +80,8 @@ class ExportSettings:
     )
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
-        "for embeddings: for a checkpoint of sentence-transformers the value in sentence_bert_config.json or "
-        "tokenizer_config.json, else 128; default for fill_mask: the model's number of positions", None,
+        "for embeddings: the value in the files of a sentence-transformers checkpoint (sentence_bert_config.json or "
+        "tokenizer_config.json), else 128; default for fill_mask: the model's number of positions", None,
         group="Embeddings and masks", first=True, above=0, read_by=(_EMBEDDINGS, _FILL_MASK),
     )  # fmt: skip
 

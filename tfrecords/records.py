@@ -14,8 +14,8 @@ import numpy as np
 
 from tfrecords.schema import Feature
 
-# Protobuf's tags of these fields: features of an Example, entry of the features' map, key and value of an entry, and
-# values of a list.
+# Protobuf's tags of five fields, in this order: the features of an Example; an entry of the map of features; the key of
+# an entry; the value of an entry; the packed values of a list.
 _FEATURES, _ENTRY, _KEY, _VALUE, _PACKED = b"\x0a", b"\x0a", b"\x0a", b"\x12", b"\x0a"
 # Protobuf's tags of the two types of lists in a Feature.
 _LIST = {"float": b"\x12", "int64": b"\x1a"}
@@ -59,7 +59,7 @@ class _Block:
       data: bytes of all records, one record after another.
       stride: number of bytes per record; 0 if records differ in size.
       offsets: int64 [N + 1], only for stride 0; record n has the bytes from offsets[n] to offsets[n + 1] (exclusive).
-      feature: only for stride 0; the feature in `data`. In this case, `data` has no headers; `parts` adds the headers.
+      feature: only for stride 0; the feature in `data`. For stride 0, `data` has no headers; `parts` adds the headers.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ def _encode_column(feature: Feature, values: np.ndarray) -> _Block:
     if values.dtype.kind not in "iub":
         raise ValueError(f"{feature.name} contains {values.dtype}, but the schema says integers")
     if values.size and values.min() < 0:
-        raise ValueError(f"{feature.name} contains {values.min()}; records need integers of at least 0")
+        raise ValueError(f"{feature.name} contains {values.min()}; integers must not be negative")
     if not values.size or values.max() < 0x80:
         return _fixed(feature, values.astype(np.uint8))
     data, ends = _varints(values.reshape(-1))

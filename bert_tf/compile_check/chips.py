@@ -17,7 +17,8 @@ class Chip:
       flops: published peak of bfloat16 matrix products, FLOP/s.
       bandwidth: published memory bandwidth, bytes/s.
       memory: memory size in bytes.
-      accelerator_type: the topology's name in an environment variable of the TPU library; "" for a GPU.
+      accelerator_type: value of the TPU library's environment variable TPU_ACCELERATOR_TYPE for the topology; "" for
+        a GPU.
     """
 
     name: str

@@ -95,9 +95,9 @@ def exists(folder: str) -> bool:
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the run in `output_dir`; None if the folder has no checkpoint.
 
-    If `task.json` was deleted, a command that trains compares its settings with `run.json`, and writes `task.json`
-    again; for such a command, this function returns None. Any other command is refused, because it would use the
-    defaults instead of the settings of the training.
+    If `task.json` was deleted and the command trains, this function returns None. The command then compares its
+    settings with `run.json`, and writes `task.json` again. A command that does not train is refused, because it would
+    use the defaults instead of the settings of the training.
 
     Raises:
       InputError: the file is damaged, or it is missing and the command does not train.
@@ -110,8 +110,8 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     if settings.do_train:
         return None
     raise InputError(
-        f"{os.path.join(folder, NAME)}: no such file, so it is unknown how {folder} was trained; copy the run's "
-        "folder again, or run the training command again, which writes this file"
+        f"{os.path.join(folder, NAME)}: no such file, so the settings of the training run are unknown; copy the "
+        "run's folder again, or repeat the training command, which writes this file"
     )
 
 
@@ -139,5 +139,5 @@ def read(folder: str) -> TaskDescription:
         found = TaskDescription(**entries | {"labels": tuple(entries["labels"])})
         for name, expected in types.items():
             if not isinstance(getattr(found, name), expected):
-                raise ValueError(f"{name} is {getattr(found, name)!r}")
+                raise ValueError(f"{name} is {getattr(found, name)!r}, but must be of type {expected.__name__}")
     return found

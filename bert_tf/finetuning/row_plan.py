@@ -1,12 +1,12 @@
 """Plans the rows of each batch, and their positions if several rows share a packed row.
 
-The plan of a whole run is made before the run, so that all batches have the same static shape. The batch size counts
-units. A unit is usually a row. A unit is an example if the rows of each example must stay together. For example, a
-softmax compares the choices of an example, so the rows of these choices must be in the same batch.
+The plan of a whole run is made before the run, so that all batches have the same static shape. The batch size is a
+number of units. A unit is usually a row. A unit is an example if the rows of each example must stay together. For
+example, a softmax compares the choices of an example, so the rows of these choices must be in the same batch. A share
+is the part of a batch that one device computes at once: a per-replica batch or a micro-batch.
 
-Letters: B units of a batch, N rows of a split, G examples, M shares (per-replica batches or micro-batches) of all
-batches, U units of a share, E rows of a share, R packed rows of a share, W length of packed rows, K maximum number of
-rows in a packed row.
+Letters: B units of a batch, N rows of a split, G examples, M total number of shares in all batches, U units of a share,
+E rows of a share, R packed rows of a share, W length of packed rows, K maximum number of rows in a packed row.
 """
 
 import dataclasses
@@ -102,7 +102,9 @@ def plan_evaluation(
     packed_for: BertConfig | None = None,
     group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
-    """Plans the batches of one pass over all rows; a packed batch has at most as many tokens as an unpacked batch.
+    """Plans the batches of one pass over all rows.
+
+    A packed batch has at most as many positions, including padding, as an unpacked batch.
 
     Args:
       lengths: int [N], number of tokens of each row.
@@ -145,7 +147,7 @@ def _plan_packed_groups(
 ) -> RowPlan:
     """Plans one pass over examples whose rows stay together.
 
-    A share has as many examples as fit into the number of tokens of an unpacked share.
+    A packed share takes as many examples as fit without exceeding the size of an unpacked share.
     """
     tokens, count = _sums(lengths, group_sizes), len(group_sizes)
     most = size * int(group_sizes.max()) * max_seq_length
@@ -164,7 +166,7 @@ def _plan_packed_groups(
 
 
 def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
-    """Makes the numbers of tokens of a batch's shares more similar.
+    """Balances the number of tokens between the shares of each batch.
 
     In each batch, the share with the most tokens exchanges a unit with the share with the fewest tokens. Otherwise, a
     single share with many tokens would determine the static shape of all shares.
@@ -194,7 +196,7 @@ def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
 
 
 def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
-    """Returns the rows of examples, example by example.
+    """Returns the indices of the rows of the given examples, in the order of the examples.
 
     Args:
       examples: int [M, U], indices of examples; G for padding entries.
@@ -252,7 +254,7 @@ def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
 
 
 def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
-    """Returns a plan that places the rows of each packed row one after another.
+    """Returns a plan in which the rows of a packed row follow each other without gaps.
 
     Args:
       lengths: int [N], number of tokens of each row.
@@ -266,7 +268,8 @@ def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, 
     order = np.argsort(rows, axis=1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, axis=1)
     begins = np.diff(sorted_rows, axis=1, prepend=-1) != 0
-    before = np.zeros((*ids.shape, 2), np.int64)  # numbers of tokens and of rows before each row in its packed row
+    # For each row, the number of tokens and the number of rows that precede it in the same packed row.
+    before = np.zeros((*ids.shape, 2), np.int64)
     for index, sizes in enumerate((np.take_along_axis(lengths[ids], order, axis=1), np.ones_like(order))):
         total = np.cumsum(sizes, axis=1) - sizes
         before[:, :, index] = total - np.maximum.accumulate(np.where(begins, total, 0), axis=1)

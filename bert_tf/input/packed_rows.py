@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-# Share of the rows that must fit the shape. Each prediction in the shape costs a product with the vocabulary, so a few
-# exceptional rows should not determine the number of predictions.
+# Share of the rows that must fit the shape. Each prediction in the shape costs a product with the output embedding
+# table, so a few exceptional rows should not determine the number of predictions.
 _SHARE_OF_ROWS = 0.999
 
 
@@ -33,7 +33,7 @@ class RowShape:
 def shape_for(
     lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int
 ) -> RowShape:
-    """Returns the shape into which nearly all rows of a sample of examples fit.
+    """Returns the smallest shape that fits nearly all rows packed from a sample of examples.
 
     Args:
       lengths: int [M], number of tokens of each example.
@@ -60,7 +60,8 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
       int64 [M], the row of each example.
     """
     row_of = np.empty(len(lengths), np.int64)
-    # `by_space[n]` lists the rows with space for n more tokens. Bit n of `spaces` is set if this list is not empty.
+    # `by_space[n]` lists the rows with space for exactly n more tokens. Bit n of `spaces` is set if this list
+    # is not empty.
     by_space: list[list[int]] = [[] for _ in range(max_seq_length + 1)]
     spaces = 0
     sequences_left: list[int] = []
@@ -92,7 +93,7 @@ def _tightest(
 ) -> int | None:
     """Returns the smallest free space of a row into which an example fits; None if there is no such row.
 
-    The function moves this row to the end of its list in `by_space`.
+    The function also moves the row that has this space to the end of `by_space[space]`, where the caller pops it.
     """
     spaces = spaces >> length << length
     while spaces:
@@ -132,7 +133,7 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       New columns are:
 
       - `position_ids`: [R, S].
-      - `sequence_ids`: [R, S], the number of each token's example in the row, from 1; 0 for padding.
+      - `sequence_ids`: [R, S], the index, from 1, of the token's example within the row; 0 for padding.
       - `cls_positions`: [R, N].
       - for pairs, `next_sentence_weights`: [R, N].
 

@@ -1,4 +1,4 @@
-"""The part of the server that REST and gRPC share: it limits the requests, and answers calls."""
+"""The part of the server that REST and gRPC share: it limits and answers requests."""
 
 import contextlib
 import dataclasses
@@ -39,7 +39,7 @@ class Admission:
 
         Yields:
           A function that must be called with the number of bytes of each received part of the body. The function raises
-          `ServingError` (UNAVAILABLE) if the bodies of all requests are too large.
+          `ServingError` (UNAVAILABLE) if the total size of all bodies exceeds the limit.
 
         Raises:
           ServingError: UNAVAILABLE if there are too many requests.
@@ -65,7 +65,7 @@ class Admission:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The answer to a call.
+    """The answer to an inference request.
 
     Attributes:
       result: the value that `Plan.finish` returned.
@@ -79,7 +79,7 @@ class Answer:
 
 
 class Service:
-    """Answers calls.
+    """Answers inference and metadata requests of both APIs.
 
     Args:
       models: the served models.
@@ -105,12 +105,12 @@ class Service:
         plan: Callable[[Servable], Plan],
         version: Version | None = None,
     ) -> Answer:
-        """Answers a call.
+        """Answers an inference request.
 
         Args:
           runner: runs the model.
           spec: the model that the request names.
-          plan: returns the plan of the call for a loaded version.
+          plan: returns the plan of the request for a loaded version.
           version: the version that answers; None to find the version of `spec`.
         """
         with version or self.models.find(spec) as found:

@@ -72,7 +72,7 @@ def test_integers_of_any_type_are_the_same_record(dtype):
     [
         (np.zeros((2, 3), np.int32), r"ids has shape \(2, 3\), but the schema says \[N, 2\]"),
         (np.zeros(2, np.int32), r"ids has shape \(2,\)"),
-        (np.array([[1, -1]]), "ids contains -1; records need integers of at least 0"),
+        (np.array([[1, -1]]), "ids contains -1; integers must not be negative"),
         (np.array([[0.5, 300.0]]), "ids contains float64, but the schema says integers"),
     ],
 )
