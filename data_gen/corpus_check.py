@@ -24,7 +24,7 @@ _NOT_TEXT = {
 }
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _JSON_LINE = re.compile(r'\{\s*"')
-# Sentences with more characters than this on average would not fit into a row.
+# If the lines have more characters than this on average, most sentences do not fit into a row.
 _LONG_LINE = 1000
 _NOT_UTF8 = (
     "has bytes that are not UTF-8 and are dropped; convert it, for example from Latin-1: iconv -f LATIN1 -t UTF-8"

@@ -49,7 +49,7 @@ def check(blocks: Sequence[Block], share: float, special_tokens: SpecialTokens, 
 
     Raises:
       InputError: a disk has too little free space; the message names the folder, the space needed and the space
-        available. If there are finished work units, from which a rerun resumes, the error is a NoRoomError.
+        available. If work units of an earlier run exist, the error is a NoRoomError, because a rerun can resume.
     """
     need = estimate(blocks, share, special_tokens, job.settings, job.id)
     if need is None:
@@ -102,7 +102,7 @@ def estimate(
 
 
 def _first_blocks(blocks: Sequence[Block], documents: int) -> Sequence[Block]:
-    """Returns the shortest prefix of the blocks that contains this many documents; [] if all blocks contain fewer."""
+    """Returns the shortest prefix of the blocks with at least `documents` documents; [] if all blocks have fewer."""
     found = 0
     for index, block in enumerate(blocks):
         found += block.documents

@@ -33,7 +33,8 @@ _REMEDY = {
     "jsonl": "give one JSON object per line, or check --input_format",
     "wikipedia": "is it a MediaWiki XML dump? check --input_format",
 }
-_OVERLAP = 1 << 10  # bytes that two reads share, because a match may span both; longer matches are not found
+# Two consecutive reads share this many bytes, because a match may span both reads. Longer matches are not found.
+_OVERLAP = 1 << 10
 
 Document = list[str]
 

@@ -72,7 +72,7 @@ class UnitTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts of the records of one or several work units. The keys in `UnitTask.result_path` are the attributes' names.
+    """Counts of the records of one or several work units. The keys of the JSON in `result_path` are these attributes.
 
     Attributes:
       examples: number of rows.
@@ -80,7 +80,7 @@ class Facts(Counts):
       pieces: number of tokens, without padding.
       predictions: number of masked positions.
       random_next: number of rows whose segment B is random.
-      text: number of tokens that come from the unit's own documents, not from random segments B, summed over passes.
+      text: number of tokens in all passes that come from the unit's own documents, not from random segments B.
     """
 
     examples: int = 0

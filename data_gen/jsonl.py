@@ -15,8 +15,9 @@ def document(line: bytes, text_field: str) -> list[str]:
     Args:
         line: bytes, UTF-8, with or without its line end. Invalid bytes are dropped, as in the original; a byte
             order mark is skipped.
-        text_field: str, the name of the field with the text. The text is a string, whose line ends separate
-            paragraphs, or a list of strings (sentences or paragraphs). No sentence spans two paragraphs or two strings.
+        text_field: str, the name of the field with the text: a string or a list of strings. In a string, line ends
+            separate paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two paragraphs
+            or two strings of a list.
 
     Returns:
         list of str, the sentences; empty for an empty line.

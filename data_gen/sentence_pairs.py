@@ -131,7 +131,7 @@ def _random_segments(
 
     Args:
       window: the documents from which segments are drawn.
-      own: int64 [R], the document of each row, from which the row's segment must not come.
+      own: int64 [R], the index of each row's own document; the drawn segment comes from another document.
       wanted: int64 [R], the number of tokens that each segment should have.
       rng: source of randomness.
 

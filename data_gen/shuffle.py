@@ -1,10 +1,10 @@
 """Draws a uniformly random permutation of all records of a set without holding them all in memory.
 
 The file of each work unit contains its records in random order. This module draws only how many records go from each
-unit to each part. These numbers follow the multivariate hypergeometric distribution. Each part takes its number of
-records from the unit's file, directly after the records of the previous part, and is then shuffled separately. Every
-order of all records is therefore equally likely, and the parts have equal sizes. Rao (1961) and Sandelius (1962)
-describe this method.
+unit to each part. These numbers follow the multivariate hypergeometric distribution. In each unit's file, the records
+of a part directly follow the records of the previous part. Each part is then shuffled separately. Every order of all
+records is therefore equally likely, and the parts have equal sizes. Rao (1961) and Sandelius (1962) describe this
+method.
 
 Letters: U units.
 """

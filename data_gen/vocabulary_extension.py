@@ -143,8 +143,8 @@ class _Corpus:
         """Splits the words with the added tokens.
 
         Returns:
-          savings: the number of tokens that each added token saves in the running text; 0 if it is never used.
-          cost: the number of tokens of the running text; each [UNK] counts as many tokens as its word has characters.
+          savings: the number of tokens that each added token saves in the running text; 0 if the token is never used.
+          cost: the number of tokens of the running text; an [UNK] counts as one token per character of its word.
         """
         vocabulary = self._existing + list(added)
         segment, ids, lengths = self._cut(vocabulary)
@@ -154,7 +154,7 @@ class _Corpus:
         cost = int((self._counts * np.where(unknown, self._characters, lengths)).sum())
         tokens, savings = set(vocabulary), {}
         for token, use in zip(added, uses[len(self._existing) :].tolist(), strict=True):
-            # A missing character saves at least one token: it keeps a word from becoming [UNK].
+            # Credit a missing character with at least one saved token, because it keeps a word from becoming [UNK].
             savings[token] = use * max(_tokens_without(token, tokens) - 1, 1)
         return savings, cost
 

@@ -48,7 +48,8 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
         Page.
 
     Raises:
-        InputError: The stream is not an export, is damaged, or ends too early; the message names the byte.
+        InputError: The stream is not an export, is damaged, or ends too early (the message names the byte), or a
+            page's namespace is not a number (the message names the page).
     """
     chunk = stream.read(_CHUNK)
     head = chunk.removeprefix(b"\xef\xbb\xbf").lstrip()

@@ -111,7 +111,8 @@ def _without_nesting(wikitext: str) -> str:
     """
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` when the mark was opened
-    count: Counter[str] = Counter()  # number of open marks of each kind; `opened` is searched only for a number above 0
+    # Number of open marks of each kind. `opened` is searched for a kind only if this number is above 0.
+    count: Counter[str] = Counter()
     unclosed: set[str] = set()  # raw elements without an end tag in the rest of the text
     position = 0
     while token := _TOKEN.search(wikitext, position):
@@ -141,7 +142,7 @@ def _without_nesting(wikitext: str) -> str:
 
 
 def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
-    """Returns the kind of a token, and whether the token is a closing mark; None for tokens that are only removed."""
+    """Returns the kind of a token (None if the token is only removed), and whether the token is a closing mark."""
     if mark := token["mark"]:
         return _CLOSES.get(mark, mark), mark in _CLOSES
     if token["table"] or token["table_end"]:
@@ -152,7 +153,7 @@ def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
 
 
 def _shown(kind: str, contents: list[str]) -> list[str]:
-    """Returns the parts of the text that remain of an element with these contents."""
+    """Returns the text that replaces an element with these contents, as a list of parts."""
     if kind == "[[":
         content = "".join(contents)
         target, bar, label = content.partition("|")

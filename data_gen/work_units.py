@@ -1,7 +1,7 @@
 """Plans deterministic work units from blocks of token ids.
 
-A work unit is one block in some of the passes over the corpus. Its output depends only on the settings, the seed
-and its position in the corpus, not on the worker or the time.
+A work unit makes the records of one block in some of the passes over the corpus. Its output depends only on the
+settings, the seed and its position in the corpus, not on the worker or the time.
 """
 
 import dataclasses
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from data_gen.token_blocks import Block
 
-# Random next sentences come from this much text around the unit, or from the whole corpus if it is smaller.
+# Random next sentences come from this much text around the unit, or from the whole corpus if the corpus is smaller.
 WINDOW_BYTES = 64 << 20
 # The records of a unit, about 7 bytes per token, must fit in memory several times.
 TOKENS_PER_UNIT = 8 << 20
@@ -19,7 +19,7 @@ TOKENS_PER_UNIT = 8 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """A block in some of the passes over the corpus.
+    """The work on one block in some of the passes over the corpus.
 
     Attributes:
       block: index of the block.

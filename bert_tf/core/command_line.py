@@ -190,7 +190,7 @@ def with_flagfile(settings, path: str, **changes):
     Args:
       settings: dataclass whose fields come from `setting`.
       path: path of the file, in the format of `--flagfile`.
-      **changes: further new values; values in the file take precedence over them.
+      **changes: further new values; values in the file take precedence.
 
     Raises:
       InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.

@@ -41,6 +41,6 @@ def _is_ours(path: str) -> bool:
 
 
 def _others(name: str) -> str:
-    """Returns the part of the message that lists the distributions that have a package of this name."""
+    """Returns the part of the message that lists other distributions with a package of this name."""
     names = {*importlib.metadata.packages_distributions().get(name, ())} - {"bert_tf", "bert-tf"}
     return f", of {', '.join(sorted(names))}" if names else ""

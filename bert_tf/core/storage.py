@@ -15,7 +15,7 @@ from typing import Any
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
 
-# Part of the name of each file that is being written; it identifies leftovers of a killed process.
+# Part of the name of each unfinished file, by which the leftovers of a killed process are recognized.
 TEMPORARY = ".tmp-"
 _BLOCK_BYTES = 1 << 20
 
@@ -115,7 +115,7 @@ def check_new_folder(path: str, flag: str) -> None:
     """
     if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
-    if "://" not in path:  # the temporary folder will be beside it
+    if "://" not in path:  # the temporary folder will be beside `path`
         check_writable(os.path.dirname(os.path.abspath(path)), flag)
 
 
@@ -146,7 +146,7 @@ def check_writable(folder: str, flag: str) -> None:
     if "://" in folder:
         return
     folder = os.path.abspath(folder)
-    while not os.path.lexists(folder):  # it will be created
+    while not os.path.lexists(folder):  # the folder will be created
         folder = os.path.dirname(folder)
     if not os.path.isdir(folder):
         raise InputError(f"--{flag}: {folder} is not a folder; give a path in another folder")

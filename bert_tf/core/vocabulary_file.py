@@ -38,7 +38,7 @@ def read_tokens(path: str) -> list[str]:
 
 
 def tokens_sha256(tokens: Sequence[str]) -> str:
-    """Returns the SHA-256 of a file with one token per line, in hexadecimal."""
+    """Returns the SHA-256, in hexadecimal, of a text with one token per line."""
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
 
 

@@ -41,7 +41,7 @@ class Counts:
     """Base class of dataclasses that contain counts; the counts of several parts can be added."""
 
     def __add__(self, other: "Counts") -> "Counts":
-        """Returns the sum of each count."""
+        """Returns an object with the sums of both objects' counts."""
         mine, theirs = vars(self), vars(other)
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
@@ -118,7 +118,7 @@ class Job:
 
     def _refuse_unknown_outputs(self) -> None:
         if tf.io.gfile.exists(f"{self.folder}/{_PLAN}"):
-            return  # the outputs of an unfinished run; `open` compares its plan
+            return  # the outputs belong to an unfinished run, whose plan `open` compares
         for path in self.outputs:
             if tf.io.gfile.exists(path):
                 raise InputError(

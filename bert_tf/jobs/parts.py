@@ -33,7 +33,7 @@ class PartTask:
 
     Attributes:
       source: the lines to read.
-      path: path of the part; `path` + ".json" contains its facts and marks it as finished.
+      path: path of the part; the file `path` + ".json" contains the part's facts and marks the part as finished.
       settings: the resolved settings, a dataclass.
       weights_sha256: SHA-256 of the model's weights, which may change under the same path.
     """

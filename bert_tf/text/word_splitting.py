@@ -146,7 +146,7 @@ class WordSplitter(tf.Module):
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources, text_splits):
-        """Returns at which characters a capital sigma would be final, bool [N]; see `load_sigma_context`.
+        """Returns whether a capital sigma at each character would be final, bool [N]; see `load_sigma_context`.
 
         Every text ends with a space, so the search never crosses into the next text.
         """
