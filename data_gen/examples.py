@@ -72,7 +72,9 @@ class UnitTask:
 
 @dataclasses.dataclass(frozen=True)
 class Facts(Counts):
-    """Counts of the records of one or several work units. The keys of the JSON in `result_path` are these attributes.
+    """Counts of the records of one or several work units.
+
+    The JSON object in `UnitTask.result_path` has the attributes' names as keys.
 
     Attributes:
       examples: number of rows.

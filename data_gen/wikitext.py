@@ -39,8 +39,8 @@ _NAMESPACES = frozenset(
     afbeelding plik grafika kategoria fil файл изображение категория 文件 图像 分类 ファイル 画像 カテゴリ""".split()
 )
 _INTERWIKI = re.compile(r"^\s*(?:\[\[\s*[a-z-]{2,12}:[^][|]*\]\]\s*)+$")
-# Maps the names of templates that are used within sentences to functions. A function computes the text that a reader
-# sees from the template's arguments.
+# Functions for templates that are used within sentences, by the template's name. From the template's arguments, a
+# function computes the text that a reader sees.
 _SHOWN = {
     "nowrap": lambda values: values[0],
     "nobr": lambda values: values[0],

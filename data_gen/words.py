@@ -19,7 +19,7 @@ from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
 
-# Bytes of text that are split into words in one call.
+# Number of bytes of text that are split into words in one call.
 _BLOCK = 1 << 18
 # Noisy web text has long words, so the total size of the words in memory is limited too, to `max_words` times this
 # number of bytes.

@@ -54,7 +54,7 @@ class Facts(parts.Facts):
 
 
 class Format(abc.ABC):
-    """A format for storing vectors; by default, parts are concatenated to a shard.
+    """A format for storing vectors; by default, parts are concatenated into a shard.
 
     Args:
       settings: the settings of the output.
@@ -75,7 +75,7 @@ class Format(abc.ABC):
         return [path]
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
-        """Joins parts to a shard atomically.
+        """Joins parts into a shard atomically.
 
         Args:
           path: path of the shard.

@@ -110,7 +110,7 @@ class FeatureExtractor:
         return found
 
     def sentences(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
-        """Returns one pooled vector for each of N texts, float32 [N, L, H], or [N, H] for a single layer.
+        """Returns pooled vectors of N texts, one per text and layer: float32 [N, L, H], or [N, H] for a single layer.
 
         Raises:
           InputError: the extractor has no pooling, or a text is not a string or a pair.
@@ -137,7 +137,10 @@ class FeatureExtractor:
                 progress.update(len(found[0]))
 
     def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
-        """Yields texts, their rows and the vectors of all their tokens, in bounded memory and in the given order."""
+        """Yields groups of texts in the given order, with their rows and the vectors of all their tokens.
+
+        Memory stays bounded for any number of texts.
+        """
         most = max(1, _VALUE_BYTES // (4 * len(self.layers) * self.hidden_size))
         for group in _groups(texts):
             rows = self._make_rows(group)

@@ -1,4 +1,4 @@
-"""The output formats; each format writes the part of a task, and joins parts to a shard.
+"""The output formats; each format writes the part of a task, and joins parts into a shard.
 
 Parts are written chunk by chunk and shards block by block, so memory stays bounded.
 """
@@ -64,7 +64,7 @@ def _alignments(rows, taken: slice) -> Iterator[dict]:
 
 
 class TFRecord(Format):
-    """One `tf.train.Example` per text, which contains the vectors as bytes."""
+    """One `tf.train.Example` per text; the example contains the vectors as bytes."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
         """See `Format`."""

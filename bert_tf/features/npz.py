@@ -15,7 +15,7 @@ from bert_tf.features.chunks import TOKEN_COLUMNS, Chunk, Facts, Format
 from bert_tf.jobs import local_files
 
 _BLOCK_BYTES = 1 << 20
-# A zip archive contains dates. A fixed date, the earliest possible, keeps the bytes of a shard reproducible.
+# A zip archive contains dates. A fixed date (the earliest date of the format) keeps the bytes of a shard reproducible.
 _DATE = (1980, 1, 1, 0, 0, 0)
 
 

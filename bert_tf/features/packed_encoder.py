@@ -109,7 +109,7 @@ class _Batch:
     Attributes:
       inputs: inputs of the encoder, int32 [R, W].
       tokens: indices of the batch's tokens among the T tokens.
-      places: the position of each of these tokens among the R W positions.
+      places: the position of each of these tokens among the R * W positions of the batch.
     """
 
     inputs: dict[str, np.ndarray]

@@ -89,7 +89,8 @@ def check_texts(folder: str, do_lower_case: bool) -> None:
 
     Args:
       folder: folder of the checkpoint.
-      do_lower_case: whether the tokenizer lower-cases text; texts that are already lower-cased then change nothing.
+      do_lower_case: whether the tokenizer lower-cases text. If so, texts that are lower-cased before give the same
+        tokens.
 
     Raises:
       InputError: a file in the folder requests lower-cased texts for a cased tokenizer, or a prompt before each text.
@@ -127,7 +128,8 @@ def longest_sentence(folder: str, positions: int) -> int:
     Args:
       folder: folder of the checkpoint. Since version 6 of sentence-transformers, only the folder's
         `tokenizer_config.json` states the length.
-      positions: number of positions of the model, which is the length if the folder does not state a length.
+      positions: number of positions of the model. This is the maximum length, and the length if the folder does not
+        state a length.
     """
     path = os.path.join(folder, sentence_transformers.LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None

@@ -14,7 +14,7 @@ from matplotlib import ticker
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, PURPLE, GREY = "#2f6fde", "#d9730d", "#2e9e6b", "#8e5bd0", "#8a93a3"
-# At the size of a panel, more points of a curve cannot be distinguished.
+# If a curve had more points than this, they could not be distinguished at the size of a panel.
 _MOST_POINTS = 300
 # A scatter plot with this many points makes a page of a few hundred kilobytes.
 _MOST_DOTS = 2000
@@ -88,7 +88,7 @@ def panel(
       percent: whether values are fractions.
       from_zero: whether the axis of values begins at 0.
       phases: steps at which phases begin; a vertical line marks each of these steps.
-      last_step: end of the axis of steps, which then begins at 0; if it is None, the axis covers the points.
+      last_step: end of the axis of steps, if the axis begins at 0; None if the axis covers only the points.
 
     Returns:
       An SVG element.
