@@ -28,7 +28,7 @@ class ConversionSettings:
     vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
     do_lower_case: bool | None = setting(
         "whether the input's tokenizer lower-cases text; default: the value in tokenizer_config.json or "
-        "tokenizer.json of the input's folder; else, the value for the published checkpoint with this name", None,
+        "tokenizer.json of the input's folder; else, the value of the published checkpoint with the input's name", None,
     )  # fmt: skip
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
