@@ -169,3 +169,8 @@ def test_a_vocabulary_of_the_other_case_is_warned_of(tmp_path, caplog, extra, lo
     caplog.clear()
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=not lower, vocab_size=40, overwrite=True)
     assert "upper-case" not in caplog.text
+
+
+def test_the_most_frequent_missing_characters_are_added():
+    counts = {letter: count for count, letter in enumerate("efghijklmn", start=1)}
+    assert extend_tokens(SPELLING, counts, 2) == ["n", "m"]

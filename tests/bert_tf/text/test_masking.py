@@ -205,12 +205,12 @@ def test_ngrams_never_reach_over_a_separator():
     rule = masking.MaskingRule(V, MASK, 0.4, 2, CONTINUES, max_ngram_size=2, mask_fraction=0.5, random_fraction=0.0)
     result = masking.mask(ids, np.full(500, 5), maskable, rule, np.random.default_rng(0))
     alike = (result.input_ids[:, 1] == MASK) == (result.input_ids[:, 3] == MASK)
-    assert 0.3 < alike.mean() < 0.7, "each by a draw of its own"
+    assert 0.42 < alike.mean() < 0.58, "each by a draw of its own"
     together = masking.mask(
         ids[:, [0, 1, 3, 4]], np.full(500, 5), maskable[:, [0, 1, 3, 4]], rule, np.random.default_rng(0)
     )
     alike = (together.input_ids[:, 1] == MASK) == (together.input_ids[:, 2] == MASK)
-    assert alike.mean() > 0.55, "side by side they are one n-gram in a third of the rows"
+    assert alike.mean() > 0.6, "side by side they are one n-gram in a third of the rows"
 
 
 def test_a_word_that_does_not_fit_is_passed_over_and_none_is_chosen_where_none_fits():

@@ -75,6 +75,13 @@ def test_the_formula_of_classification_counts_what_the_graph_does():
     assert BATCH * make_task(3).training_flops(CONFIG, LENGTH) == pytest.approx(counted, rel=0.01)
 
 
+def test_unread_positions_spare_queries_outputs_and_scores_by_hand():
+    # 14 of 20 positions: two products of 32 x 32, the feed-forward of 32 x 48, scores and contexts over 20 positions
+    forward = 2 * 14 * 2 * 32 * 32 + 2 * 14 * 2 * 32 * 48 + 2 * (2 * 14 * 20 * 32)
+    assert flops.unread_position_flops(CONFIG, 20, read=6) == 3 * forward
+    assert flops.unread_position_flops(CONFIG, 20, read=21) == 0
+
+
 def test_base_takes_about_six_flops_a_weight_and_piece():
     """A rule of thumb: 2 FLOPs forward and 4 backward per weight; BERT base has 85.5 million weights in its layers."""
     per_row = flops.training_flops(BertConfig.named("base"), 128)
