@@ -18,6 +18,7 @@ from bert_tf.runs.latest import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.multi_label import THRESHOLDS, evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
+from bert_tf.training import metrics_file
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
 from tests.small_configs import small_config
@@ -322,3 +323,10 @@ def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
     assert evaluated_thresholds(str(tmp_path / "saved")) == pytest.approx(list(thresholds.values()))
     (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3
+
+
+@pytest.mark.parametrize(("step", "expected"), [(5, {"accuracy": 0.75}), (9, {})])
+def test_scores_are_those_of_the_loaded_checkpoint(tmp_path, step, expected):
+    metrics_file.write_results(str(tmp_path), {"eval_accuracy": 0.75, "global_step": 5})
+    model = types.SimpleNamespace(folder=str(tmp_path), _step=step)
+    assert TextClassifier._recorded_scores(model) == expected

@@ -1,5 +1,7 @@
 """Stored activations equal the encoder's activations, for any batches and parts in which they were computed."""
 
+import types
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -7,6 +9,7 @@ import tensorflow as tf
 from bert_tf.finetuning import activations
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.tagging import make_task, sentences
 from tests.small_configs import small_config
@@ -46,3 +49,13 @@ def test_rows_come_back_from_disk_as_the_encoder_gives_them(
     model.encoder.embeddings.weights[0].assign_add(tf.ones_like(model.encoder.embeddings.weights[0]))
     again = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
     assert set(again.activations.parts).isdisjoint(stored.activations.parts), "other weights have other activations"
+
+
+def test_other_layers_have_another_folder(monkeypatch):
+    monkeypatch.setattr(activations, "variables_by_path", lambda encoder: {})
+    keys = set()
+    for layers in ((1,), (2,), (1, 2)):
+        head = types.SimpleNamespace(layers=layers)
+        model = types.SimpleNamespace(encoder=None, config=small_config(), task_head=head)
+        keys.add(activations._key(model, RowPlan(np.zeros([1, 2], np.int32), 2), "rows", 24))
+    assert len(keys) == 3

@@ -348,3 +348,12 @@ def test_predictions_of_one_class_are_warned_of(caplog):
     more = evaluated_data._announce(data, task, split, logits, task.scores(split, logits), 3)
     assert more["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
     assert "dev, step 3: every prediction is 'x'" in caplog.text
+
+
+@pytest.mark.parametrize(("f1", "count"), [(0.5, 1), (0.6, 2)])
+def test_a_repeated_evaluation_adds_a_line_if_any_score_differs(tmp_path, f1, count):
+    data = evaluated_data.EvaluatedData("dev.csv, 8 examples, 0", "dev", str(tmp_path))
+    for scores in ({"f1": 0.5, "loss": 1.0}, {"f1": f1, "loss": 1.0}):
+        evaluated_data._record(str(tmp_path), data, 3, scores, {})
+    assert [row["f1"] for row in rows_of(tmp_path)] == [f1]
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == count
