@@ -99,10 +99,16 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 
 def _evaluated_name(run: PreparedRun) -> str:
-    """Returns the name of the data that `--do_eval` evaluates; a command that trains always evaluates the dev data."""
-    if run.settings.do_train or not run.settings.do_eval:
+    """Returns the name of the data that `--do_eval` evaluates.
+
+    A training that evaluates between its steps always evaluates the dev data. A new training also does, although the
+    folder may have a record of the dev data of an earlier run whose checkpoints were deleted.
+    """
+    settings = run.settings
+    is_new = settings.do_train and max(latest.numbered(settings.output_dir), default=0) < 1
+    if is_new or not settings.do_eval or (settings.do_train and settings.eval_strategy != "no"):
         return evaluated_data.DEV
-    return evaluated_data.find(run.settings.output_dir, run.data_ids["dev"], run.settings).shown
+    return evaluated_data.find(settings.output_dir, run.data_ids["dev"], settings).shown
 
 
 def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:

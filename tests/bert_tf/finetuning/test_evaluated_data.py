@@ -167,6 +167,13 @@ def test_changed_dev_data_is_said_to_have_changed(inputs, vocab_file, trained, t
     assert "is not the run's dev data" not in caplog.text
 
 
+def test_a_resumed_training_names_other_data(inputs, vocab_file, trained, caplog):
+    before, train = dev_files(trained), ("--do_train", "--num_train_epochs=2")
+    run(inputs, vocab_file, trained, f"--data_dir={inputs}", *train, "--do_eval", f"--eval_data_path={inputs}/test.csv")
+    assert "test.csv: 12 examples; " in caplog.text and "test.csv is not the run's dev data" in caplog.text
+    assert not [line for line in caplog.text.splitlines() if " dev: " in line] and dev_files(trained) == before
+
+
 def test_data_that_is_evaluated_and_predicted_is_scored_once(inputs, vocab_file, trained, caplog):
     paths = (f"--eval_data_path={inputs}/test.csv", f"--test_data_path={inputs}/test.csv")
     run(inputs, vocab_file, trained, "--do_eval", "--do_predict", *paths)
