@@ -249,8 +249,9 @@ def squad_task(command: Command) -> SquadTask:
     """Returns the task for the flags of `run_squad`.
 
     Raises:
-      InputError: a flag gives or tunes the null threshold although every question has an answer, or a trained model is
-        evaluated on the other version of SQuAD.
+      InputError: a flag gives or tunes the null threshold although every question has an answer; a trained model is
+        evaluated on the other version of SQuAD; or the null threshold is tuned with other answer lengths than the
+        run's.
     """
     settings, of_model = command.settings, command.of_model(**_DEFAULTS)
     has_unanswerable = of_model["version_2_with_negative"]
@@ -259,7 +260,9 @@ def squad_task(command: Command) -> SquadTask:
             raise InputError(
                 f"--{flag} is for questions without an answer; add --version_2_with_negative or drop the flag"
             )
-    sizes = command.of_evaluation(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
+    # Later commands use a tuned threshold with the run's values, so it must not be tuned with other values.
+    value_of = command.of_model if settings.tune_null_threshold else command.of_evaluation
+    sizes = value_of(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
     decoding = Decoding(
         **sizes,
         has_unanswerable=has_unanswerable,

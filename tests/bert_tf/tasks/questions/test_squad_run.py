@@ -383,6 +383,21 @@ def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_oth
     assert chosen(trained, max_answer_length=9) == (5, 9) and chosen(trained, n_best_size=1) == (1, 12)
 
 
+def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use():
+    task = SquadTask(QuestionSource(), Decoding(5, 12, has_unanswerable=True))
+    trained = description.describe(task, True, 20)
+
+    def tuned(**flags):
+        given = SquadSettings(predict_file="x", output_dir="out", do_eval=True, tune_null_threshold=True, **flags)
+        return squad_task(Command(given, trained, "out")).decoding
+
+    assert tuned() == tuned(max_answer_length=12, n_best_size=5) == task.decoding
+    with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
+        tuned(max_answer_length=60)
+    with pytest.raises(InputError, match="--n_best_size=1: out was trained with 5"):
+        tuned(n_best_size=1)
+
+
 def test_the_defaults_are_the_originals():
     defaults = {field.name: field.default for field in dataclasses.fields(SquadSettings)}
     assert SquadSettings.default_max_seq_length == 384
