@@ -6,7 +6,7 @@ Paper: Tables 2 and 3 (the ensemble of seven systems).
 import dataclasses
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -94,17 +94,9 @@ def run_ensemble(
         configs = [_checked_config(run, member, members[0]) for member in members]
         splits = ["dev"] if settings.do_eval else []
         splits += ["test"] if settings.do_predict and not (task.test_is_dev and settings.do_eval) else []
-        sums: dict[str, np.ndarray] = {}
-        for member, config in zip(members, configs, strict=True):
-            logging.info("predicting with %s", member.prefix)
-            with traced_graphs.released():
-                for split, predictions in _predictions(run, member, config, splits, evaluated).items():
-                    total = float(np.sum(predictions, dtype=np.float64))
-                    metrics.require_finite({f"predictions for {split}": total}, member.prefix)
-                    sums[split] = sums.get(split, 0.0) + predictions.astype(np.float64)
+        means = _mean_predictions(run, dict(zip(members, configs, strict=True)), splits, evaluated)
         if not strategies.is_chief(strategy):
             return {}
-        means = {split: (total / len(members)).astype(np.float32) for split, total in sums.items()}
         return _write(run, settings, members, means)
 
 
@@ -170,6 +162,21 @@ def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConf
             f"{run.settings.max_seq_length}; an ensemble needs models with the same row length"
         )
     return config
+
+
+def _mean_predictions(
+    run: PreparedRun, configs: Mapping[Member, BertConfig], splits: Sequence[str], evaluated: str
+) -> dict[str, np.ndarray]:
+    """Maps each split to the mean of all models' predictions, float32, with the shape of one model's predictions."""
+    sums: dict[str, np.ndarray] = {}
+    for member, config in configs.items():
+        logging.info("predicting with %s", member.prefix)
+        with traced_graphs.released():
+            for split, predictions in _predictions(run, member, config, splits, evaluated).items():
+                total = float(np.sum(predictions, dtype=np.float64))
+                metrics.require_finite({f"predictions for {split}": total}, member.prefix)
+                sums[split] = sums.get(split, 0.0) + predictions.astype(np.float64)
+    return {split: (total / len(configs)).astype(np.float32) for split, total in sums.items()}
 
 
 def _predictions(

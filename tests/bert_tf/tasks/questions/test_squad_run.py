@@ -14,8 +14,7 @@ from bert_tf.checkpoints import open_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
-from bert_tf.finetuning.ensemble import run_ensemble
+from bert_tf.finetuning import description, ensemble
 from bert_tf.finetuning.resolution import Command
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import latest, run_folder
@@ -282,6 +281,15 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
         run_squad(parse(SquadSettings, [*command, "--do_predict"]))
 
 
+def test_an_ensemble_predicts_the_mean_of_its_models(monkeypatch):
+    values = {"a": [1.0, -3.0], "b": [2.0, 5.0], "c": [6.0, 1.0]}
+    monkeypatch.setattr(
+        ensemble, "_predictions", lambda run, member, *_: {"dev": np.array([values[member.prefix]], np.float32)}
+    )
+    means = ensemble._mean_predictions(None, {ensemble.Member("", prefix): None for prefix in values}, ["dev"], "dev")
+    assert means["dev"].dtype == np.float32 and means["dev"].tolist() == [[3.0, 1.0]]
+
+
 def test_an_ensembles_folder_belongs_to_the_weights_of_its_models(tmp_path):
     prefixes = [str(tmp_path / f"run{number}/ckpt-4") for number in range(2)]
     for number in range(2):
@@ -295,7 +303,7 @@ def test_an_ensembles_folder_belongs_to_the_weights_of_its_models(tmp_path):
     def refused(message, *members):
         command = parse(SquadSettings, [f"--output_dir={out}", "--predict_file=x", "--do_predict"])
         with pytest.raises(InputError, match=message):
-            run_ensemble(command, None, members)
+            ensemble.run_ensemble(command, None, members)
 
     refused("run0: holds checkpoints, but no run.json", *prefixes)  # the weights are the same
     refused(f"{prefixes[0]} is given twice", prefixes[0], *prefixes)
