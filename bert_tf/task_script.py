@@ -11,7 +11,7 @@ def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[]
     """Returns a function that runs a fine-tuning script with the process's flags.
 
     Args:
-      settings_class: settings class of a kind of task in `tasks.registry`.
+      settings_class: a settings class that is registered in `tasks.registry`.
       doc: the description of the script in `--help`.
     """
     return functools.partial(command_line.run, settings_class, main, doc)

@@ -37,7 +37,7 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
     Args:
       files: paths of text files, compressed or not.
       input_format: a value of --input_format.
-      sentences: whether the ends of sentences and documents matter.
+      sentences: whether the caller needs the ends of sentences. If so, this function also warns about very long lines.
 
     Raises:
       InputError: a file is binary, UTF-16 or UTF-32, or it is compressed and damaged; the message names the file.
@@ -52,7 +52,8 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
     if twice := [path for path, count in collections.Counter(files).items() if count > 1]:
         doubtful["is given several times, so its text counts several times"] = twice
     for doubt, paths in doubtful.items():
-        logging.warning("--input_file: %s%s %s", paths[0], f" (and {len(paths) - 1} more)" if paths[1:] else "", doubt)
+        others = f" (other files like this: {len(paths) - 1})" if paths[1:] else ""
+        logging.warning("--input_file: %s %s%s", paths[0], doubt, others)
 
 
 def _refuse_binary(path: str, start: bytes) -> None:
@@ -62,7 +63,9 @@ def _refuse_binary(path: str, start: bytes) -> None:
     # Web text often contains a few stray control characters.
     if len(_CONTROL.findall(start)) > max(10, len(start) // 100):
         if start.count(0) > len(start) // 5:
-            raise InputError(f"{path}: is binary data, or UTF-16; convert UTF-16: iconv -f UTF-16LE -t UTF-8")
+            raise InputError(
+                f"{path}: is binary data or UTF-16; if it is UTF-16, convert it: iconv -f UTF-16LE -t UTF-8"
+            )
         raise InputError(f"{path}: is binary data, not text; check --input_file")
 
 

@@ -63,7 +63,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
 
 
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
-    """Adds checks to the graph that the first axes of all inputs have the same sizes.
+    """Adds checks to the graph: the first axes of all inputs must have the same sizes.
 
     Without these checks, operations could read beyond the end of a tensor, or combine different rows.
     """
@@ -78,7 +78,7 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
     named = {name: tf.TensorSpec(spec.shape, spec.dtype, name=name) for name, spec in specs.items()}
 
     def outputs(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-        # Outputs are float32, because JSON has no half precision, and NumPy lacks bfloat16.
+        # Cast bfloat16 outputs to float32, because JSON and NumPy cannot represent bfloat16.
         return {
             key: tf.cast(value, tf.float32) if value.dtype == tf.bfloat16 else value
             for key, value in function(**inputs).items()
@@ -88,7 +88,10 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
-    """Returns the features for parsing an Example. An input's feature has one text, or all texts of a row."""
+    """Returns the features for parsing an Example.
+
+    The feature of an input holds one text. If the input has a further axis of unknown size, it holds a list of texts.
+    """
     features = {}
     for name, spec in inputs.items():
         shape = spec.shape[1:]
@@ -102,7 +105,7 @@ def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
 
 
 def set_method(folder: str, method: str) -> None:
-    """Sets TF Serving's method of the signature `examples` in a SavedModel.
+    """Sets the method that TF Serving uses for the signature `examples` of a SavedModel: classify or regress.
 
     `tf.saved_model.save` cannot set methods: it gives every signature the method predict.
     """

@@ -1,7 +1,7 @@
-"""Fine-tunes a tagger with Hugging Face's Trainer: the peer of ../finetuning.py for run_ner.
+"""Fine-tunes a tagger with Hugging Face's Trainer. ../finetuning.py compares run_ner with this script.
 
 The recipe follows Hugging Face's run_ner example: labels on the first token of each word, dynamic padding, AdamW with
-linear decay. Warm-up and batches of similar length follow finetuning.py.
+linear decay. Warm-up, and grouping rows of similar length into batches, are as in the peer finetuning.py.
 """
 
 import argparse

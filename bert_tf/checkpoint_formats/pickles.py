@@ -55,6 +55,6 @@ def refuse_pickle(path: str) -> None:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):
         raise InputError(
-            f"{path}: is a pickle, which can run any code and is not opened; convert it to {hugging_face.FILE_NAME}, "
-            f"which runs no code, with: {pickle_command(path)}"
+            f"{path}: is a pickle, and because pickles can run any code, it is not opened; convert it to "
+            f"{hugging_face.FILE_NAME} with: {pickle_command(path)}"
         )

@@ -26,7 +26,7 @@ _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAt
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Makes the strategy that the device flags describe, and sets the dtype policy and XLA for the process.
+    """Makes the strategy that the device flags describe; sets the dtype policy and turns XLA on or off for the process.
 
     Call this function before any computation, because TensorFlow cannot connect workers after a computation.
 
@@ -71,10 +71,10 @@ def deterministic_operations(wanted: bool) -> Iterator[None]:
 def _keep_freed_memory() -> None:
     """Lets glibc keep freed memory for the next step, instead of returning the memory to the operating system.
 
-    A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks at once,
-    and the operating system clears each block before it provides the block again. The clearing can take a quarter of a
-    step. The function has no effect with other C libraries, or if the user has set one of glibc's options in the
-    environment.
+    A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks
+    immediately, and the operating system clears each block before it provides the block again. The clearing can take a
+    quarter of a step. The function has no effect with other C libraries, or if the user has set one of glibc's options
+    in the environment.
     """
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
         return
@@ -115,8 +115,8 @@ def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
     available = tf.config.list_physical_devices("GPU")
     if settings.num_gpus > len(available):
         raise InputError(
-            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} GPUs on this machine; give at most "
-            "this number"
+            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} GPUs on this machine; give a number "
+            f"up to {len(available)}"
         )
     if available and not settings.num_gpus and settings.distribution_strategy != "off":
         logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(available))
@@ -175,13 +175,13 @@ def check_python_input(
         return
     if strategy.extended.num_hosts == 1 and settings.tpu_name in ("", "local"):
         return
-    where = "runs in Python and needs a local TPU on one machine, not a TPU over the network or on several machines"
+    where = "runs in Python, so with a TPU it works only on a local TPU on one machine"
     if dynamic_masking:
         raise InputError(f"--input_file: dynamic masking {where}; make the data again without --masking=dynamic")
     if pack_sequences:
         raise InputError(f"--pack_sequences: packing {where}; remove the flag")
     if activations:
-        raise InputError(f"--feature_layers: reading activations {where}; train on such a TPU, a GPU or a CPU")
+        raise InputError(f"--feature_layers: reading activations {where}; train on such a TPU, on a GPU or on a CPU")
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:
@@ -214,4 +214,4 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
     for flag, size in batch_sizes.items():
         if size % (replicas * micro_batches):
             parts = f"{replicas} replicas" + (f" times {micro_batches} micro-batches" if micro_batches > 1 else "")
-            raise InputError(f"--{flag}={size}: must be a multiple of the {parts}")
+            raise InputError(f"--{flag}={size}: must be a multiple of {replicas * micro_batches} ({parts})")

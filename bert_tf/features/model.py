@@ -19,11 +19,11 @@ _DEFAULT_LENGTH = 128
 
 
 def resolve(settings: VectorSettings) -> VectorSettings:
-    """Returns the settings, completed from the checkpoint's folder.
+    """Returns the settings; missing values come from the checkpoint's folder.
 
     Raises:
       InputError: the checkpoint, the configuration or the vocabulary is missing, or two of them contradict each other,
-        or the encoder lacks a layer.
+        or the encoder does not have a requested layer.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)

@@ -117,9 +117,10 @@ class Task(abc.ABC):
         return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
 
     def evaluation_facts(self) -> dict[str, Any]:
-        """Returns the settings that determine only how predictions become answers; later commands use these settings.
+        """Returns the settings that determine only how predictions become answers.
 
-        These settings are not part of a run's identity, because another command may have other values.
+        Later commands use these values by default, but may set other values. Therefore these settings are not part of a
+        run's identity.
         """
         return {}
 
@@ -135,10 +136,11 @@ class Task(abc.ABC):
     # Whether encoded rows may be cached on disk. If true, the `repr` of an example must show all of its content.
     is_cached: bool = True
 
-    # The names of examples and rows in messages.
+    # What messages call the examples and the rows.
     unit_names: tuple[str, str] = ("examples", "rows")
 
-    # Flags, other than `max_seq_length`, that reduce the loss of text; None if the user has chosen how to truncate.
+    # Flags, other than `max_seq_length`, with which less text is truncated. A warning suggests these flags. None if the
+    # user has already chosen how to truncate.
     truncation_remedies: Sequence[str] | None = ()
 
     # The length of the rows if the data is already encoded; None if the task reads texts. For encoded data, it is
@@ -183,8 +185,8 @@ class Task(abc.ABC):
         """Reads the examples of a split, and checks all labels.
 
         Raises:
-          InputError: the data is invalid (the message names the file and the line), or the training data or the dev
-            data would be empty because of `held_out`.
+          InputError: the data is invalid, or `held_out` leaves no training data or no dev data. For invalid data, the
+            message names the file and the line.
         """
         if self.held_out and self._origin(split) == "train":
             examples, numbers = self._divided[0], self._divided[1][split]
@@ -197,7 +199,7 @@ class Task(abc.ABC):
         return int(self._divided[1][split][index]) if is_part else index
 
     def _origin(self, split: str) -> str:
-        """Returns the name of the split whose files contain a split's data: "train" for a held-out "dev"."""
+        """Returns the split from whose files `split` is read: "train" if `split` is a held-out "dev", else `split`."""
         return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
 
     @functools.cached_property
@@ -210,7 +212,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def files_of(self, split: str) -> list[str]:
-        """Returns the paths of a split's own files."""
+        """Returns the paths of a split's own files. A held-out "dev" has no files of its own."""
 
     def fingerprint_of(self, split: str) -> list[str]:
         """Returns the identity of a split's own files; by default, their names, sizes and hashes."""
@@ -256,8 +258,8 @@ class Task(abc.ABC):
         """Returns the number of rows of each example, int [G], if the rows of an example must stay together.
 
         All rows of an example are then in the same batch on the same replica, and `--train_batch_size` counts examples.
-        In the `batch` of `losses`, the rows of an example are consecutive and in order. None, the default, means that
-        each row may be in any batch.
+        In the argument `batch` of `losses`, the rows of an example are consecutive and in order. None, the default,
+        means that each row may be in any batch.
         """
         return None
 
@@ -279,15 +281,15 @@ class Task(abc.ABC):
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns the head, a layer that maps one of the encoder's outputs to logits.
 
-        The attributes of the layer:
+        The attributes of the head:
 
-        - `reads`: name of the encoder's output that the layer reads, or "activations".
-        - `reads_mask`: if true, the layer is also called with `input_mask`, int32 [B, S].
-        - `is_per_token`: if true, the layer maps each token separately, from [..., H] to [..., outputs]. Such a layer
-          is applied to packed rows directly.
-        - `checkpoint_name`: the layer's name in checkpoints; by default, "head".
-        - `layers`: indices of the encoder's layers whose activations the layer reads, if `reads` is "activations". The
-          layer is called with these activations, float [B, S, K, H] (see `FineTunedBert.activations`), and with
+        - `reads`: name of the encoder's output that the head reads, or "activations".
+        - `reads_mask`: if true, the head is also called with `input_mask`, int32 [B, S].
+        - `is_per_token`: if true, the head maps each token separately, from [..., H] to [..., outputs]. Such a head is
+          applied to packed rows directly.
+        - `checkpoint_name`: the head's name in checkpoints; by default, "head".
+        - `layers`: if `reads` is "activations", the indices of the encoder layers whose activations the head reads. The
+          head is called with these activations, float [B, S, K, H] (see `FineTunedBert.activations`), and with
           `read_mask`, int32 [B, S], which is 1 for the tokens to read.
         """
 
@@ -341,13 +343,13 @@ class Task(abc.ABC):
     def keep_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes the task's own files for an evaluation atomically; by default, there are no such files.
+        """Atomically writes the files that the task keeps for an evaluation; by default, no files.
 
         Args:
           folder: folder for the files.
           split: the split that `by_example` returned.
           predictions: the predictions that `by_example` returned.
-          step: step of the weights; None for an ensemble.
+          step: training step of the evaluated weights; None for an ensemble.
           prefix: prefix of the names of prediction files: "dev" for the run's dev data, else "eval".
         """
 
@@ -356,13 +358,13 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes the predictions [N, ...] into prediction files in a folder atomically; returns the paths."""
+        """Atomically writes the predictions [N, ...] into prediction files in a folder; returns the paths."""
 
     def overwrites(self, name: str) -> bool:
         """Returns whether this task writes a prediction file with this name; by default, true.
 
-        If the task writes such a file, an existing file with this name is moved away before predictions for other data
-        are written.
+        If so, `prediction_files` moves an existing file with this name away before the task writes predictions for
+        different data.
         """
         return True
 

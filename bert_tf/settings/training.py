@@ -6,13 +6,15 @@ from typing import ClassVar
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
-# Help text of a flag that scripts without training also have.
+# Help text of a flag that scripts that do not train also have.
 IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different vocabulary or casing"
 
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """Settings of the model, the run's folder and the training loop; names and defaults as in google-research/bert.
+    """Settings of the model, the run's folder and the training loop.
+
+    The names and defaults are those of google-research/bert.
 
     Attributes:
       script: name of the script, for messages and for commands in the report.
@@ -36,9 +38,9 @@ class TrainingSettings(DeviceSettings):
     learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
     iterations_per_loop: int = setting(
-        "maximum number of steps before control returns to Python; with a TPU or several workers, training reacts to "
-        "SIGTERM and Ctrl-C only at these times; without a TPU, at most 50 steps; in a short run, at most a twentieth "
-        "of all steps",
+        "maximum number of steps before control returns to Python; lowered to 50 without a TPU, and to a twentieth of "
+        "all steps in a short run; on a TPU or with several workers, SIGTERM and Ctrl-C take effect only when control "
+        "returns",
         1000, alias="steps_per_loop", group="Devices", above=0,
     )  # fmt: skip
 

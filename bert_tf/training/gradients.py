@@ -1,6 +1,6 @@
 """Computes the gradients of the per-replica batch, at once or in micro-batches.
 
-Paper: appendix A.2: a step uses 256 rows, even if fewer rows fit into a device's memory.
+Paper: appendix A.2, batches of 256 rows. Micro-batches allow this batch size if fewer rows fit into a device's memory.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,8 @@ class Objective(Protocol):
 
         Returns:
           "loss": the denominator of each term of the loss by name, float32 [].
-          "metrics": the denominator of each metric by name, float32 []. The names are the same as in `numerators`.
+          "metrics": the denominator of each metric by name, float32 [].
+          Both entries have the same names as in `numerators`.
         """
 
     def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
@@ -46,7 +47,7 @@ class Objective(Protocol):
         """Computes the loss, float32 []: the sum of numerator / denominator over the terms of the loss.
 
         If the numerators cover only some rows and the denominators cover all rows, the result is the contribution of
-        these rows to the loss.
+        the rows that the numerators cover.
         """
 
 
@@ -84,8 +85,8 @@ def accumulate(
       batch: the per-replica batch; `micro_batches` times `parts` must divide the number of rows.
       seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
         which is derived from this seed.
-      denominators: denominator of each loss term, float32 [], summed over the batches of all replicas, so that each
-        prediction has the same weight in every replica and micro-batch.
+      denominators: denominator of each loss term, float32 []. It is the sum over the batches of all replicas, so all
+        predictions have equal weight, no matter which replica or micro-batch computes them.
       micro_batches: number of micro-batches.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
       scaled: function that maps the loss to the value that is differentiated, such as the scaled loss.

@@ -1,7 +1,7 @@
 """Resumes a run: finds its checkpoint and its position in the data, and restores the state of training.
 
-Pre-training and fine-tuning resume in the same way. A checkpoint stores the `Position` in the data after its last step,
-so a resumed run reads the same batches as an uninterrupted run.
+Pre-training and fine-tuning resume in the same way. A checkpoint of step n stores the `Position` in the data after
+step n, so a resumed run reads the same batches as an uninterrupted run.
 """
 
 import tensorflow as tf
@@ -26,7 +26,9 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
 
 
 def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
-    """Returns the position in the data at which a phase starts: the checkpoint's position, or the start of new data.
+    """Returns the position in the data at which a phase starts.
+
+    This is the checkpoint's position if the checkpoint was trained on the phase's data, else the beginning of the data.
 
     Raises:
       InputError: the folder belongs to another run; see `run_folder.check`.

@@ -32,7 +32,7 @@ def make_server(settings: ServeSettings) -> grpc.aio.Server:
     }
     return grpc.aio.server(
         options=list((options | settings.channel_arguments).items()),
-        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # `Admission` has a lower limit
+        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # a second limit: `Admission` has a lower one
         interceptors=[_MessageTimeout(settings.idle_timeout_seconds)],
     )
 
@@ -53,7 +53,8 @@ class _MessageTimeout(grpc.aio.ServerInterceptor):
         if handler is None or handler.request_streaming or handler.response_streaming:
             return handler
 
-        # To the client, a stream of one message looks like a single message.
+        # Read the request as a stream of one message, because the server can then wait for the message with a timeout.
+        # The client sees no difference.
         async def answer(messages, context):
             try:
                 request = await asyncio.wait_for(anext(messages), self._seconds)

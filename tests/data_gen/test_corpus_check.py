@@ -15,7 +15,7 @@ TEXT = "Où est-il allé ?\nIl est rentré chez lui.\n\n" * 20
     [
         (TEXT.encode("utf-16"), "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
         (TEXT.encode("utf-32"), "is UTF-32, not UTF-8; convert it"),
-        (TEXT.encode("utf-16-le"), "is binary data, or UTF-16; convert UTF-16: iconv -f UTF-16LE"),
+        (TEXT.encode("utf-16-le"), "is binary data or UTF-16; if it is UTF-16, convert it: iconv -f UTF-16LE"),
         (bytes(range(256)) * 9, "is binary data, not text"),
         (gzip.compress(TEXT.encode(), mtime=0), "is compressed with gzip; give it a name that ends in .gz"),
         (b"%PDF-1.7\n", "is a PDF; extract its text first"),
@@ -54,7 +54,8 @@ def test_what_looks_like_another_format_is_warned_of(tmp_path, caplog, content, 
         (tmp_path / name).write_bytes(content)
     check_corpus([f"{tmp_path}/a", f"{tmp_path}/b"], input_format)
     (line,) = caplog.messages
-    assert line.startswith(f"--input_file: {tmp_path}/a (and 1 more) {message}")
+    assert line.startswith(f"--input_file: {tmp_path}/a {message}")
+    assert line.endswith(" (other files like this: 1)")
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,8 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.classification_task import Example, parse_score
 
-# Warn if the largest class has at least this share of the examples, because a constant answer then has at least this
-# accuracy.
+# Warn if the largest class has at least this share of the examples. A constant answer then has an accuracy of at least
+# this share.
 _LARGE_SHARE = 0.9
 # Possible separators between the labels in a cell.
 _SEPARATORS = (",", ";", "|", "/", "+")
@@ -45,8 +45,8 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
     counts, dev = _counts(examples.get("train", ())), _counts(examples.get("dev", ()))
     unseen = [label for label in labels if not counts[label]]
     if unseen:
-        logging.warning("no example of train has the label %s; %d examples of dev have this label", " or ".join(unseen),
-                        sum(dev[label] for label in unseen))  # fmt: skip
+        logging.warning("no example of train has the label %s; %d examples of dev have such a label",
+                        " or ".join(unseen), sum(dev[label] for label in unseen))  # fmt: skip
 
 
 def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
@@ -74,7 +74,7 @@ def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
         known = Counter(part for found in parts.values() for part in set(found))
         if joined := [label for label, found in parts.items() if len(found) > 1 and all(known[p] > 1 for p in found)]:
             logging.warning(
-                "the class %r looks like several labels; if so, give %s--label_separator=%r",
+                "the class %r looks like several labels; if it is, give %s--label_separator=%r",
                 joined[0], "" if has_sets else "--multi_label ", separator,
             )  # fmt: skip
 

@@ -97,8 +97,8 @@ def test_a_forgotten_strategy_beside_tf_config_is_said(monkeypatch, caplog, conf
 
 @pytest.mark.parametrize(
     ("micro_batches", "rows", "message"),
-    [(1, 7, "--train_batch_size=7: must be a multiple of the 2 replicas"),
-     (3, 8, "--train_batch_size=8: must be a multiple of the 2 replicas times 3 micro-batches")],
+    [(1, 7, r"--train_batch_size=7: must be a multiple of 2 \(2 replicas\)"),
+     (3, 8, r"--train_batch_size=8: must be a multiple of 6 \(2 replicas times 3 micro-batches\)")],
 )  # fmt: skip
 def test_a_batch_that_cannot_be_shared_is_refused(micro_batches, rows, message):
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])

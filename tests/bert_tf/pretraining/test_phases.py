@@ -171,7 +171,7 @@ def test_the_same_command_goes_on_in_the_second_phase_and_finished_trains_no_fur
         ("--num_train_steps=6\n--input_file={runs}/48.tfrecord", "input_ids has 48 values but --max_seq_length=32"),
         ("--num_train_steps=6\n--max_seq_length=48\n--input_file=none", "second.flags: --input_file: none: no such"),
         ("--num_train_steps=6\n--max_seq_length=128", "max_seq_length=128 is beyond max_position_embeddings=64"),
-        ("--num_train_steps=6\n--train_batch_size=6\n--gradient_accumulation_steps=4", "multiple of the 1 replicas"),
+        ("--num_train_steps=6\n--train_batch_size=6\n--gradient_accumulation_steps=4", "multiple of 4 .1 replicas"),
         ("--num_train_steps=6\n--output_dir=other", "--output_dir=other: must be .*, as in the previous phase"),
         ("--num_train_steps=6\n--dtype=bfloat16", "--dtype=bfloat16: must be float32"),
         ("--num_train_steps=six", "num_train_steps"),

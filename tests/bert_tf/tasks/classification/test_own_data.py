@@ -521,7 +521,7 @@ def test_doubtful_examples_are_counted(tmp_path, caplog):
     assert "1 of 2 dev examples are also in train" in caplog.text
     assert "train: 1 texts occur several times with different labels" in caplog.text
     assert "train: 1 of 4 examples have an empty text" in caplog.text
-    assert "no example of train has the label z; 1 examples of dev have this label" in caplog.text
+    assert "no example of train has the label z; 1 examples of dev have such a label" in caplog.text
     assert "look at macro_f1" not in caplog.text
     checked(tmp_path, [("a", "x")] * 19 + [("b", "y")])
     assert "train: 95.0% of the examples have the label 'x'; look at macro_f1 rather than accuracy" in caplog.text
