@@ -43,8 +43,8 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
       The shards.
 
     Raises:
-      InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; the corpus has
-        fewer than two documents, but random next sentences need two; or the existing set has other settings.
+      InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; random next sentences
+        need two documents, but the corpus has fewer; or the existing set has other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)

@@ -5,7 +5,7 @@ import dataclasses
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.jobs.settings import RunnerSettings
 
-# Maximum row length. Rows of this length take about 1 GB of memory in each worker.
+# Maximum value of --max_seq_length. Rows of this length take about 1 GB of memory in each worker.
 _MAX_LENGTH = 16384
 
 
@@ -66,7 +66,7 @@ class GeneratorSettings(RunnerSettings):
         at_least=1,
     )
     masked_lm_prob: float = setting(
-        "fraction of the tokens to predict", 0.15, group="Masking", first=True, above=0, below=1
+        "fraction of the tokens that the model predicts", 0.15, group="Masking", first=True, above=0, below=1
     )
     short_seq_prob: float = setting(
         "probability that a document is split into rows shorter than the maximum",
@@ -150,7 +150,7 @@ class VocabularySettings:
     input_format: str = _input_format()
     text_field: str = _text_field()
     vocab_size: int = setting(
-        "number of tokens, including special tokens and [unusedN]; fewer if the text does not contain that many",
+        "number of tokens, including special tokens and [unusedN]; fewer if the text provides fewer tokens",
         30522,
         group="Vocabulary",
     )

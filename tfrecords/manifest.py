@@ -54,7 +54,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest. Returns None if the file does not exist, because other tools do not write a manifest.
+    """Reads a manifest. Returns None if the file does not exist: records from other tools have no manifest.
 
     Raises:
       InputError: the file exists but is not a JSON object.

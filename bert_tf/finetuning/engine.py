@@ -45,8 +45,8 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 
 # Maps a step to the predictions and the loss on the dev split, computed with the weights of this step.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes a few seconds. In an evaluation with at least this many positions, the fused
-# operations save more time than this.
+# Compiling the fused operations takes a few seconds. In an evaluation with at least this number of positions, the fused
+# operations save more time than their compilation takes.
 _POSITIONS_WORTH_COMPILING = 50_000
 
 
@@ -60,13 +60,15 @@ def run_finetuning(
     Args:
       settings: settings of the run.
       make_task: see `resolution.resolve`.
-      write_report: function that is called with the run's folder after training and after an evaluation.
+      write_report: function that is called with the run's folder at the end of a command that trains, evaluates, or
+        predicts a labeled test split, also if the command fails.
 
     Returns:
       The metrics and the loss of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the settings, the data or the folder are invalid; the error is raised before any training.
+      InputError: the settings, the data or the folder are invalid; most errors are raised before any training.
+      NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite.
     """
     parts = batch_parts.choose_parts(settings)
     strategy = strategies.make_strategy(settings)
@@ -101,8 +103,9 @@ def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 def _evaluated_name(run: PreparedRun) -> str:
     """Returns the name of the data that `--do_eval` evaluates.
 
-    A training that evaluates between its steps always evaluates the dev data. A new training also does, although the
-    folder may have a record of the dev data of an earlier run whose checkpoints were deleted.
+    A training that evaluates between its steps always evaluates the dev data. A new training also evaluates the dev
+    data. The folder may still have a record of an earlier run's dev data, if the checkpoints of that run were deleted;
+    a new training ignores this record.
     """
     settings = run.settings
     is_new = settings.do_train and max(latest.numbered(settings.output_dir), default=0) < 1
@@ -171,7 +174,7 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
     for trial in trials.pending():
         _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
         if settings.do_predict:
-            sweep.prediction_settings(settings, trial)  # raises an error for wrong flags now, not after the training
+            sweep.prediction_settings(settings, trial)  # raises errors for wrong flags before the training
     data_summary.log(run)
     if lock:
         lock.make_folder()
@@ -191,7 +194,8 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
     """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`.
 
-    If the weights of one of these two evaluations are evaluated after training, the model does not run again.
+    If the evaluation after training has the same weights as one of these two evaluations, it uses the kept outputs
+    instead of running the model again.
     """
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
@@ -281,7 +285,7 @@ def _make_trainer(
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int, name: str = ""
 ) -> tuple[np.ndarray, float]:
-    """Returns the predictions and the loss of a split; the progress bar shows `name`, or else the split's name."""
+    """Returns the predictions and the loss of a split. If `name` is "", the progress bar shows the split's name."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     if objective.evaluation_step is None:  # later evaluations reuse the graph of the first evaluation
         objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
@@ -329,7 +333,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
 def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
     """Raises NotFinite if the loss of the trained weights on a batch of training rows is not finite.
 
-    If a run neither evaluates nor predicts, this is the only check of its last weights.
+    If a run neither evaluates nor predicts, no other check computes a loss with its last weights.
     """
     settings = run.settings
     batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training

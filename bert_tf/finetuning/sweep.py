@@ -23,7 +23,7 @@ from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 
-# Facts of a run's optimizer that differ between trials, or that depend on facts that differ.
+# Optimizer facts that differ between trials, or that are computed from facts that differ between trials.
 _OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
 # Settings that all trials of a sweep share. They must not change when the sweep resumes; see `facts_of`.
 _OF_A_SWEEP = (
@@ -32,9 +32,9 @@ _OF_A_SWEEP = (
 
 
 def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
-    """Replaces `output_dir` by the folder of the best trial if `output_dir` contains a sweep; returns the settings.
+    """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`.
 
-    The settings of a command that runs a sweep are returned unchanged.
+    If the command itself runs a sweep, this function returns the settings unchanged.
 
     Raises:
       InputError: a single run would be trained in a sweep's folder, or another script has trained in this folder; see
@@ -56,7 +56,7 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 
 
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
-    """Returns the settings of a trial; these are settings of a single run, without the flags of a sweep."""
+    """Returns the settings of a trial: the settings of a single run, without the flags of a sweep."""
     defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
     return dataclasses.replace(
         settings,
@@ -79,11 +79,11 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
 
 
 def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
-    """Returns the facts that all trials of a sweep have in common; the facts have JSON's types (tuples become lists).
+    """Returns the facts that all trials of a sweep have in common, as JSON stores them: tuples become lists.
 
     Args:
       settings: settings of the sweep.
-      phase: identity of any trial's run.
+      phase: the phase of a trial; the result is the same for every trial.
       task: task of the trials; identifies the dev data.
     """
     optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
@@ -97,8 +97,8 @@ def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) 
 class Sweep:
     """A new or resumed sweep in a folder.
 
-    A trial that is recorded as finished or failed is not trained again. If the sweep flags of an earlier command had
-    other values, the trials of that command stay in the sweep, and one of these trials may be the best trial.
+    A trial that is recorded as finished or failed is not trained again. If an earlier command had other sweep flags,
+    that command's trials stay in the sweep, and the best trial may be among these trials.
 
     Args:
       settings: settings of the sweep.

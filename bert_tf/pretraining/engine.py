@@ -40,7 +40,7 @@ class _Prepared:
       config: the model's configuration.
       data: the record files and their contents.
       facts: the facts about the phase that `run.json` records.
-      blanks: masked rows that the model fills in at each evaluation; None if there are no such rows.
+      blanks: rows whose masked tokens the model predicts at each evaluation; None if there are no such rows.
       eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
@@ -57,15 +57,15 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
 
     Args:
       settings: the settings of the first phase.
-      write_report: function that is called with the run's folder before training, after each evaluation, and when the
-        run ends.
+      write_report: function that is called with the run's folder at the start of training, after each checkpoint or
+        evaluation, and at the end of training, also after an error.
 
     Returns:
       The metrics of the last evaluation by name; {} without `do_eval`.
 
     Raises:
-      InputError: the input of a phase is invalid, or the last evaluation is not finite. The input of all phases is
-        checked before any training.
+      InputError: the input of a phase is invalid. The input of all phases is checked before any training.
+      NotFinite: training or the last evaluation is not finite.
     """
     every = phases.of(settings)
     strategy = strategies.make_strategy(settings)
@@ -217,7 +217,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
 
 
 def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
-    """Returns the facts that must be the same on all workers, for all phases; paths may differ."""
+    """Returns the facts of all phases that must be the same on all workers; paths may differ."""
     every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
     for phase in prepared:
         settings, facts = phase.settings, phase.facts

@@ -71,8 +71,8 @@ def train(
 ) -> None:
     """Trains up to a step, from the checkpoint in `found`, or from the model's weights if there is no checkpoint.
 
-    After SIGTERM or Ctrl-C, training finishes the current step, saves a checkpoint and stops. On a TPU, or with several
-    workers, it finishes the current loop.
+    After SIGTERM or Ctrl-C, training continues for about a second, or to the end of a slower step. Then training saves
+    a checkpoint and stops. On a TPU, or with several workers, training first finishes the current loop.
 
     Args:
       trainer: a trainer with an optimizer and training data.
@@ -127,7 +127,7 @@ class _Run:
     """A training run in progress.
 
     Attributes:
-      first_step: number of steps before this start of the run.
+      first_step: number of completed steps when the process starts training; 0 in a new run.
       saved: prefix of the last checkpoint.
       shown: the progress display; None on a worker that writes no files.
     """

@@ -17,7 +17,7 @@ from bert_tf.training import gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
-# Training ends if the loss or gradient of more than this number of consecutive steps is not finite.
+# With `skip_non_finite_steps`, training ends after more than this number of consecutive non-finite steps.
 MOST_SKIPPED_IN_A_ROW = 10
 _SECONDS_BETWEEN_LOOKS = 1.0
 
@@ -38,9 +38,9 @@ def make_optimizer(
     Args:
       settings: settings with the name of the optimizer, its bias correction and the compute dtype.
       learning_rate: peak of the learning-rate schedule.
-      total_steps: step at which the learning rate is 0.
+      total_steps: step at which the learning rate reaches 0.
       warmup_steps: number of warm-up steps.
-      rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
+      rate_factor: function that maps a weight to a factor of its learning rate; None means 1 for all weights.
     """
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
     if settings.optimizer == "lamb":
@@ -74,8 +74,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
 
     Attributes:
-      must_stop: function that is called between steps, about once a second or at the end of a loop. If it returns True,
-        training stops.
+      must_stop: function that is called between two steps, about once a second; on a TPU or with several workers, only
+        at the end of a loop. If it returns True, training stops.
       between_parts: function that is called inside a loop, between two steps, about once a second. It is not called on
         a TPU or with several workers.
       checkpoint: all state that a run needs to resume.
@@ -107,7 +107,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._parts = parts
         self._skips = skip_non_finite_steps
-        self._skipped = _integer([0, 0], "skipped_steps")  # the number in total, and the number in a row until now
+        self._skipped = _integer([0, 0], "skipped_steps")  # non-finite steps: in total, and in a row up to now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
         self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before the failed step
@@ -153,8 +153,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
         The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
         loops of about a second. After each loop, the trainer checks whether to stop, because Python can handle signals
-        only between loops. On a TPU, the whole loop runs at once, since the TPU would be idle between shorter loops.
-        With several workers, the whole loop also runs at once, since all workers must stop at the same step.
+        only between loops. On a TPU, the loop is not split after its first step, since the TPU would be idle between
+        shorter loops. The same holds for several workers, since all workers must stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
@@ -207,7 +207,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """Evaluates one batch on all replicas."""
         self.strategy.run(self._replica_eval_step, args=(next(iterator),))
 
-    # AutoGraph has nothing to rewrite in these two functions, and searching them would take half of the tracing time.
+    # AutoGraph has nothing to rewrite in `_replica_train_step` and `_replica_eval_step`, and would need half of the
+    # tracing time to search these two functions.
     @tf.autograph.experimental.do_not_convert
     def _replica_train_step(self, batch):
         batch = dict(batch)
@@ -235,7 +236,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             compiled=self._compiles,
         )
         loss = self.objective.loss(numerators, denominators)
-        # A weight that does not affect the loss, such as a pooler's weight that no head reads, has no gradient.
+        # A weight that does not affect the loss has no gradient, such as the weights of a pooler that no head reads.
         used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
         derived, variables = zip(*used, strict=True)
         derived = _none_finite_unless(tf.math.is_finite(loss), derived)
@@ -300,7 +301,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
 
 def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-    """Makes the global norm of the gradients not finite if the loss is not finite, so that one check covers both."""
+    """Makes the gradients' global norm not finite if the loss is not finite, so that one check covers loss and norm."""
     dense = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.Tensor)]
     smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())
     spoilt = gradients[smallest] + tf.where(finite, 0.0, float("nan"))

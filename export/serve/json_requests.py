@@ -1,8 +1,8 @@
 """Reads the JSON bodies of REST requests, with the rules and the error messages of TF Serving.
 
 `instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` contains a
-complete tensor for each input. A binary string is {"b64": "..."}. The wording of the error messages is TF Serving's,
-including its mistakes.
+complete tensor for each input. A binary string has the form {"b64": "..."}. The error messages are worded as in TF
+Serving, including the mistakes.
 """
 
 import json
@@ -228,7 +228,7 @@ class _Tensor:
         return self
 
     def array(self, rows: int | None = None) -> np.ndarray:
-        """Returns the only added value as an array or, if `rows` is given, the stack of all `rows` added values."""
+        """Returns an array: the only added value if `rows` is None, else the stack of all `rows` added values."""
         shape = [*([] if rows is None else [rows]), *(self._shape or [])]
         dtype = np.object_ if self._dtype == tf.string else self._dtype.as_numpy_dtype
         array = np.empty(len(self._values), dtype)

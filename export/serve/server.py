@@ -42,7 +42,7 @@ def serve(settings: ServeSettings) -> None:
     config = read_config(settings)
     # aiohttp logs invalid requests. Clients must not be able to fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
-    gc.freeze()  # after an unload, garbage collection then takes milliseconds instead of half a second
+    gc.freeze()  # shortens garbage collection after an unload from half a second to milliseconds
     asyncio.run(_serve_until_signal(Server(settings), config))
 
 
@@ -70,7 +70,9 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads a version and warms it up; runs in a thread. The warm-up requests have no time limit; later runs have one.
+    """Loads a version of a model and warms it up; called in a separate thread.
+
+    Warm-up requests have no time limit. Later requests have the time limit of the settings.
 
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.
@@ -186,7 +188,7 @@ class Server:
         logging.info("gRPC: %s", address)
 
     async def _reload_from_file(self, config: ModelServerConfig) -> None:
-        """Applies --model_config_file after each change."""
+        """Applies the configuration in --model_config_file after each change of the file."""
         seconds = self._settings.model_config_file_poll_wait_seconds
         while seconds:
             await asyncio.sleep(seconds)
