@@ -1,4 +1,4 @@
-"""Handles SIGTERM and Ctrl-C during training: the process finishes and saves the current step before it ends."""
+"""Handles SIGTERM and Ctrl-C during training: the process saves a checkpoint before it ends."""
 
 import signal
 import threading

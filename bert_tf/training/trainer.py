@@ -154,7 +154,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
         loops of about a second. After each loop, the trainer checks whether to stop, because Python can handle signals
         only between loops. On a TPU, the loop is not split after its first step, since the TPU would be idle between
-        shorter loops. The same holds for several workers, since all workers must stop at the same step.
+        shorter loops. With several workers, the loop is not split either, since all workers must stop at the same step.
         """
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)

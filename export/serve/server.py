@@ -72,7 +72,7 @@ def read_config(settings: ServeSettings) -> ModelServerConfig:
 def load(folder: str, settings: ServeSettings) -> Servable:
     """Loads a version of a model and warms it up; called in a separate thread.
 
-    Warm-up requests have no time limit. Later requests have the time limit of the settings.
+    Warm-up requests have no time limit. After the warm-up, each run of the model is limited to `max_run_seconds`.
 
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.
