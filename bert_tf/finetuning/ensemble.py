@@ -26,6 +26,7 @@ from bert_tf.finetuning import (
     prepared_run,
     resolution,
 )
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.evaluated_data import EvaluatedData
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -36,6 +37,9 @@ from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_folder, run
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
+
+# Facts of a run's data that `dev_share.check_not_trained_on` checks.
+_OF_DEV_SHARE = {"dev_share", "dev_seed"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,13 +159,33 @@ def _checked_config(run: PreparedRun, member: Member, first: Member) -> BertConf
                 "needs models with the same task, head, vocabulary and casing, and the flags of their training"
             )
     dev_share.check_not_trained_on(run.task, member.folder)
-    length = description.read(member.folder).max_seq_length
+    described = description.read(member.folder)
+    length = described.max_seq_length
     if length != run.settings.max_seq_length:
         raise InputError(
             f"{member.folder}: was trained with --max_seq_length={length}, but the first model with "
             f"{run.settings.max_seq_length}; an ensemble needs models with the same row length"
         )
+    _refuse_other_values(run, member, described)
     return config
+
+
+def _refuse_other_values(run: PreparedRun, member: Member, described: TaskDescription) -> None:
+    """Refuses a model whose rows or answers would be made with other values than in the model's own run.
+
+    All models get the rows and the decoding of the first model, so the results would depend on the order of the models.
+    A flag of the command, such as `--n_best_size`, sets the decoding for all models.
+    """
+    used = {**run.task.data_facts(), **run.task.evaluation_facts()}
+    given = {name for name in run.task.evaluation_facts() if getattr(run.settings, name, None) is not None}
+    known = {**described.data, **described.evaluation}
+    compared = [name for name in used if name in known and name not in given | _OF_DEV_SHARE]
+    own, first = ({name: facts[name] for name in compared} for facts in (known, used))
+    if different := run_folder.differences(own, first):
+        raise InputError(
+            f"{member.folder}: has other values than the first model ({'; '.join(different)}); leave this model out; "
+            "or, if a flag of the evaluation differs, give the flag"
+        )
 
 
 def _mean_predictions(

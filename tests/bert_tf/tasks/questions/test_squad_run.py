@@ -1,10 +1,12 @@
 """Whole commands of `run_squad` on tiny data: their metrics, their files and their errors."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import signal
+import types
 
 import numpy as np
 import pytest
@@ -309,6 +311,27 @@ def test_an_ensembles_folder_belongs_to_the_weights_of_its_models(tmp_path):
     refused(f"{prefixes[0]} is given twice", prefixes[0], *prefixes)
     (tmp_path / "run1/ckpt-4.index").write_bytes(b"checksums x")
     refused(f"{out}: holds the results of earlier weights of {prefixes[1]}, .*give another folder", *reversed(prefixes))
+
+
+@pytest.mark.parametrize(
+    ("values", "flags", "message"),
+    [
+        ({"n_best_size": 6}, [], r"first model \(n_best_size was 6, is 5\); leave .* give the flag"),
+        ({"n_best_size": 6}, ["--n_best_size=5"], ""),
+        ({"doc_stride": 64}, ["--n_best_size=5"], "doc_stride was 64, is 32"),
+        ({"dev_share": 0.5}, [], ""),
+    ],
+)
+def test_the_models_of_an_ensemble_have_the_same_windows_and_decoding(values, flags, message):
+    task = SquadTask(QuestionSource(paths={}, has_unanswerable=False), Decoding(n_best_size=5), doc_stride=32)
+    described = description.describe(task, True, 48)
+    facts = [{name: values.get(name, value) for name, value in old.items()}
+             for old in (described.data | {"dev_share": 0.1}, described.evaluation)]  # fmt: skip
+    described = dataclasses.replace(described, data=facts[0], evaluation=facts[1])
+    command = parse(SquadSettings, ["--output_dir=out", "--predict_file=x", "--do_predict", *flags])
+    run = types.SimpleNamespace(task=task, settings=command)
+    with pytest.raises(InputError, match=message) if message else contextlib.nullcontext():
+        ensemble._refuse_other_values(run, ensemble.Member("second", "second/ckpt-1"), described)
 
 
 @pytest.mark.slow
