@@ -52,7 +52,6 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.quick_cases("ltr-1")
 @pytest.mark.parametrize(
     ("direction", "examples"),
     [("bidi", 6), ("ltr", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("bidi", 1), ("ltr", 6)))],
