@@ -23,7 +23,7 @@ from bert_tf.tokenization import BertTokenizer
 
 # These limits bound memory: the number of texts and of characters that are tokenized together, and the size in bytes
 # of the vectors that are computed together.
-_TEXTS, _TEXT_BYTES, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
+_TEXTS, _TEXT_CHARACTERS, _VALUE_BYTES = 2048, 1 << 20, 128 << 20
 # A small number of texts takes too little time for a progress bar.
 _SECONDS_BEFORE_BAR = 2.0
 
@@ -169,7 +169,7 @@ def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:
     for text in texts:
         group.append(text)
         size += sum(map(len, text.segments))
-        if len(group) == _TEXTS or size >= _TEXT_BYTES:
+        if len(group) == _TEXTS or size >= _TEXT_CHARACTERS:
             yield group
             group, size = [], 0
     if group:
