@@ -98,7 +98,7 @@ def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it
 ):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     (folder / "task.json").unlink()
-    with pytest.raises(InputError, match=r"task.json: no such file, .* run the training command again"):
+    with pytest.raises(InputError, match=r"task.json: no such file, .* repeat the training command"):
         run_classifier(settings(inputs, vocab_file, folder, "--do_eval"))
     run_classifier(settings(inputs, vocab_file, folder, "--do_train"))
     assert (folder / "task.json").read_text() == (trained[0] / "task.json").read_text()
