@@ -126,13 +126,13 @@ def _refuse_other(folder: str, members: Sequence[Member]) -> None:
         return
     with storage.json_file(path, "give another --output_dir") as entries:
         known = sorted(map(run_folder.resolved_path, entries["checkpoints"]))
-        weights = dict(entries.get("weights", {}))
+        weights = dict(entries["weights"])
     if known != sorted(run_folder.resolved_path(member.prefix) for member in members):
         raise InputError(
             f"--output_dir={folder}: holds the results of another ensemble ({', '.join(known)}); give another folder"
         )
     for prefix, digest in _weights(members).items():
-        if weights.get(prefix, digest) != digest:
+        if weights.get(prefix) != digest:
             raise InputError(
                 f"--output_dir={folder}: holds the results of earlier weights of {prefix}, which were replaced since; "
                 "give another folder"

@@ -7,6 +7,7 @@ Letters: B batch, S sequence length, N windows of all contexts.
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import tensorflow as tf
 
@@ -38,6 +39,7 @@ class ServedQuestions(ServedTask):
         if parameters["version_2_with_negative"]:
             if threshold is None:
                 threshold = squad_results.NULL_THRESHOLD.read(folder, step)
+                _refuse_other_decoding(parameters, description, folder)
             parameters["null_threshold"] = threshold
         elif threshold is not None:
             raise InputError(
@@ -110,6 +112,18 @@ def _decoding_flags(settings: ExportSettings, description: TaskDescription) -> d
         given = getattr(settings, name)
         found[name] = description.evaluation.get(name, getattr(Decoding, name)) if given is None else given
     return found
+
+
+def _refuse_other_decoding(parameters: Mapping[str, Any], description: TaskDescription, folder: str) -> None:
+    """Refuses a threshold that was tuned with other values, which are the run's values."""
+    if not (path := squad_results.NULL_THRESHOLD.path(folder)):
+        return
+    for name, tuned_with in description.evaluation.items():
+        if parameters[name] != tuned_with:
+            raise InputError(
+                f"--{name}={parameters[name]}: the threshold in {path} was tuned with {tuned_with}; remove the flag, "
+                "or give --null_score_diff_threshold"
+            )
 
 
 KINDS: dict[str, type[ServedTask]] = {squad_task.QUESTIONS: ServedQuestions}

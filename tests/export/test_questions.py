@@ -121,6 +121,13 @@ def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
     own = Decoding(5, 12)
     assert chosen(Decoding()) == (20, 30) and chosen(own) == (5, 12)
     assert chosen(own, max_answer_length=9) == (5, 9) and chosen(own, n_best_size=1) == (1, 12)
+    own = dataclasses.replace(own, has_unanswerable=True)
+    assert chosen(own, max_answer_length=9) == (5, 9)
+    squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 1)
+    assert chosen(own, max_answer_length=12) == (5, 12)
+    with pytest.raises(InputError, match=r"--max_answer_length=9: the threshold in .* was tuned with 12"):
+        chosen(own, max_answer_length=9)
+    assert chosen(own, max_answer_length=9, null_score_diff_threshold=0.5) == (5, 9)
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):

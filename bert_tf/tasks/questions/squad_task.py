@@ -250,8 +250,8 @@ def squad_task(command: Command) -> SquadTask:
 
     Raises:
       InputError: a flag gives or tunes the null threshold although every question has an answer; a trained model is
-        evaluated on the other version of SQuAD; or the null threshold is tuned with other answer lengths than the
-        run's.
+        evaluated on the other version of SQuAD; or the null threshold is tuned or used with other answer lengths than
+        the run's.
     """
     settings, of_model = command.settings, command.of_model(**_DEFAULTS)
     has_unanswerable = of_model["version_2_with_negative"]
@@ -260,8 +260,9 @@ def squad_task(command: Command) -> SquadTask:
             raise InputError(
                 f"--{flag} is for questions without an answer; add --version_2_with_negative or drop the flag"
             )
-    # Later commands use a tuned threshold with the run's values, so it must not be tuned with other values.
-    value_of = command.of_model if settings.tune_null_threshold else command.of_evaluation
+    # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
+    uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)
+    value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.of_evaluation
     sizes = value_of(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
     decoding = Decoding(
         **sizes,

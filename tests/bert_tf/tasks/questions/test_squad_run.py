@@ -21,6 +21,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import latest, run_folder
 from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_source import QuestionSource
@@ -427,6 +428,20 @@ def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use()
         tuned(max_answer_length=60)
     with pytest.raises(InputError, match="--n_best_size=1: out was trained with 5"):
         tuned(n_best_size=1)
+
+
+def test_a_tuned_threshold_is_used_only_with_the_answers_lengths_of_its_tuning(tmp_path):
+    trained = description.describe(SquadTask(QuestionSource(), Decoding(5, 12, has_unanswerable=True)), True, 20)
+
+    def longest(**flags):
+        given = SquadSettings(predict_file="x", output_dir="out", do_predict=True, max_answer_length=60, **flags)
+        return squad_task(Command(given, trained, str(tmp_path))).decoding.max_answer_length
+
+    assert longest() == 60
+    squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 3)
+    with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
+        longest()
+    assert longest(null_score_diff_threshold=0.5) == 60
 
 
 def test_the_defaults_are_the_originals():
