@@ -34,8 +34,9 @@ def activation(name: str) -> Callable[[tf.Tensor], tf.Tensor]:
 
 def layer_norm(x: tf.Tensor, gamma: tf.Tensor, beta: tf.Tensor) -> tf.Tensor:
     """Normalizes float32 [..., H] over the last axis; gamma and beta are float32 [H]."""
-    mean, variance = tf.nn.moments(x, axes=[-1], keepdims=True)
-    return (x - mean) * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
+    centered = x - tf.reduce_mean(x, -1, keepdims=True)
+    variance = tf.reduce_mean(tf.square(centered), -1, keepdims=True)
+    return centered * tf.math.rsqrt(variance + LAYER_NORM_EPSILON) * gamma + beta
 
 
 @contextlib.contextmanager
@@ -67,9 +68,14 @@ class Dense(keras.layers.Layer):
         self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
         self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
 
-    def call(self, x):
-        """Maps float [..., inputs] to float [..., outputs]."""
-        return tf.nn.bias_add(tf.matmul(x, self.kernel), tf.cast(self.bias, x.dtype))
+    def call(self, x, hidden_act: str = "linear"):
+        """Maps float [..., inputs] to float [..., outputs], and applies the activation function `hidden_act`.
+
+        On a CPU, TensorFlow computes the product, the bias and the activation in one operation, but only if x is a
+        matrix. So all rows are one matrix here, and the result gets the shape of x at the end.
+        """
+        y = activation(hidden_act)(tf.nn.bias_add(tf.matmul(rows(x), self.kernel), tf.cast(self.bias, x.dtype)))
+        return in_rows_of(x, y)
 
 
 class LayerNorm(keras.layers.Layer):
@@ -86,5 +92,16 @@ class LayerNorm(keras.layers.Layer):
 
 
 def rows(x: tf.Tensor) -> tf.Tensor:
-    """Reshapes [B, S, H] to [N, H], so that a layer computes one large matrix product instead of B small products."""
-    return tf.reshape(x, [-1, x.shape[-1]])
+    """Reshapes [..., H] to [N, H], so that a layer computes one large matrix product instead of B small products."""
+    return x if x.shape.rank == 2 else tf.reshape(x, [-1, x.shape[-1]])
+
+
+def in_rows_of(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
+    """Reshapes y, [N, outputs], to [..., outputs], if x is [..., H] and N is the number of rows of x."""
+    if x.shape.rank == 2:
+        return y
+    known = x.shape[:-1].concatenate(y.shape[-1:])
+    shape = known if known.is_fully_defined() else tf.concat([tf.shape(x)[:-1], y.shape[-1:]], 0)
+    y = tf.reshape(y, shape)
+    y.set_shape(known)
+    return y

@@ -12,7 +12,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bilstm import BiLstm
-from bert_tf.modeling.dense import Dense, LayerNorm, activation, rows
+from bert_tf.modeling.dense import Dense, LayerNorm, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
 
@@ -58,7 +58,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
           Logits without the bias, float [B P, V]; `logits` and `losses` add the bias.
         """
         x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
-        x = self.layer_norm(activation(self._config.hidden_act)(self.transform(x)))
+        x = self.layer_norm(self.transform(x, self._config.hidden_act))
         return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
 
     def logits(self, scores):
