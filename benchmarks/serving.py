@@ -31,7 +31,7 @@ PEER = pathlib.Path(__file__).resolve().parent / "peers" / "serving.py"
 CONCURRENCIES = (1, 8, 32)
 LENGTH = 128
 BATCHING = """max_batch_size { value: 32 } batch_timeout_micros { value: 0 }
-max_enqueued_batches { value: 64 } num_batch_threads { value: 2 }"""
+max_enqueued_batches { value: 64 } num_batch_threads { value: 1 }"""
 
 
 def read_sentences(data: str | None) -> list[str]:
@@ -68,7 +68,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
     from bert_tf.modeling.precision import policy, policy_name
     from bert_tf.tasks.classification.classification_task import make_head
     from bert_tf.tokenization import BertTokenizer
-    from export import precision, signatures
+    from export import signatures, weights
     from export.kinds.classification import ServedClassifier
 
     described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
@@ -80,10 +80,10 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
         for ours, loaded in zip(model.encoder.variables, encoder.variables, strict=True):
             ours.assign(loaded)
         with safe_open(peer / "model.safetensors", framework="np") as tensors:
-            weights, bias = tensors.get_tensor("classifier.weight"), tensors.get_tensor("classifier.bias")
+            kernel, bias = tensors.get_tensor("classifier.weight"), tensors.get_tensor("classifier.bias")
         for variable in model.head.variables:
-            variable.assign(bias if variable.shape.rank == 1 else weights.T)
-        precision.store_matrices(model, dtype)
+            variable.assign(bias if variable.shape.rank == 1 else kernel.T)
+        weights.prepare(model, dtype)
         served = ServedClassifier(
             model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {}
         )

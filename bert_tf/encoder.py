@@ -22,10 +22,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.dense import Dense, LayerNorm, activation, initializer
+from bert_tf.modeling.dense import Dense, LayerNorm, initializer
 from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.precision import policy
+from bert_tf.modeling.row_layout import PaddedRows
 
 # This value is added to the attention scores of hidden positions, so that their probabilities are zero in float32.
 _HIDDEN_SCORE = -10000.0
@@ -39,7 +40,7 @@ _NAMES_ELSEWHERE = {
 }
 
 
-class PlainOperations:
+class PlainOperations(PaddedRows):
     """The computations of the layers as separate TensorFlow operations; TensorFlow derives the gradients.
 
     `bert_tf.modeling.fused.FusedOperations` has the same methods and results, and is faster in training. The methods
@@ -69,7 +70,7 @@ class PlainOperations:
 
     def dense_activation(self, x, dense: Dense, hidden_act: str):
         """Computes activation(x W + b)."""
-        return activation(hidden_act)(dense(x))
+        return dense(x, hidden_act)
 
     def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
         """Computes LayerNorm(residual + dropout(x W + b)); `x` has the shape [B, S, A, D] (contexts) or [B, S, 4H]."""
@@ -78,7 +79,7 @@ class PlainOperations:
         return norm(residual + dropout(dense(x), rate, seed, site))
 
 
-PLAIN, _FUSED = PlainOperations(), FusedOperations()
+PLAIN, FUSED = PlainOperations(), FusedOperations()
 
 
 class Embeddings(keras.layers.Layer):
@@ -112,18 +113,18 @@ class Embeddings(keras.layers.Layer):
         """Embeds a batch.
 
         Args:
-          input_ids: int32 [B, S].
-          segment_ids: int32 [B, S].
-          position_ids: int32 [B, S]; None for positions from 0 in each row.
+          input_ids: int32 [B, S], or int32 [N] in the layout `JoinedRows`.
+          segment_ids: int32 of the same shape.
+          position_ids: int32 of the same shape; None for positions from 0 in each row [B, S].
           seed: int32 [2]; None without dropout.
           operations: see `PlainOperations`; None for plain operations.
 
         Returns:
-          float [B, S, H].
+          float [B, S, H] or [N, H].
         """
-        length = input_ids.shape[1] or tf.shape(input_ids)[1]
         x = self._gather(self.word_embeddings, input_ids)  # [B, S, H]
         if position_ids is None:
+            length = input_ids.shape[1] or tf.shape(input_ids)[1]
             x += tf.cast(tf.convert_to_tensor(self.position_embeddings)[:length], x.dtype)
         else:
             x += self._gather(self.position_embeddings, position_ids)
@@ -210,7 +211,7 @@ class Block(keras.layers.Layer):
         """Computes the layer.
 
         Args:
-          x: float [B, S, H].
+          x: float [B, S, H], or the layout of the operations.
           attention_bias: float32 [B, 1 or A, 1 or S, S], added to the attention scores.
           seed: int32 [2]; None without dropout.
           site: site of the first of the three dropouts; the others have the next two sites.
@@ -220,12 +221,11 @@ class Block(keras.layers.Layer):
         Returns:
           float [B, S, H] or [B, Q, H].
         """
-        residual = x
+        residual, operations = x, operations or PLAIN
         if positions is not None:
-            residual = tf.gather(x, positions, batch_dims=1)  # [B, Q, H]
+            residual = operations.gathered(x, positions)  # [B, Q, H]
             if attention_bias.shape[2] != 1:
                 attention_bias = tf.gather(attention_bias, positions, axis=2, batch_dims=1)
-        operations = operations or PLAIN
         rate, query_input = self._config.hidden_dropout_prob, None if positions is None else residual
         context = self.attention(
             x, attention_bias, seed=seed, site=site, query_input=query_input, operations=operations
@@ -254,14 +254,14 @@ class BertEncoder(keras.Model):
       blocks: list of the L transformer layers.
       pooler: the dense layer of the pooled output.
       fused: see the argument. A change has no effect on functions that are already traced.
-      fused_inference: whether inference uses fused operations. The default is False, so that a served graph does not
-        need a compiler.
+      inference_operations: the operations for inference: `PLAIN`, `FUSED`, or `HalvedOperations`. The default is
+        `PLAIN`, which needs no compiler.
     """
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.fused, self.fused_inference = fused, False
+        self.fused, self.inference_operations = fused, PLAIN
         self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
@@ -305,10 +305,11 @@ class BertEncoder(keras.Model):
         input_mask = inputs.get("input_mask", tf.ones_like(input_ids))
         segment_ids = inputs.get("segment_ids", tf.zeros_like(input_ids))
         seed = dropout_seed(training, seed)
-        operations = _FUSED if (self.fused if training else self.fused_inference) else PLAIN
+        operations = (FUSED if self.fused else PLAIN) if training else self.inference_operations
+        operations = operations.of_rows(input_mask)
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
-        position_ids = inputs.get("position_ids")
-        x = embedding_output = self.embeddings(input_ids, segment_ids, position_ids, seed=seed, operations=operations)
+        columns = operations.joined(input_ids, segment_ids, inputs.get("position_ids"))
+        x = embedding_output = self.embeddings(*columns, seed=seed, operations=operations)
         pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
         read = None if positions is None else tf.concat([pooled, positions], axis=1)
         encoder_outputs = []
@@ -319,12 +320,12 @@ class BertEncoder(keras.Model):
             x = (tf.recompute_grad(layer) if self._recompute and training else layer)(x, bias)
             encoder_outputs.append(x)
         examples = pooled.shape[1]
-        first = tf.gather(x, pooled, batch_dims=1) if positions is None else x[:, :examples]
+        first = operations.gathered(x, pooled) if positions is None else x[:, :examples]
         return {
-            "sequence_output": x if positions is None else x[:, examples:],
-            "pooled_output": tf.nn.tanh(self.pooler(first if "cls_positions" in inputs else first[:, 0])),
-            "embedding_output": embedding_output,
-            "encoder_outputs": encoder_outputs,
+            "sequence_output": operations.padded(x) if positions is None else x[:, examples:],
+            "pooled_output": self.pooler(first if "cls_positions" in inputs else first[:, 0], "tanh"),
+            "embedding_output": operations.padded(embedding_output),
+            "encoder_outputs": [operations.padded(output) for output in encoder_outputs],
         }
 
     def get_config(self) -> dict:

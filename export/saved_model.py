@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
 from bert_tf.tasks.trained import Trained
-from export import kinds, litert, loading, model_card, precision, recording, signatures, sources, versions, warmup
+from export import kinds, litert, loading, model_card, recording, signatures, sources, versions, warmup, weights
 from export.settings import ExportSettings
 
 LABELS_NAME = "labels.txt"
@@ -42,7 +42,7 @@ def export_saved_model(settings: ExportSettings) -> str:
         source = sources.load(settings)
         settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
         logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)
-        precision.store_matrices(source.model, settings.dtype)
+        weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model")
         target = _write(source, settings)
     logging.info("exported %s to %s", source.checkpoint, target)
     return target

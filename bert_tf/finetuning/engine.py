@@ -15,6 +15,7 @@ from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.distributed import strategies, workers
+from bert_tf.encoder import FUSED, PLAIN
 from bert_tf.finetuning import (
     data_summary,
     evaluated_data,
@@ -288,7 +289,7 @@ def _predictions(
     """Returns the predictions and the loss of a split. If `name` is "", the progress bar shows the split's name."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     if objective.evaluation_step is None:  # later evaluations reuse the graph of the first evaluation
-        objective.model.encoder.fused_inference = _is_worth_compiling(run, plan)
+        objective.model.encoder.inference_operations = FUSED if _is_worth_compiling(run, plan) else PLAIN
     return evaluate_rows(
         objective,
         run.task,

@@ -17,6 +17,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
+from bert_tf.encoder import FUSED
 from bert_tf.finetuning import (
     data_summary,
     description,
@@ -208,7 +209,7 @@ def _predictions(
 ) -> dict[str, np.ndarray]:
     with run.strategy.scope():
         model = FineTunedBert(config, run.make_head)
-    model.encoder.fused_inference = True
+    model.encoder.inference_operations = FUSED
     tf.train.Checkpoint(model=model).restore(member.prefix).expect_partial()
     objective = FineTuningObjective(model, run.task)
     found = {}

@@ -25,9 +25,10 @@ import tensorflow as tf
 from bert_tf.modeling.compilation import compiled, compiled_with_gradient, inside_xla, optimization_barrier
 from bert_tf.modeling.dense import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, layer_norm
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
+from bert_tf.modeling.row_layout import PaddedRows
 
 
-class FusedOperations:
+class FusedOperations(PaddedRows):
     """Fused versions of the methods of `bert_tf.encoder.PlainOperations`."""
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):

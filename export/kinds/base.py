@@ -18,6 +18,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks import evaluation_file
 from bert_tf.text.packing import pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
+from export import weights
 from export.settings import ExportSettings
 
 # Maps the name of each additional signature to its function and the function's inputs.
@@ -54,7 +55,7 @@ class ServedModel(tf.Module, abc.ABC):
         super().__init__()
         self.tokenizer = tokenizer
         # Track the weights but not the Keras model, because tracking the model would save a function for every layer.
-        self.weights = model.variables
+        self.weights = weights.of(model)
         # All signatures call one function, so that the graph contains the model only once.
         traced = tf.function(functools.partial(model, training=False), autograph=False)
         self._model = lambda inputs: traced(inputs)

@@ -1,12 +1,12 @@
-"""Runs a model on batches of requests of similar length.
+"""Runs a model on batches of requests, with TF Serving's parameters, limits and errors.
 
-The parameters, limits and errors are the same as in TF Serving. TF Serving fills batches in the order of arrival. Here,
-a batch contains the oldest waiting request, and other requests of similar length. This saves padding, because all rows
-of a batch are padded to the longest row.
+As in TF Serving, a batch contains requests in the order of their arrival. Our exports do not compute padding, so a
+batch may mix short and long texts.
 """
 
 import asyncio
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -17,18 +17,13 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
-# The fixed cost of a call of the model. The unit is the cost of computing one byte of text. Requests share a batch if
-# the padding costs less than another call.
-_CALL_BYTES = 96
-
 
 @dataclasses.dataclass(eq=False)
 class _Task:
-    """A waiting request: its tensors, its number of rows, and the length of its longest row."""
+    """A waiting request: its tensors and its number of rows."""
 
     feeds: Arrays
     rows: int
-    length: int
     arrived: float
     answer: asyncio.Future
 
@@ -77,7 +72,7 @@ class Batcher:
         key = (id(version), tuple(sorted(fetches)), rows > 0, *self._kind(feeds))
         queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
         loop = asyncio.get_running_loop()
-        task = _Task(feeds, rows, _length(feeds), loop.time(), loop.create_future())
+        task = _Task(feeds, rows, loop.time(), loop.create_future())
         queue.tasks.append(task)
         self._start_batches()
         return await task.answer
@@ -119,9 +114,9 @@ class Batcher:
         return waited >= self._batching.batch_timeout or queue.rows() >= self._batching.max_batch_size
 
     def _start(self, queue: _Queue, now: float) -> None:
-        tasks = _of_like_length(queue.tasks, self._batching.max_batch_size)
-        chosen = set(map(id, tasks))
-        queue.tasks = [task for task in queue.tasks if id(task) not in chosen]
+        ends = itertools.accumulate(task.rows for task in queue.tasks)
+        count = sum(end <= self._batching.max_batch_size for end in ends)
+        tasks, queue.tasks = queue.tasks[:count], queue.tasks[count:]
         self._idle_threads -= 1
         queue.version.hold()
         self._on_batch(sum(task.rows for task in tasks), now - tasks[0].arrived)
@@ -176,27 +171,6 @@ def _rows(feeds: Arrays) -> int:
     if len(sizes) > 1:
         raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
     return sizes.pop()
-
-
-def _length(feeds: Arrays) -> int:
-    """Returns the number of bytes in the longest row's strings or, without strings, the number of values in a row."""
-    strings = [array for array in feeds.values() if array.dtype == np.object_ and array.ndim == 1]
-    if strings:
-        return max((sum(map(len, row)) for row in zip(*strings, strict=True)), default=0)
-    return max((int(np.prod(array.shape[1:])) for array in feeds.values()), default=0)
-
-
-def _of_like_length(tasks: list[_Task], most_rows: int) -> list[_Task]:
-    """Returns the oldest task, and tasks of such similar length that padding costs less than another call."""
-    chosen = [tasks[0]]
-    rows, longest = tasks[0].rows, tasks[0].length
-    for task in sorted(tasks[1:], key=lambda other: abs(other.length - tasks[0].length)):
-        padded = max(longest, task.length)
-        wasted = (padded - longest) * rows + (padded - task.length) * task.rows
-        if wasted <= _CALL_BYTES and rows + task.rows <= most_rows:
-            chosen.append(task)
-            rows, longest = rows + task.rows, padded
-    return chosen
 
 
 def _concatenate(arrays: list[np.ndarray], rows: int) -> np.ndarray:

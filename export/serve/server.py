@@ -77,7 +77,8 @@ def load(folder: str, settings: ServeSettings) -> Servable:
     Raises:
       Exception: the version cannot be loaded, or a warm-up request fails.
     """
-    servable = Servable(folder, settings.intra_op_threads, settings.tensorflow_inter_op_parallelism)
+    threads = settings.tensorflow_intra_op_parallelism, settings.tensorflow_inter_op_parallelism
+    servable = Servable(folder, *threads)
     try:
         if settings.enable_model_warmup:
             replay(folder, servable)

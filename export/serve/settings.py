@@ -78,10 +78,9 @@ class ServeSettings:
     enable_model_warmup: bool = setting(
         "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
     )
-    tensorflow_intra_op_parallelism: int | None = setting(
-        "number of threads per operation; 0: one per core; default: 1 with --enable_batching (batches run in "
-        "parallel), otherwise 0", None, group="Batching and threads", at_least=0,
-    )  # fmt: skip
+    tensorflow_intra_op_parallelism: int = setting(
+        "number of threads per operation; 0: one per core", 1, group="Batching and threads", at_least=0
+    )
     tensorflow_inter_op_parallelism: int = setting(
         "number of operations that run at the same time; 0: one per core", 0, group="Batching and threads", at_least=0
     )
@@ -143,9 +142,3 @@ class ServeSettings:
             require(bool(name and value), f"--grpc_channel_arguments={argument}: give name=value, separated by commas")
             found[name] = int(value) if re.fullmatch(r"-?\d{1,9}", value) else value
         return found
-
-    @property
-    def intra_op_threads(self) -> int:
-        """Number of threads per operation; 0 means one per core."""
-        given = self.tensorflow_intra_op_parallelism
-        return int(self.enable_batching) if given is None else given

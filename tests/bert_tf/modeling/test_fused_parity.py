@@ -157,7 +157,7 @@ def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
 
     @tf.function(autograph=False)
     def outputs(fused):
-        model.fused_inference = fused
+        model.inference_operations = encoder_module.FUSED if fused else encoder_module.PLAIN
         outputs = model(batch(True), positions=positions)
         real = tf.cast(batch(True)["input_mask"], outputs["sequence_output"].dtype)[..., tf.newaxis]
         hidden = outputs["sequence_output"]

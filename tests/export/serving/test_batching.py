@@ -65,11 +65,12 @@ def run_all(batching: Batching, requests, model=None, first=None):
 ONE_THREAD = {"num_batch_threads": 1}
 
 
-def test_requests_of_like_length_run_together():
+def test_requests_run_in_the_order_of_their_arrival():
     lengths = [10, 500, 12, 480, 9, 11, 510]
-    answers, batches = run_all(Batching(**ONE_THREAD), [strings(b"x" * length) for length in lengths])
+    batching = Batching(max_batch_size=4, **ONE_THREAD)
+    answers, batches = run_all(batching, [strings(b"x" * length) for length in lengths])
     assert answers == [[length] for length in lengths]
-    assert [sorted(map(len, batch)) for batch in batches] == [[9, 10, 11, 12], [480, 500, 510]]
+    assert [list(map(len, batch)) for batch in batches] == [lengths[:4], lengths[4:]]
 
 
 def test_sizes_are_bounded_filled_up_and_split_again():
@@ -77,7 +78,7 @@ def test_sizes_are_bounded_filled_up_and_split_again():
     requests = [np.float32([value] * rows) for value, rows in [(1, 1), (2, 2), (3, 2), (4, 1)]]
     answers, batches = run_all(batching, requests)
     assert answers == [[2], [4, 4], [6, 6], [8]]
-    assert [len(batch) for batch in batches] == [4, 2]
+    assert [batch.tolist() for batch in batches] == [[1, 2, 2, 1], [3, 3, 4, 3]], "the first row fills up a batch"
     too_large, _ = run_all(batching, [np.zeros(5, np.float32)], first=np.zeros(1, np.float32))
     assert too_large[0].message == "Task size 5 is larger than maximum input batch size 4"
     full, _ = run_all(batching, [np.ones(4, np.float32)], first=np.zeros(1, np.float32))
