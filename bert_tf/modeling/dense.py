@@ -97,8 +97,8 @@ def rows(x: tf.Tensor) -> tf.Tensor:
 
 
 def in_rows_of(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
-    """Reshapes y, [N, outputs], to [..., outputs], if x is [..., H] and N is the number of rows of x."""
-    if x.shape.rank == 2:
+    """Reshapes y from [N, outputs] to [..., outputs], where x is [..., H] and has N rows."""
+    if x.shape.rank == y.shape.rank:
         return y
     known = x.shape[:-1].concatenate(y.shape[-1:])
     shape = known if known.is_fully_defined() else tf.concat([tf.shape(x)[:-1], y.shape[-1:]], 0)
