@@ -71,7 +71,7 @@ def run_finetuning(
       InputError: the settings, the data or the folder are invalid; most errors are raised before any training.
       NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite.
     """
-    parts = batch_parts.choose_parts(settings)
+    parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
         settings, task = resolution.resolve(settings, make_task)
@@ -85,6 +85,18 @@ def run_finetuning(
                 changes = settings.do_train or settings.do_eval or _scores_test(run)
                 if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
+
+
+def parts_of(settings: FineTuningSettings) -> int:
+    """Returns the number of parts of a batch; see `batch_parts`. Stored activations are computed in whole batches."""
+    if getattr(settings, "feature_layers", ""):
+        return 1
+    sizes = (
+        (settings.train_batch_size // settings.gradient_accumulation_steps, settings.do_train),
+        (settings.eval_batch_size, settings.do_eval),
+        (settings.predict_batch_size, settings.do_predict),
+    )
+    return batch_parts.choose_parts(settings, [size for size, wanted in sizes if wanted])
 
 
 def _scores_test(run: PreparedRun) -> bool:

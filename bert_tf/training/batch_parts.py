@@ -7,43 +7,32 @@ each other only once per step.
 Letters: B rows in a batch.
 """
 
+import itertools
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
-from bert_tf.settings import FineTuningSettings
+from bert_tf.settings import DeviceSettings
 
 # Machines with more cores have not been measured. Many small parts would make matrix products inefficient.
 _CORES = 2
 
 
-def choose_parts(settings: FineTuningSettings) -> int:
+def choose_parts(settings: DeviceSettings, sizes: Iterable[int]) -> int:
     """Returns the number of parts of a batch that are computed at the same time.
 
-    The number is 2 on a CPU with two cores if the sizes of all batches and micro-batches are even, XLA is off, and the
-    encoder's outputs are not cached. Otherwise, the number is 1. For 2 parts, the function sets the number of threads
-    per operation to 1 for the whole process. Call the function before any computation: TensorFlow refuses the setting
-    after the first computation, and the function then returns 1.
+    The number is 2 on a CPU with two cores if all sizes are even and XLA is off. Otherwise, the number is 1. For 2
+    parts, the function sets the number of threads per operation to 1 for the whole process. Call the function before
+    any computation: TensorFlow refuses the setting after the first computation, and the function then returns 1.
+
+    Args:
+      settings: flags of the devices.
+      sizes: numbers of rows of all batches and micro-batches.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    asked = [
-        size
-        for size, wanted in (
-            (settings.train_batch_size // settings.gradient_accumulation_steps, settings.do_train),
-            (settings.eval_batch_size, settings.do_eval),
-            (settings.predict_batch_size, settings.do_predict),
-        )
-        if wanted
-    ]
-    if (
-        not on_cpu
-        or getattr(settings, "feature_layers", "")
-        or cores != _CORES
-        or settings.enable_xla
-        or any(size % _CORES for size in asked)
-    ):
+    if not on_cpu or cores != _CORES or settings.enable_xla or any(size % _CORES for size in sizes):
         return 1
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -76,3 +65,20 @@ def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int,
     traced, columns = tf.function(function, autograph=False), split(batch, count)
     parts = [{name: value[index] for name, value in columns.items()} for index in range(count)]
     return [traced(*each) for each in zip(parts, *arguments, strict=True)]
+
+
+def summed(function: Callable, batch: Mapping[str, tf.Tensor], count: int):
+    """Applies a function to parts of a batch at the same time, and sums the results.
+
+    Args:
+      function: function that takes columns, and returns a structure of sums over their rows.
+      batch: columns [B, ...]; B may be dynamic, and the parts may differ by one row.
+      count: number of parts.
+    """
+    if count == 1:
+        return function(batch)
+    rows = tf.shape(next(iter(batch.values())))[0]
+    ends = [(rows * number + count - 1) // count for number in range(count + 1)]
+    traced = tf.function(function, autograph=False)
+    parts = [{name: value[start:end] for name, value in batch.items()} for start, end in itertools.pairwise(ends)]
+    return tf.nest.map_structure(lambda *terms: tf.add_n(terms), *map(traced, parts))

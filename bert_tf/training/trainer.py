@@ -3,6 +3,7 @@
 Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 """
 
+import functools
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -13,7 +14,7 @@ import tf_keras as keras
 from bert_tf.input.record_order import Position
 from bert_tf.jobs.progress import Progress
 from bert_tf.settings import DeviceSettings
-from bert_tf.training import gradients, metrics, optimization
+from bert_tf.training import batch_parts, gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
@@ -253,7 +254,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def _replica_eval_step(self, batch):
         batch = {name: column for name, column in batch.items() if name != "data_position"}
         denominators = self.objective.denominators(batch)
-        numerators = self.objective.numerators(batch, training=False, seed=None)
+        of_rows = functools.partial(self.objective.numerators, training=False, seed=None)
+        numerators = batch_parts.summed(of_rows, batch, self._parts)
         self._measure(numerators["loss"] | numerators["metrics"], denominators["loss"] | denominators["metrics"])
 
     def _measure(self, numerators: Mapping, denominators: Mapping, counts: tf.Tensor | bool = True) -> None:

@@ -6,6 +6,9 @@ import os
 import pytest
 import tensorflow as tf
 
+from bert_tf.finetuning import engine as finetuning
+from bert_tf.pretraining import engine as pretraining
+from bert_tf.settings import PretrainingSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.training import batch_parts
 
@@ -17,6 +20,7 @@ SETTINGS = ClassifierSettings(do_train=True, output_dir="run", data_dir="data", 
     [
         (2, {}, 2),
         (2, {"do_predict": True, "predict_batch_size": 3}, 1),
+        (2, {"predict_batch_size": 3}, 2),
         (2, {"train_batch_size": 6, "gradient_accumulation_steps": 2}, 1),
         (2, {"distribution_strategy": "mirrored"}, 1),
         (2, {"enable_xla": True}, 1),
@@ -28,7 +32,7 @@ def test_two_cores_compute_a_part_of_a_batch_each(monkeypatch, cores, changes, e
     threads = []
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(cores), raising=False)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", threads.append)
-    assert batch_parts.choose_parts(dataclasses.replace(SETTINGS, **changes)) == expected
+    assert finetuning.parts_of(dataclasses.replace(SETTINGS, **changes)) == expected
     assert threads == ([1] if expected == 2 else [])
 
 
@@ -38,7 +42,39 @@ def test_a_process_that_has_computed_keeps_its_threads(monkeypatch):
 
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(2), raising=False)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", refuse)
-    assert batch_parts.choose_parts(SETTINGS) == 1
+    assert finetuning.parts_of(SETTINGS) == 1
+
+
+@pytest.mark.parametrize(
+    ("rows", "length", "changes", "expected"),
+    [
+        ([16, 4], [128, 512], {}, 2),
+        ([16, 2], [128, 512], {}, 1),  # too few tokens in a step of the second phase
+        ([32], [128], {"gradient_accumulation_steps": 4}, 1),
+        ([15], [512], {}, 1),
+        ([16], [128], {"do_train": False}, 1),
+    ],
+)
+def test_pretraining_divides_large_batches(monkeypatch, rows, length, changes, expected):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(2), raising=False)
+    monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", lambda number: None)
+    given = {"input_file": "x", "output_dir": "run", "do_train": True, "do_eval": True} | changes
+    phases = [
+        PretrainingSettings(train_batch_size=count, max_seq_length=width, **given)
+        for count, width in zip(rows, length, strict=True)
+    ]
+    assert pretraining.parts_of(phases) == expected
+
+
+@pytest.mark.parametrize("rows", [1, 4, 5])
+def test_sums_over_parts_are_sums_over_the_batch(rows):
+    batch = {"ids": tf.range(rows), "weights": tf.reshape(tf.range(2.0 * rows), [rows, 2])}
+    sums = tf.function(
+        lambda batch: batch_parts.summed(lambda part: {key: tf.reduce_sum(x) for key, x in part.items()}, batch, 2),
+        input_signature=[{"ids": tf.TensorSpec([None], tf.int32), "weights": tf.TensorSpec([None, 2])}],
+        autograph=False,
+    )(batch)
+    assert (int(sums["ids"]), float(sums["weights"])) == (sum(range(rows)), float(sum(range(2 * rows))))
 
 
 def test_each_part_gets_its_rows_and_its_argument():

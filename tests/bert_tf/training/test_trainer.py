@@ -48,6 +48,12 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micr
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_a_step_does_not_depend_on_the_parts_that_are_computed_at_the_same_time(whole, micro_batches):
+    assert_same(run(make_trainer(micro_batches=micro_batches, parts=2)), whole)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 1), (2, 1), (2, 4)])
 def test_a_step_whose_gradients_xla_compiles_is_the_same(whole, replicas, micro_batches):
     trainer = make_trainer(replicas=replicas, micro_batches=micro_batches, compile_gradients=True)
