@@ -29,12 +29,11 @@ SHAPES = {
     "small": (4, 512, 8, 30522, 8, 128, 20),
     "small_64": (4, 512, 8, 30522, 64, 64, 10),
 }
-OURS, PACKED, PARTS, PRODUCT = "bert_tf", "packed", "parts", "product"
+OURS, PACKED, PRODUCT = "bert_tf", "packed", "product"
 PRODUCT_SIZE = 2048
 PEERS = {
     OURS: "bert_tf",
     PACKED: "bert_tf, rows of two examples of half the length",
-    PARTS: "bert_tf, one half of the batch per core",
     "official": "tf-models-official BertPretrainerV2",
     "eager": "Hugging Face BertForPreTraining, PyTorch",
     "compiled": "the same with torch.compile",
@@ -92,14 +91,23 @@ def packed_batch(shape: tuple[int, ...]) -> dict:
     return batch | columns | {"next_sentence_weights": tf.ones([shape[4], 2])}
 
 
-def our_step(shape: tuple[int, ...], packed: bool = False, parts: int = 1) -> Callable[[], None]:
-    """Returns a function that runs a step of our model with our optimizer; see `batch_parts` for the parts."""
+def our_parts(shape: tuple[int, ...]) -> int:
+    """Returns the number of parts in which `run_pretraining` computes a batch of this shape, and sets the threads."""
+    from bert_tf.pretraining import engine
+    from bert_tf.settings import PretrainingSettings
+
+    options = {"train_batch_size": shape[4], "max_seq_length": shape[5]}
+    return engine.parts_of([PretrainingSettings(input_file="-", output_dir="-", do_train=True, **options)])
+
+
+def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]:
+    """Returns a function that runs a step of our model with our optimizer."""
     import tensorflow as tf
 
     from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
     from bert_tf.training import gradients, optimization
 
-    model = BertPretrainer(model_config(shape))
+    parts, model = our_parts(shape), BertPretrainer(model_config(shape))
     objective = PretrainingObjective(model)
     optimizer = optimization.AdamWeightDecay(1e-4)
     batch, count = packed_batch(shape) if packed else tensorflow_batch(shape), tf.Variable(0)
@@ -212,14 +220,10 @@ def work(peer: str, shape: tuple[int, ...]) -> None:
     elif peer in ("eager", "compiled"):
         step = hugging_face_step(shape, peer == "compiled")
     else:
-        import tensorflow as tf
         import tf_keras as keras
 
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
-        if peer == PARTS:
-            tf.config.threading.set_intra_op_parallelism_threads(1)
-        parts = os.cpu_count() if peer == PARTS else 1
-        step = official_step(shape) if peer == "official" else our_step(shape, peer == PACKED, parts)
+        step = official_step(shape) if peer == "official" else our_step(shape, peer == PACKED)
     for _ in range(2):
         step()
     print("ready", flush=True)
@@ -286,7 +290,7 @@ def main() -> None:
         )
         ours = best.get(OURS, float("nan"))
         for peer, seconds in best.items():
-            share = (counted - (spared if peer in (OURS, PACKED, PARTS) else 0)) / seconds / peak
+            share = (counted - (spared if peer in (OURS, PACKED) else 0)) / seconds / peak
             sequences = batch_size * (2 if peer == PACKED else 1) / seconds
             ratio = f"{seconds / ours:5.2f} times ours"
             print(f"  {PEERS[peer]:<50} {seconds:6.3f} s  {sequences:6.2f} sequences/s  {share:4.0%}  {ratio}")
