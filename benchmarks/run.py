@@ -16,6 +16,7 @@ def main() -> None:
     """Runs each benchmark in its own process."""
     for name in ("tokenizer", "generator", "input_pipeline", "step", "finetuning", "features", "serving"):
         subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], check=True)
+    subprocess.run([sys.executable, str(FOLDER / "serving.py"), "--size=base"], check=True)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,10 @@
 """Compares the local server with two peers: Hugging Face's pipeline and ONNX Runtime, each in a thin aiohttp server.
 
-The model is a classifier with L=6 and H=384. All servers have the same weights and take strings. With
-`--dtype=bfloat16`, the only peer is the pipeline in PyTorch's bfloat16, because ONNX Runtime cannot multiply bfloat16
-matrices on CPUs. Clients in another process on the same machine send one sentence per request over persistent
-connections. Each row is the best of `--rounds` rounds; the servers run alternately.
+The model is a classifier with L=6 and H=384 or, with `--size=base`, L=12 and H=768 with random weights. All servers
+have the same weights and take strings. With `--dtype=bfloat16`, the only peer is the pipeline in PyTorch's bfloat16,
+because ONNX Runtime cannot multiply bfloat16 matrices on CPUs. Clients in another process on the same machine send one
+sentence per request over persistent connections. Each row is the best of `--rounds` rounds; the servers run
+alternately.
 """
 
 import argparse
@@ -184,6 +185,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=5)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--size", choices=("small", "base"), default="small")
     args = parser.parse_args()
     print(machine.describe(), flush=True)
     sys.path.insert(0, str(ROOT))
@@ -193,7 +195,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         checkpoint = checkpoint_folder()
-        prepare = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--prepare={checkpoint}"]
+        prepare = [
+            sys.executable,
+            str(PEER),
+            f"--folder={folder}/peer",
+            f"--prepare={checkpoint}",
+            f"--size={args.size}",
+        ]
         done = subprocess.run(prepare, capture_output=True, text=True, check=False)
         if done.returncode:
             sys.exit(f"{done.stderr[-2000:]}\nthe peers' model cannot be prepared")

@@ -1,8 +1,9 @@
 """Serves a Hugging Face classifier behind a thin aiohttp server: a peer of ../serving.py.
 
 First, a call with `--prepare` writes a model into a folder, also as an ONNX file. The model is the checkpoint with a
-random head. Then a call with `--kind=pipeline` serves this model with Hugging Face's pipeline, and a call with
-`--kind=onnxruntime` serves the model with ONNX Runtime and Hugging Face's fast tokenizer.
+random head or, with `--size=base`, a model of BERT base's size with random weights. Then a call with `--kind=pipeline`
+serves this model with Hugging Face's pipeline, and a call with `--kind=onnxruntime` serves the model with ONNX Runtime
+and Hugging Face's fast tokenizer.
 """
 
 import argparse
@@ -14,16 +15,21 @@ from collections.abc import Callable
 
 LENGTH = 128
 ONNX_NAME = "model.onnx"
+BASE = {"num_hidden_layers": 12, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072}
 
 
-def prepare(checkpoint: str, folder: pathlib.Path) -> None:
+def prepare(checkpoint: str, folder: pathlib.Path, size: str) -> None:
     """Writes the classifier, the tokenizer and the ONNX file."""
     import torch
-    from transformers import AutoModelForSequenceClassification, AutoTokenizer
+    from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
 
     torch.manual_seed(0)
-    options = {"num_labels": 2, "dtype": torch.float32, "attn_implementation": "eager"}  # the exporter requires these
-    model = AutoModelForSequenceClassification.from_pretrained(checkpoint, **options).eval()
+    options = {"dtype": torch.float32, "attn_implementation": "eager"}  # the exporter requires these
+    if size == "base":
+        config = AutoConfig.from_pretrained(checkpoint, num_labels=2, **BASE)
+        model = AutoModelForSequenceClassification.from_config(config, **options).eval()
+    else:
+        model = AutoModelForSequenceClassification.from_pretrained(checkpoint, num_labels=2, **options).eval()
     model.save_pretrained(folder)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     tokenizer.save_pretrained(folder)
@@ -99,13 +105,14 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--folder", required=True, type=pathlib.Path)
     parser.add_argument("--prepare", metavar="CHECKPOINT")
+    parser.add_argument("--size", choices=("small", "base"), default="small")
     parser.add_argument("--kind", choices=("pipeline", "onnxruntime"))
     parser.add_argument("--port", type=int)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dtype", default="float32")
     args = parser.parse_args()
     if args.prepare:
-        prepare(args.prepare, args.folder)
+        prepare(args.prepare, args.folder, args.size)
     else:
         is_pipeline = args.kind == "pipeline"
         answer = pipeline_answers(args.folder, args.dtype) if is_pipeline else onnx_answers(args.folder)
