@@ -6,9 +6,10 @@ attention in one direction.
 Letters: L layers, H hidden size, A heads, D = H / A; B rows of a batch, S sequence length, P positions that the caller
 selects, N examples in a packed row, Q positions that a layer computes.
 
-`PlainOperations` defines the computations of the layers. For faster training, `BertEncoder` uses fused operations,
-which `tests/bert_tf/modeling/test_fused_parity.py` compares with `PlainOperations`. To add a kind of attention, change
-`PlainOperations` first, and use `BertEncoder(config, fused=False)`.
+`PlainOperations` defines the computations of the layers. Training uses `FusedOperations`, and exports use
+`HalvedOperations`. Both are faster, and tests in `tests/bert_tf/modeling/` compare them with `PlainOperations`. To add
+a kind of attention, change `PlainOperations` first, and train with `BertEncoder(config, fused=False)`. Before you
+export, change `HalvedOperations` too.
 
 Every dropout is stateless: its mask is a function of the call's seed and of the dropout's site. The site is the number
 of the dropout in the network.

@@ -42,7 +42,6 @@ def export_saved_model(settings: ExportSettings) -> str:
         source = sources.load(settings)
         settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
         logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)
-        weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model")
         target = _write(source, settings)
     logging.info("exported %s to %s", source.checkpoint, target)
     return target
@@ -62,7 +61,10 @@ def _write(source: Trained, settings: ExportSettings) -> str:
 def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, folder: str) -> None:
     """Writes all files of a version into a folder, and checks them."""
     assets = _assets(source, dataclasses.asdict(settings), assets_folder)
-    served = kinds.of(source.description)(source.model, source.tokenizer, source.description, assets)
+    kind = kinds.of(source.description)
+    kind.drop_unused(source.model, source.description)
+    weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model")
+    served = kind(source.model, source.tokenizer, source.description, assets)
     requests = recording.requests(served, served.samples(source.folder), source.description.max_seq_length)
     if settings.format == "litert":
         rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)

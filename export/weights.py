@@ -17,7 +17,7 @@ _MATRICES = {
 
 
 def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
-    """Gives a trained model the weights of its export. Afterwards, the model can only infer.
+    """Gives a trained model the weights of its export. With halves or bfloat16, the model can then only infer.
 
     Args:
       model: a model with the attribute `encoder` that was built under the policy for the same dtype; see

@@ -88,7 +88,7 @@ def run_finetuning(
 
 
 def parts_of(settings: FineTuningSettings) -> int:
-    """Returns the number of parts of a batch; see `batch_parts`. Stored activations are computed in whole batches."""
+    """Returns the number of parts of a batch; see `batch_parts`. With `--feature_layers`, the number is 1."""
     if getattr(settings, "feature_layers", ""):
         return 1
     sizes = (

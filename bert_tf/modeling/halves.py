@@ -16,7 +16,7 @@ instead, they wait for each other after each operation. For one sentence, this t
 Each half has its own matrices, because copying a part of a matrix takes as long as multiplying it. Queries, keys and
 values are one product, and the matrix of the queries contains the factor 1 / sqrt(D). Vectors are constants in the
 graph, because reading a variable takes as long as adding a vector to the values of a sentence. Matrices are variables:
-oneDNN copies a constant matrix into a layout that fits one number of rows, and repeats this for each other number.
+oneDNN copies a constant matrix into a layout for a certain number of rows, and copies again if this number changes.
 """
 
 import dataclasses
@@ -63,10 +63,11 @@ class HalvedOperations:
       encoder: a `BertEncoder` with its final weights. The constructor moves the weights of the blocks and norms into
         the halves. From then on, the encoder can only infer, and only with these operations.
 
+    The keys of the dicts are the `id`s of the layers that had the weights.
+
     Attributes:
       variables: the matrices of the halves.
-      norms: gamma and beta of each layer normalization, float32 [H]. Here and below, the key is the `id` of the layer
-        that had the weights.
+      norms: gamma and beta of each layer normalization, float32 [H].
       heads: the halves of each attention.
       inner: the halves of each map from H to I values.
       outer: the matrices of the halves, and the bias, of each map from heads or from I values to H values.

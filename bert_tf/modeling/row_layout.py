@@ -10,7 +10,7 @@ import tensorflow as tf
 class PaddedRows:
     """The default layout: activations have the shape [B, S, H], with padding.
 
-    The operations of the encoder inherit from this class.
+    `PlainOperations` and `FusedOperations` inherit from this class, and `JoinedRows` has the same methods.
     """
 
     def of_rows(self, input_mask: tf.Tensor) -> "PaddedRows":
@@ -34,8 +34,8 @@ class PaddedRows:
 class JoinedRows:
     """The tokens of all rows, one after another, without padding: activations have the shape [N, H].
 
-    Padding costs nothing in a product with a matrix, because the products compute only tokens. Only attention needs
-    rows. At padding, it gets the values of the row's own first token, which the mask hides.
+    Products with matrices compute only tokens, so padding costs nothing there. Only attention needs rows. At padding,
+    attention reads the values of the row's own first token, and the mask hides them.
 
     Args:
       input_mask: int32 [B, S]. The first position of each row counts as a token, even if the mask is 0 there.
@@ -43,7 +43,7 @@ class JoinedRows:
 
     def __init__(self, input_mask: tf.Tensor):
         shape = tf.shape(input_mask)
-        self._rows, self._length = shape[0], shape[1]
+        self._length = shape[1]
         is_token = tf.logical_or(input_mask > 0, tf.equal(tf.range(self._length), 0))  # [B, S]
         flat = tf.reshape(is_token, [-1])
         self._places = tf.cast(tf.where(flat)[:, 0], tf.int32)  # [N], from 0 to B S - 1

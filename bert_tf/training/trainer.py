@@ -60,7 +60,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     Args:
       objective: model and loss.
       strategy: distribution strategy; create the trainer in the strategy's scope.
-      random_seed: seed of the dropout masks, which depend only on this seed, the step and the replica.
+      random_seed: seed of the dropout masks. The masks also depend on the step, the replica, the micro-batch and the
+        part.
       optimizer: the optimizer; None for evaluation only.
       train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`, the
         position in the data after the batch. Checkpoints save this position.
@@ -72,7 +73,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         never changes the weights.
       compile_gradients: whether XLA compiles the forward and backward pass of a replica as one program. On a TPU, XLA
         always compiles the whole step.
-      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
+      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`. This number does
+        not change the result of a step either, apart from the dropout masks.
 
     Attributes:
       must_stop: function that is called between two steps, about once a second; on a TPU or with several workers, only

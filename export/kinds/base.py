@@ -62,6 +62,14 @@ class ServedModel(tf.Module, abc.ABC):
         self.assets = {name: tf.saved_model.Asset(path) for name, path in assets.items()}
         self._description = description
 
+    @staticmethod
+    def drop_unused(model: keras.Model, description: TaskDescription) -> None:
+        """Removes layers that the answers do not need, so that the export does not have their weights.
+
+        By default, removes nothing. Call this function before `weights.prepare`.
+        """
+        del model, description
+
     @abc.abstractmethod
     def inputs(self) -> dict[str, tf.TensorSpec]:
         """Returns the specs of the inputs of `answer`: string [None], or [None, None] for several texts per row."""

@@ -20,7 +20,6 @@ from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
-from bert_tf.tokenization import BertTokenizer
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
 from export.kinds.characters import NOWHERE, Characters
@@ -36,10 +35,10 @@ class ServedEmbeddings(ServedCheckpoint):
     The signature `token_embeddings` has the same input, but returns one vector per token.
     """
 
-    def __init__(self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets):
-        # Remove the layers above the highest layer that is read, so that the export does not contain their weights.
+    @staticmethod
+    def drop_unused(model: keras.Model, description: TaskDescription) -> None:
+        """Removes the layers above the highest layer that is read."""
         model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
-        super().__init__(model, tokenizer, description, assets)
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:

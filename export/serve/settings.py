@@ -79,8 +79,9 @@ class ServeSettings:
         "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
     )
     tensorflow_intra_op_parallelism: int = setting(
-        "number of threads per operation; 0: one per core", 1, group="Batching and threads", at_least=0
-    )
+        "number of threads per operation; with 1, a request to an exported model uses two cores; 0: one per core", 1,
+        group="Batching and threads", at_least=0,
+    )  # fmt: skip
     tensorflow_inter_op_parallelism: int = setting(
         "number of operations that run at the same time; 0: one per core", 0, group="Batching and threads", at_least=0
     )

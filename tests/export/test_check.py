@@ -71,8 +71,11 @@ def test_the_card_names_task_data_scores_checkpoint_and_versions(exported):
     digest = hashlib.sha256()
     for path in sorted(run.glob("ckpt-1.*")):
         digest.update(path.read_bytes())
+    shapes = tf.train.load_checkpoint(str(run / "ckpt-1")).get_variable_to_shape_map()
+    count = sum(int(np.prod(shape)) for name, shape in shapes.items() if name.startswith("model/"))
     for line in (
         '- labels: ["0", "1", "2"]', "- kind: classification", "- accuracy: 0.75", "- file: ckpt-1",
+        f"- parameters: {count}",
         f"- sha256: {digest.hexdigest()}", f"- tensorflow: {tf.__version__}", f"- checkpoint_dir: {run}",
     ):  # fmt: skip
         assert f"\n{line}\n" in card, line
