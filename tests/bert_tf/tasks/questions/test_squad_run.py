@@ -89,7 +89,8 @@ def trained(inputs, vocab_file, tmp_path_factory):
 @pytest.fixture(scope="module")
 def trained_v2(inputs, vocab_file, tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained_v2")
-    do = ["--do_train", "--do_eval", "--version_2_with_negative", "--tune_null_threshold"]
+    # With the learning rate of the other tests, the score would depend on the rounding of the sums.
+    do = ["--do_train", "--do_eval", "--version_2_with_negative", "--tune_null_threshold", "--learning_rate=5e-3"]
     return folder, run_squad(settings(inputs, vocab_file, folder, "v2", *do))
 
 
