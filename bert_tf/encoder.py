@@ -255,14 +255,15 @@ class BertEncoder(keras.Model):
       blocks: list of the L transformer layers.
       pooler: the dense layer of the pooled output.
       fused: see the argument. A change has no effect on functions that are already traced.
-      inference_operations: the operations for inference: `PLAIN`, `FUSED`, or `HalvedOperations`. The default is
-        `PLAIN`, which needs no compiler.
+      inference_operations: the operations for inference: `PLAIN`, `FUSED`, or `HalvedOperations`. On a CPU, the default
+        is `PLAIN`: there, TensorFlow itself fuses products, biases and activations, and nothing has to be compiled.
     """
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.config = config
-        self.fused, self.inference_operations = fused, PLAIN
+        self.fused = fused
+        self.inference_operations = FUSED if tf.config.get_visible_devices("GPU") else PLAIN
         self._recompute = recompute_activations
         self.embeddings = Embeddings(config)
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]

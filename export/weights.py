@@ -6,7 +6,7 @@ With bfloat16, matrices are stored and multiplied in bfloat16; all else is float
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.encoder import Embeddings
+from bert_tf.encoder import PLAIN, Embeddings
 from bert_tf.modeling.dense import Dense
 from bert_tf.modeling.halves import HalvedOperations
 
@@ -26,8 +26,8 @@ def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
         matrices.
       halved: whether the encoder computes each layer in two halves; see `HalvedOperations`.
     """
-    if halved:
-        model.encoder.inference_operations = HalvedOperations(model.encoder)
+    # An export must not need a compiler.
+    model.encoder.inference_operations = HalvedOperations(model.encoder) if halved else PLAIN
     if dtype == "float32":
         return
     for layer in model.submodules:

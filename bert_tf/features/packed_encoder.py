@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.encoder import FUSED, BertEncoder
+from bert_tf.encoder import BertEncoder
 from bert_tf.features.rows import Rows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
@@ -39,7 +39,6 @@ class PackedEncoder:
         self._tokens = batch_size * max_seq_length
         if not tf.config.get_visible_devices("GPU"):
             self._tokens = min(self._tokens, _TOKENS_ON_CPU)
-        encoder.inference_operations = FUSED
 
         def compute(batch):
             outputs = encoder(batch)

@@ -15,7 +15,6 @@ from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.distributed import strategies, workers
-from bert_tf.encoder import FUSED, PLAIN
 from bert_tf.finetuning import (
     data_summary,
     evaluated_data,
@@ -46,9 +45,6 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 
 # Maps a step to the predictions and the loss on the dev split, computed with the weights of this step.
 DevOutputs = dict[int, tuple[np.ndarray, float]]
-# Compiling the fused operations takes a few seconds. In an evaluation with at least this number of positions, the fused
-# operations save more time than their compilation takes.
-_POSITIONS_WORTH_COMPILING = 50_000
 
 
 def run_finetuning(
@@ -300,8 +296,6 @@ def _predictions(
 ) -> tuple[np.ndarray, float]:
     """Returns the predictions and the loss of a split. If `name` is "", the progress bar shows the split's name."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
-    if objective.evaluation_step is None:  # later evaluations reuse the graph of the first evaluation
-        objective.model.encoder.inference_operations = FUSED if _is_worth_compiling(run, plan) else PLAIN
     return evaluate_rows(
         objective,
         run.task,
@@ -311,12 +305,6 @@ def _predictions(
         parts,
         f"predicting {name or split}",
     )
-
-
-def _is_worth_compiling(run: PreparedRun, plan: RowPlan) -> bool:
-    length = plan.shape.rows * plan.shape.width if plan.shape else plan.ids.shape[1] * run.settings.max_seq_length
-    repeats = run.settings.do_train and run.settings.eval_strategy != "no"
-    return repeats or len(plan.ids) * length >= _POSITIONS_WORTH_COMPILING
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:

@@ -17,7 +17,6 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.encoder import FUSED
 from bert_tf.finetuning import (
     data_summary,
     description,
@@ -209,7 +208,6 @@ def _predictions(
 ) -> dict[str, np.ndarray]:
     with run.strategy.scope():
         model = FineTunedBert(config, run.make_head)
-    model.encoder.inference_operations = FUSED
     tf.train.Checkpoint(model=model).restore(member.prefix).expect_partial()
     objective = FineTuningObjective(model, run.task)
     found = {}

@@ -18,7 +18,6 @@ from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.encoder import FUSED
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import BertTokenizer
@@ -103,7 +102,6 @@ class MaskedScorer:
         self._num_guesses = min(num_guesses, len(tokenizer.vocabulary))
         self._num_tokens, most = len(tokenizer.vocabulary), model.config.max_position_embeddings
         self._lengths = [*(length for length in _LENGTHS if length < most), most]
-        model.encoder.inference_operations = FUSED
         self._step = tf.function(self._answer, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:
