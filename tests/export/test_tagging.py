@@ -151,7 +151,7 @@ def test_tags_are_those_of_the_entities_in_any_sequence_of_labels(scheme):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
-    [{"bilstm_head": True}, {"features": "embeddings", "lstm_size": 8}, {"scheme": "bioes", "length": 5},
+    [{"bilstm_head": True, "scheme": "bioes", "length": 5},
      {"features": "weighted_sum_all", "lstm_size": 8, "scheme": "iob1"}],
     ids=str,
 )  # fmt: skip

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.torch
+pytestmark = [pytest.mark.torch, pytest.mark.slow]
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 

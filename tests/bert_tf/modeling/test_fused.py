@@ -162,7 +162,7 @@ def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr"), ("bfloat16", "bidi")])
+@pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr")])
 def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
     """Loss and gradients are equal with plain operations and with fused ones and few positions in the last layer."""
     monkeypatch.setattr(compilation, "_LARGE", 1)
@@ -190,9 +190,8 @@ def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
-def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(large, monkeypatch):
-    monkeypatch.setattr(compilation, "_LARGE", large)
+def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(monkeypatch):
+    monkeypatch.setattr(compilation, "_LARGE", 1)
     config = dataclasses.replace(CONFIG, num_hidden_layers=2)
     batch = random_batch(config, batch=5, length=20, predictions=4)
     weights = random_pretrainer(config, stddev=config.hidden_size**-0.5).get_weights()

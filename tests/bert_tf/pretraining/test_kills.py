@@ -72,11 +72,12 @@ def check_equal(got: str, expected: str) -> None:
 
 @pytest.fixture(scope="module")
 def finished(data, server, tmp_path_factory):
-    """The folder of an uninterrupted run, and the number of its file operations."""
+    """The folder of an uninterrupted run, the number of its file operations, and the file of its batches."""
     folder = tmp_path_factory.mktemp("finished")
-    count_file = folder.parent / "count"
-    assert server.do("pretrain", command(data, folder), event=0, count_file=str(count_file)) == 0, server.log
-    return folder, int(count_file.read_text())
+    count_file, batches_file = folder.parent / "count", folder.parent / "batches.jsonl"
+    how = {"event": 0, "count_file": str(count_file), "batches": str(batches_file)}
+    assert server.do("pretrain", command(data, folder), **how) == 0, server.log
+    return folder, int(count_file.read_text()), batches_file
 
 
 def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
@@ -107,13 +108,12 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     assert loss[0] == loss[1] and len(loss[0]) == 4 * STEPS // EVERY  # loops of 3, 3, 3 and 1 steps
 
 
-@pytest.mark.parametrize(
-    "more", [["--distribution_strategy=mirrored"], ["--dtype=float16"]], ids=["mirrored", "float16"]
-)
-def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path, more):
+def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path):
     """Resumes on two replicas and with a loss scale."""
-    more = [*more, f"--input_file={data}/unmasked.tfrecord-*", "--pack_sequences", f"--vocab_file={data}/vocab.txt"]
-    more.append("--num_train_steps=40")
+    more = [
+        "--distribution_strategy=mirrored", "--dtype=float16", f"--input_file={data}/unmasked.tfrecord-*",
+        "--pack_sequences", f"--vocab_file={data}/vocab.txt", "--num_train_steps=40",
+    ]  # fmt: skip
     # in the steps before the third checkpoint, which like the others has five loops
     for folder, how in (("whole", {}), ("killed", {"at_loop": [signal.SIGKILL, 12]}), ("killed", {})):
         code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
@@ -132,16 +132,15 @@ def batches(path: pathlib.Path) -> dict[tuple, str]:
 
 def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, server, finished, tmp_path):
     more = ["--nodeterministic"]
-    whole, killed = tmp_path / "whole.jsonl", tmp_path / "killed.jsonl"
-    assert server.do("pretrain", command(data, tmp_path / "whole", *more), batches=str(whole)) == 0, server.log
+    killed = tmp_path / "killed.jsonl"
     how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
     server.do("pretrain", command(data, tmp_path / "killed", *more), **how)
     assert server.do("pretrain", command(data, tmp_path / "killed", *more), batches=str(killed)) == 0, server.log
-    expected, got = batches(whole), batches(killed)
+    expected, got = batches(finished[2]), batches(killed)
     # the number of prefetched batches may differ
     common = expected.keys() & got.keys()
     assert len(common) >= STEPS and all(got[position] == expected[position] for position in common)
-    positions = [contents(f"{tmp_path}/{name}/ckpt-{STEPS}") for name in ("whole", "killed")]
+    positions = [contents(f"{folder}/ckpt-{STEPS}") for folder in (finished[0], tmp_path / "killed")]
     name = "data_position/.ATTRIBUTES/VARIABLE_VALUE"
     assert positions[0][name].tolist() == positions[1][name].tolist() and tuple(positions[0][name]) in common
 

@@ -41,23 +41,19 @@ def whole():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(2, 1), (2, 4)])
-def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole, replicas, micro_batches):
+def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole):
     assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
-    assert_same(run(make_trainer(replicas=replicas, micro_batches=micro_batches)), whole)
+    assert_same(run(make_trainer(replicas=2, micro_batches=4)), whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("micro_batches", [1, 2])
-def test_a_step_does_not_depend_on_the_parts_that_are_computed_at_the_same_time(whole, micro_batches):
-    assert_same(run(make_trainer(micro_batches=micro_batches, parts=2)), whole)
+def test_a_step_does_not_depend_on_the_parts_that_are_computed_at_the_same_time(whole):
+    assert_same(run(make_trainer(micro_batches=2, parts=2)), whole)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("replicas", "micro_batches"), [(1, 1), (2, 1), (2, 4)])
-def test_a_step_whose_gradients_xla_compiles_is_the_same(whole, replicas, micro_batches):
-    trainer = make_trainer(replicas=replicas, micro_batches=micro_batches, compile_gradients=True)
-    assert_same(run(trainer), whole)
+def test_a_step_whose_gradients_xla_compiles_is_the_same(whole):
+    assert_same(run(make_trainer(replicas=2, micro_batches=4, compile_gradients=True)), whole)
 
 
 @pytest.mark.slow
@@ -130,8 +126,7 @@ class HugeForPiece39(PretrainingObjective):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiled", [False, True])
-def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step(compiled):
+def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step():
     good = batch(PretrainingObjective)
     good["input_ids"][:, 0] = 7
     ids = good["input_ids"].copy()
@@ -139,9 +134,7 @@ def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_flo
     overflowing = good | {"input_ids": ids}
     rows = {name: np.concatenate([overflowing[name], value]) for name, value in good.items()}
     try:
-        trainer = make_trainer(
-            HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16", compile_gradients=compiled
-        )
+        trainer = make_trainer(HugeForPiece39, replicas=2, micro_batches=2, rows=rows, dtype="float16")
         weights = [trainer.objective.model.get_weights()]
         scales = [float(trainer.optimizer.loss_scale)]
         norms = []

@@ -28,6 +28,12 @@ WRONG_VALUES = [
 
 # The exports of other kinds are slow.
 QUICK = "pairs"
+# For checks that read only a request: texts in a list, and texts in a list of lists.
+BOTH_SHAPES = pytest.mark.parametrize(
+    "server", [QUICK, pytest.param("choices", marks=pytest.mark.slow)], indirect=True, scope="module"
+)
+# For checks that read no input.
+ANY_KIND = pytest.mark.parametrize("server", [QUICK], indirect=True, scope="module")
 
 
 @pytest.fixture(
@@ -126,6 +132,7 @@ def test_empty_batches_have_empty_answers(server, model):
     assert over_rest(server, model, {name: [] for name in inputs})[0] == (400 if model == "choices" else 200)
 
 
+@BOTH_SHAPES
 def test_values_of_wrong_types_and_shapes_are_refused(server, model):
     for name, good in GOOD[model].items():
         for value in WRONG_VALUES:
@@ -142,6 +149,7 @@ def test_values_of_wrong_types_and_shapes_are_refused(server, model):
             assert_refused_over_grpc(server, model, given)
 
 
+@BOTH_SHAPES
 def test_missing_and_unknown_inputs_are_refused(server, model):
     good = GOOD[model]
     first = next(iter(good))
@@ -163,12 +171,14 @@ def test_missing_and_unknown_inputs_are_refused(server, model):
         assert_refused_over_grpc(server, model, {k: np.array(v, object) for k, v in others.items()}, message)
 
 
+@ANY_KIND
 def test_too_many_rows_are_refused(server, model):
     inputs = {name: [value[0]] * 51 for name, value in GOOD[model].items()}
     assert_refused(server, model, {"inputs": inputs}, "51 rows, more than 50 (--max_request_rows)")
     assert_refused_over_grpc(server, model, {k: np.array(v, object) for k, v in inputs.items()}, "51 rows")
 
 
+@BOTH_SHAPES
 def test_rows_of_tokens_are_checked(server, model):
     shape = (1, 1, 4) if model == "choices" else (1, 4)
     good = {name: np.ones(shape, np.int32) for name in ("input_ids", "input_mask", "segment_ids")}
@@ -194,6 +204,7 @@ def test_rows_of_tokens_are_checked(server, model):
         np.testing.assert_array_equal(value, before[name])
 
 
+@BOTH_SHAPES
 def test_broken_examples_are_refused(server, model):
     def examples(**features):
         return tf.train.Example(features=tf.train.Features(feature=features))
@@ -284,6 +295,7 @@ def test_the_server_answers_as_the_export_does_in_process(server, model):
             np.testing.assert_allclose(value, expected[name], atol=1e-6)
 
 
+@ANY_KIND
 def test_tensors_that_lie_about_their_size_are_refused(server, model):
     name = next(iter(GOOD[model]))
     request = predict_pb2.PredictRequest()
@@ -299,26 +311,35 @@ def test_tensors_that_lie_about_their_size_are_refused(server, model):
         assert raised.value.code() in REFUSED, sizes
 
 
-def test_answers_larger_than_the_limits_are_refused(server, model):
-    if model == "fill_mask":  # fifty rows with 160 guesses for each of 20 masks
-        inputs = {"text": ["[MASK] " * 25] * 50}
-        message = "(--max_request_mb); ask for fewer rows, or for shorter ones"
-        assert_refused(server, model, {"inputs": inputs}, message, status=413)
-        arrays = {"text": np.array(inputs["text"], object)}
-        assert_refused_over_grpc(server, model, arrays, message, codes=(grpc.StatusCode.RESOURCE_EXHAUSTED,))
-    if model == "tags":
-        body = {"inputs": ["a " * 90_000] + [""] * 49}
-        assert_refused(server, model, body, "send fewer or shorter texts at once")
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["fill_mask"], indirect=True, scope="module")
+def test_an_answer_larger_than_the_limit_is_refused(server, model):
+    inputs = {"text": ["[MASK] " * 25] * 50}  # fifty rows with 160 guesses for each of 20 masks
+    message = "(--max_request_mb); ask for fewer rows, or for shorter ones"
+    assert_refused(server, model, {"inputs": inputs}, message, status=413)
+    arrays = {"text": np.array(inputs["text"], object)}
+    assert_refused_over_grpc(server, model, arrays, message, codes=(grpc.StatusCode.RESOURCE_EXHAUSTED,))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("server", ["tags"], indirect=True, scope="module")
+def test_a_text_with_too_many_words_is_refused(server, model):
+    body = {"inputs": ["a " * 90_000] + [""] * 49}
+    assert_refused(server, model, body, "send fewer or shorter texts at once")
+
+
+NOTHING = {
+    "fill_mask": ({"text": ["no mask"]}, {"tokens": [[]], "num_masks": [0]}),
+    "choices": ({"context": ["a"], "start": [""], "choices": [[]]}, {"probabilities": [[]], "choice": [-1]}),
+    "tags": ({"text": [" "]}, {"words": [[]], "num_words": [0]}),
+    "spans": ({"question": ["who"], "context": [""]}, {"answer": [""], "start": [-1], "end": [-1]}),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("server", NOTHING, indirect=True, scope="module")
 def test_no_masks_no_choices_and_no_words(server, model):
-    nothing = {
-        "fill_mask": ({"text": ["no mask"]}, {"tokens": [[]], "num_masks": [0]}),
-        "choices": ({"context": ["a"], "start": [""], "choices": [[]]}, {"probabilities": [[]], "choice": [-1]}),
-        "tags": ({"text": [" "]}, {"words": [[]], "num_words": [0]}),
-        "spans": ({"question": ["who"], "context": [""]}, {"answer": [""], "start": [-1], "end": [-1]}),
-    }
-    inputs, expected = nothing.get(model, (GOOD[model], {}))
+    inputs, expected = NOTHING[model]
     outputs = over_rest(server, model, inputs)[1]["outputs"]
     assert {name: outputs[name] for name in expected} == expected
 

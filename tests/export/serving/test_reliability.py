@@ -1,4 +1,4 @@
-"""Hot swaps under load, hostile requests and overload. Short here; the long runs are marked slow."""
+"""Hot swaps under load, hostile requests and overload."""
 
 import concurrent.futures
 import gzip
@@ -59,12 +59,9 @@ class Load:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "swaps, flags",
-    [(4, []), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((4, ["--enable_batching"]), (100, [])))],
-)
-def test_hot_swaps_under_load_fail_no_request(tmp_path, swaps, flags):
-    base = tmp_path / "m"
+@pytest.mark.parametrize("flags", [[], ["--enable_batching"]])
+def test_hot_swaps_under_load_fail_no_request(tmp_path, flags):
+    base, swaps = tmp_path / "m", 4
     base.mkdir()
     write_model(base, 1)
     with running(f"--model_base_path={base}", *flags) as server, Load(server.rest_port) as load:
@@ -128,13 +125,11 @@ def bombard(port: int, count: int, seed: int) -> set[str]:
         return set(pool.map(lambda request: send(port, request), [hostile(source) for _ in range(count)]))
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.slow)])
-def test_hostile_requests_do_no_harm(tmp_path, count):
+def test_hostile_requests_do_no_harm(tmp_path):
     write_model(tmp_path, 1)
+    count = 300
     with running(f"--model_base_path={tmp_path}", "--max_request_mb=2") as server:
-        statuses = set()
-        for start_at in range(0, count, 500):
-            statuses |= bombard(server.rest_port, min(500, count - start_at), start_at)
+        statuses = bombard(server.rest_port, count, 0)
         # the client may have disconnected before a slow server answered
         seeds = itertools.count(count)
         wait_until(
@@ -151,19 +146,19 @@ def resident_mb(pid: int) -> float:
 
 
 @pytest.mark.slow
-def test_memory_stays_flat_over_100000_requests(tmp_path):
+def test_memory_stays_flat_over_many_requests(tmp_path):
     write_model(tmp_path, 1)
     process, port, _ = start(tmp_path, "--enable_batching")
     try:
         sizes = []
-        for total in (10_000, 100_000):
+        for total in (5_000, 25_000):
             with Load(port, clients=8) as load:
                 while len(load.answers) < total and not load.failures:
                     time.sleep(0.1)
             assert load.failures == []
             bombard(port, 300, total)
             sizes.append(resident_mb(process.pid))
-        print("resident MB after 10,000 and 110,000 requests:", sizes)
+        print("resident MB after 5,000 and 30,000 requests:", sizes)
         assert sizes[1] < 1.05 * sizes[0]
     finally:
         process.terminate()

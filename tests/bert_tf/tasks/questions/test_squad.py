@@ -143,8 +143,9 @@ def logits_for(features, rng) -> np.ndarray:
 
 
 @pytest.mark.quick_cases("uncased-3-v2.0", "cased-3-v1.1")
-@pytest.mark.parametrize("has_unanswerable", [False, True], ids=["v1.1", "v2.0"])
-@pytest.mark.parametrize("n_best_size", [20, 3])
+@pytest.mark.parametrize(
+    ("n_best_size", "has_unanswerable"), [(3, False), (3, True), (20, True)], ids=["3-v1.1", "3-v2.0", "20-v2.0"]
+)
 def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
     hard, tokenizers, tmp_path, has_unanswerable, n_best_size
 ):
