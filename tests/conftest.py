@@ -3,6 +3,7 @@
 import gc
 import html
 import importlib.util
+import json
 import os
 import pathlib
 
@@ -15,6 +16,7 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
 import hypothesis
 import pytest
+from pytest_split import algorithms
 
 WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "
@@ -32,13 +34,16 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any_machine")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--third", type=int, choices=range(3), help="runs only this third of the slow and the real tests")
+
+
 def pytest_configure(config):
     """Creates two devices, so that strategies over several replicas can be tested on any machine.
 
     The process that only distributes tests to others does not import TensorFlow, because the others would wait.
     """
-    marks = config.getoption("markexpr")
-    if "not real" in marks and "not torch" in marks:
+    if "not real" in config.getoption("markexpr"):
         # For small computations, XLA takes longer to optimize its code than to run it.
         os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
     if config.getoption("dist", "no") == "no":
@@ -59,8 +64,20 @@ def pytest_runtest_makereport(item, call):
         report.longrepr = f"skipped, and CI allows no skips: {report.longrepr}"
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(hookwrapper=True)
 def pytest_collection_modifyitems(config, items):
+    """Marks parameter sets as slow, then lets pytest apply `-m`, then drops the thirds that `--third` does not name."""
+    _mark_slow_cases(config, items)
+    yield
+    if (third := config.getoption("third")) is not None:
+        rotating = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")]
+        durations = json.loads(pathlib.Path(config.getoption("durations_path")).read_text(encoding="utf-8"))
+        dropped = set(algorithms.duration_based_chunks(3, rotating, durations)[third].deselected)
+        config.hook.pytest_deselected(items=list(dropped))
+        items[:] = [item for item in items if item not in dropped]
+
+
+def _mark_slow_cases(config, items):
     """Marks parameter sets as slow that `quick_cases` does not name; refuses names that no parameter set has."""
     found, named = {}, {}
     for item in items:
@@ -158,13 +175,13 @@ def drawn_charts(_outlined_charts):
         yield
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _unoptimized_graphs(request):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
     """Turns off the optimization of graphs in quick tests, where it takes longer than running the graphs."""
     import tensorflow as tf
 
-    if "not slow" in request.config.getoption("markexpr"):
-        tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+    optimized = any(item.get_closest_marker(name) for name in ("slow", "real", "torch"))
+    tf.config.optimizer.set_experimental_options({"disable_meta_optimizer": not optimized})
 
 
 @pytest.fixture(scope="session")
