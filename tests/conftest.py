@@ -16,7 +16,7 @@ os.environ.setdefault("TF_NUM_INTEROP_THREADS", "1")
 
 import hypothesis
 import pytest
-from pytest_split import algorithms
+from pytest_split.algorithms import DurationBasedChunksAlgorithm
 
 WORDS = (
     "the of and to in a is that for it as was with be by on not he his but at are this have from or had an they "
@@ -72,7 +72,7 @@ def pytest_collection_modifyitems(config, items):
     if (third := config.getoption("third")) is not None:
         rotating = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")]
         durations = json.loads(pathlib.Path(config.getoption("durations_path")).read_text(encoding="utf-8"))
-        dropped = set(algorithms.duration_based_chunks(3, rotating, durations)[third].deselected)
+        dropped = set(DurationBasedChunksAlgorithm()(3, rotating, durations)[third].deselected)
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
 
