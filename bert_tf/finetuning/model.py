@@ -106,8 +106,9 @@ class FineTunedBert(keras.Model):
         if "slots" in inputs:
             found = _of_rows(found, inputs, "sequence_output")
         found = tf.gather(found, row_columns(inputs)["read_positions"], batch_dims=1)
-        length = tf.shape(found)[1] if found.shape[1] is None else found.shape[1]
-        return tf.reshape(found, [-1, length, len(numbers), self.config.hidden_size])
+        # Not -1 for the number of rows: a batch may have neither rows nor positions.
+        rows, length = (static or tf.shape(found)[axis] for axis, static in enumerate(found.shape[:2]))
+        return tf.reshape(found, [rows, length, len(numbers), self.config.hidden_size])
 
 
 def head_maker(

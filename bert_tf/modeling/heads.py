@@ -272,5 +272,6 @@ class FeatureTaggingHead(keras.layers.Layer):
         """Concatenates the layers to float [B, P, K H], or sums them to float [B, P, H]."""
         if self.layer_weights is not None:
             return tf.einsum("bskh,k->bsh", x, tf.cast(tf.nn.softmax(self.layer_weights), x.dtype))
-        length = tf.shape(x)[1] if x.shape[1] is None else x.shape[1]
-        return tf.reshape(x, [-1, length, x.shape[2] * x.shape[3]])
+        # Not -1 for the number of rows: a batch may have neither rows nor positions.
+        rows, length = (static or tf.shape(x)[axis] for axis, static in enumerate(x.shape[:2]))
+        return tf.reshape(x, [rows, length, x.shape[2] * x.shape[3]])

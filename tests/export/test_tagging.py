@@ -95,6 +95,7 @@ def test_a_text_goes_on_behind_u0000(tagger):
     for signature, name in (("words", "words"), ("serving_default", "text")):
         clean, answers = (ask(tagger[0], signature, **{name: [text]}) for text in ("the man said", "the man\0 said"))
         assert answers["num_words"] == [3] and answers["start"].tolist() == [[0, 4, 9]]
+        assert answers["words"].tolist() == [[b"the", *((b"man\0", b"said") if name == "words" else (b"man", b"said"))]]
         for output in ("tags", "scores"):
             np.testing.assert_array_equal(answers[output], clean[output])
 
@@ -182,3 +183,8 @@ def test_tokens_of_a_model_on_activations_are_read_where_words_begin(vocab_file,
     found = model.signatures["tokens"](input_ids=row, input_mask=mask, segment_ids=0 * row)["probabilities"].numpy()
     np.testing.assert_allclose(found[0, 1:-3].max(-1), scores[1], atol=1e-5)
     assert not found[0, [0, -3, -2, -1]].any()
+    for texts in ([""], [" "], []):
+        answers = ask(model, text=texts)
+        assert answers["words"].shape == (len(texts), 0) and answers["num_words"].tolist() == [0] * len(texts)
+    none = tf.zeros([0, 4], tf.int32)
+    assert model.signatures["tokens"](input_ids=none, input_mask=none, segment_ids=none)["probabilities"].shape[0] == 0
