@@ -73,6 +73,7 @@ class BertConfig:
       initializer_range: standard deviation of the truncated normal distribution that initializes weights.
       directionality: the positions to which a token attends: "bidi" for all, "ltr" for the token and the preceding
         tokens, "rtl" for the token and the following tokens.
+      classifier_dropout: dropout rate of the heads of fine-tuned models; None means `hidden_dropout_prob`.
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -90,13 +91,16 @@ class BertConfig:
     type_vocab_size: int = 16
     initializer_range: float = 0.02
     directionality: str = "bidi"
+    classifier_dropout: float | None = None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)
-            wanted = {int: (int,), float: (int, float), str: (str,)}[field.type]
+            wanted = {int: (int,), str: (str,)}.get(field.type, (int, float))
+            if value is None and field.default is None:
+                continue
             if isinstance(value, bool) or not isinstance(value, wanted):
-                raise InputError(f"{field.name}={value!r}: must be of type {field.type.__name__}")
+                raise InputError(f"{field.name}={value!r}: must be of type {wanted[-1].__name__}")
             if field.type is int and value < 1:
                 raise InputError(f"{field.name}={value}: must be at least 1")
         if self.hidden_size % self.num_attention_heads:
@@ -108,8 +112,8 @@ class BertConfig:
             raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
         if self.directionality not in DIRECTIONS:
             raise InputError(f"directionality={self.directionality!r}: must be one of {', '.join(DIRECTIONS)}")
-        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob"):
-            if not 0 <= getattr(self, name) < 1:
+        for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
+            if not 0 <= (getattr(self, name) or 0) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
         if not 0 < self.initializer_range <= 1:
             raise InputError(f"initializer_range={self.initializer_range}: must be above 0 and at most 1")
@@ -118,6 +122,11 @@ class BertConfig:
     def head_size(self) -> int:
         """Width of one attention head, H / A."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def head_dropout_prob(self) -> float:
+        """Dropout rate of the heads of fine-tuned models."""
+        return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
 
     def check_length(self, max_seq_length: int, config_file: str) -> None:
         """Checks that the sequence length is at most `max_position_embeddings`.
@@ -206,7 +215,11 @@ class BertConfig:
 
     def to_json_string(self) -> str:
         """Returns the configuration in the JSON format of google-research/bert."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def to_dict(self) -> dict:
+        """Returns the keys and values of the configuration, without `classifier_dropout` if it is None."""
+        return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
 
 
 def read_json(path: str) -> dict:

@@ -114,7 +114,7 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
       model_class: name of the model's class in transformers.
       num_outputs: number of outputs of a classification head; None without such a head.
     """
-    entries = {"architectures": [model_class], "model_type": "bert"} | dataclasses.asdict(config)
+    entries = {"architectures": [model_class], "model_type": "bert"} | config.to_dict()
     direction = entries.pop("directionality")
     if direction == "ltr":
         entries["is_decoder"] = True
@@ -129,7 +129,7 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
 
 def to_tf_models(config: BertConfig) -> dict:
     """Returns the entries of a `bert_config.json` with which tf-models-official computes the same outputs as we do."""
-    entries = dataclasses.asdict(config)
+    entries = config.to_dict()
     return entries | {"hidden_act": _EXACT_GELU} if config.hidden_act == "gelu_erf" else entries
 
 

@@ -123,7 +123,7 @@ class ClassificationHead(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, num_outputs: int, pooling: str = "cls", **kwargs):
         super().__init__(**kwargs)
-        self._rate, self._pooling = config.hidden_dropout_prob, pooling
+        self._rate, self._pooling = config.head_dropout_prob, pooling
         self.reads_mask = pooling != "cls"
         self.reads = "sequence_output" if self.reads_mask else "pooled_output"
         self.dense = Dense(config.hidden_size, num_outputs, config)
@@ -181,7 +181,7 @@ class TaggingHead(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, num_labels: int, **kwargs):
         super().__init__(**kwargs)
-        self._rate = config.hidden_dropout_prob
+        self._rate = config.head_dropout_prob
         self.dense = Dense(config.hidden_size, num_labels, config)
 
     def call(self, x, training=False, seed=None):
@@ -230,7 +230,7 @@ class FeatureTaggingHead(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, num_labels: int, features: str, lstm_size: int, **kwargs):
         super().__init__(**kwargs)
-        self._rate = config.hidden_dropout_prob
+        self._rate = config.head_dropout_prob
         self.layers = layers_of(features, config.num_hidden_layers)
         count, self.layer_weights = len(self.layers), None
         if FEATURES[features][1] == "sum":

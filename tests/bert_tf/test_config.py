@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import re
 
@@ -37,7 +36,7 @@ MULTILINGUAL_EXTRAS = {
 
 def test_defaults_are_the_originals():
     # The defaults of modeling.BertConfig.__init__ in google-research/bert.
-    assert dataclasses.asdict(BertConfig(vocab_size=7)) == {
+    assert BertConfig(vocab_size=7).to_dict() == {
         **PUBLISHED_BASE,
         "vocab_size": 7,
         "type_vocab_size": 16,
@@ -57,7 +56,7 @@ def test_defaults_are_the_originals():
     ],
 )
 def test_named_sizes_are_the_published_ones(name, layers, hidden, heads):
-    assert dataclasses.asdict(BertConfig.named(name)) == {
+    assert BertConfig.named(name).to_dict() == {
         **PUBLISHED_BASE,
         "num_hidden_layers": layers,
         "hidden_size": hidden,
