@@ -5,6 +5,7 @@ model, the data and the optimizer. A later command must resume the run, or begin
 """
 
 import dataclasses
+import glob
 import hashlib
 import itertools
 import json
@@ -296,7 +297,11 @@ def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
 
 
 def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
-    """Returns the names of the optimizer's entries that differ; different paths to the same file count as equal."""
+    """Returns the names of the optimizer's entries that differ.
+
+    Different paths to the same file count as equal. If the recorded initial checkpoint no longer exists, any path is
+    accepted, because the run has its own weights.
+    """
     different = [
         key
         for key in dict.fromkeys([*last.optimizer, *phase.optimizer])
@@ -304,7 +309,10 @@ def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[st
     ]
     paths = [resolved_path(each.optimizer.get("init_checkpoint", "")) for each in (last, phase)]
     spelled = [each.settings.get("init_checkpoint", "") for each in (last, phase)]
-    if paths[0] == paths[1] or spelled[0] == spelled[1] != "":
+    is_moved = paths[0] and "://" not in paths[0] and not tf.io.gfile.glob(f"{glob.escape(paths[0])}*")
+    if "init_checkpoint" in different and is_moved:
+        logging.info("%s no longer exists; the run continues from its own weights", paths[0])
+    if paths[0] == paths[1] or spelled[0] == spelled[1] != "" or is_moved:
         different = [key for key in different if key != "init_checkpoint"]
     return different
 

@@ -153,6 +153,23 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
     assert second["model_flop_utilization"] > 0
 
 
+def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, trained, tmp_path, caplog):
+    start, moved, out = (tmp_path / name for name in ("start", "moved", "out"))
+    shutil.copytree(trained[0], start)
+    options = ["--do_train", "--num_train_epochs=2", "--save_checkpoints_steps=3"]
+    run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={start}", *options))
+    with pytest.raises(InputError, match=r"other flags \(--init_checkpoint was"):
+        run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={trained[0]}", *options))
+    start.rename(moved)
+    for path in (start, moved):
+        for file in out.glob("ckpt-6.*"):
+            file.unlink()
+        with caplog.at_level("INFO"):
+            run_classifier(settings(inputs, vocab_file, out, f"--init_checkpoint={path}", *options))
+        assert (out / "ckpt-6.index").exists() and "steps 4 to 6" in caplog.text
+        caplog.clear()
+
+
 @pytest.mark.slow
 def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
     theirs, out = tmp_path / "theirs", tmp_path / "out"
