@@ -158,10 +158,21 @@ class Batcher:
                     "input tensors",
                 )
         ends = np.cumsum([task.rows for task in tasks])
-        return [
-            {name: array[end - task.rows : end] for name, array in arrays.items()}
-            for task, end in zip(tasks, ends, strict=True)
-        ]
+        counts = [name for name in arrays if name in queue.version.servable.counts]
+        return [_rows_of(arrays, slice(end - task.rows, end), counts) for task, end in zip(tasks, ends, strict=True)]
+
+
+def _rows_of(arrays: Arrays, rows: slice, counts: Sequence[str]) -> Arrays:
+    """Returns the rows of one request, without columns that are padding in all of them, as if the request ran alone.
+
+    Args:
+      arrays: the answer to the batch.
+      rows: the rows of the request.
+      counts: names of the arrays that contain the number of columns of each row; see `Servable.counts`.
+    """
+    widths = {arrays[name].max(initial=0): arrays[name][rows].max(initial=0) for name in counts}
+    own = {name: array[rows] for name, array in arrays.items()}
+    return {name: array[:, : widths.get(array.shape[1])] if array.ndim > 1 else array for name, array in own.items()}
 
 
 def _rows(feeds: Arrays) -> int:

@@ -1,5 +1,7 @@
 """A loaded version of a model, with its signatures."""
 
+import contextlib
+import ctypes
 import functools
 import gc
 import math
@@ -23,6 +25,7 @@ class Servable:
 
     Attributes:
       signatures: definitions of the signatures by name.
+      counts: names of the tensors that are an output `num_...`: the number of columns of each row, such as `num_words`.
     """
 
     def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
@@ -47,6 +50,8 @@ class Servable:
             self._session.close()
             raise
         self.signatures: Mapping[str, meta_graph_pb2.SignatureDef] = dict(graph.signature_def)
+        outputs = [each for signature in self.signatures.values() for each in signature.outputs.items()]
+        self.counts = frozenset(info.name for name, info in outputs if name.startswith("num_"))
         self._options: tf.compat.v1.RunOptions | None = None
         self._making_calls = threading.Lock()
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
@@ -87,6 +92,13 @@ class Servable:
         session.close()
         del session
         gc.collect()  # otherwise the graph, which refers to itself, would stay in memory until the next full collection
+        _return_freed_memory()
+
+
+def _return_freed_memory() -> None:
+    """Makes glibc return freed memory to the system, which it otherwise keeps for each thread that allocated memory."""
+    with contextlib.suppress(OSError, AttributeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:

@@ -17,6 +17,8 @@ from tests.waiting import PATIENCE
 class Model:
     """Doubles numbers and measures strings; records its batches, and waits for `go`."""
 
+    counts = frozenset()
+
     def __init__(self):
         self.batches = []
         self.go = threading.Event()
@@ -39,7 +41,7 @@ def strings(*texts):
     return array
 
 
-def run_all(batching: Batching, requests, model=None, first=None):
+def run_all(batching: Batching, requests, model=None, first=None, fetches=("y",)):
     """Runs requests that wait while the only thread is busy with `first`; returns answers, errors and batches."""
     model = model or Model()
 
@@ -47,9 +49,9 @@ def run_all(batching: Batching, requests, model=None, first=None):
         batcher = Batcher(batching)
         version = Version("m", 1, servable=model)
         model.go.clear()
-        busy = asyncio.ensure_future(batcher.run(version, {"x": requests[0] if first is None else first}, ["y"]))
+        busy = asyncio.ensure_future(batcher.run(version, {"x": requests[0] if first is None else first}, fetches))
         await asyncio.sleep(0)  # it queues
-        waiting = [asyncio.ensure_future(batcher.run(version, {"x": one}, ["y"])) for one in requests]
+        waiting = [asyncio.ensure_future(batcher.run(version, {"x": one}, fetches)) for one in requests]
         await asyncio.sleep(0)  # it queues
         model.go.set()
         answers = await asyncio.gather(*waiting, return_exceptions=True)
@@ -107,6 +109,26 @@ def test_shapes_are_kept_apart_or_padded():
     answers, batches = run_all(Batching(pad_variable_length_inputs=True, **ONE_THREAD), requests)
     assert [batch.tolist() for batch in batches] == [[[1, 1, 0], [1, 1, 1]]]
     assert answers == [[[2, 2, 0]], [[2, 2, 2]]]
+
+
+class Tagger(Model):
+    """Answers each number n with n words, padded to the longest answer of the batch, as our exports do."""
+
+    counts = frozenset({"n"})
+
+    def run(self, feeds, fetches):
+        self.go.wait()
+        counts = feeds["x"]
+        return {
+            "n": counts,
+            "y": np.where(np.arange(counts.max(initial=0)) < counts[:, np.newaxis], counts[:, np.newaxis], 0),
+        }
+
+
+def test_an_answer_has_no_columns_for_the_words_of_other_requests():
+    requests = [np.array([1, 2]), np.array([3]), np.array([0])]
+    answers, _ = run_all(Batching(max_batch_size=8, **ONE_THREAD), requests, Tagger(), fetches=["y", "n"])
+    assert answers == [[[1, 0], [2, 2]], [[3, 3, 3]], [[]]]
 
 
 def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
