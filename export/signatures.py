@@ -39,6 +39,7 @@ def of(served: ServedModel, longest: int) -> Signatures:
     def answer_tokens(**rows: tf.Tensor) -> dict[str, tf.Tensor]:
         message = f"a row has more tokens than the {longest} positions of the model"
         fits = [
+            tf.debugging.Assert(tf.shape(rows["input_ids"])[-1] > 0, ["a row needs at least one token, [CLS]"]),
             tf.debugging.Assert(tf.shape(rows["input_ids"])[-1] <= longest, [message]),
             tf.debugging.Assert(
                 tf.size(rows["input_ids"]) <= _MOST_TOKENS,

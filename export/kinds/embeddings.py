@@ -37,7 +37,8 @@ class ServedEmbeddings(ServedCheckpoint):
 
     @staticmethod
     def drop_unused(model: keras.Model, description: TaskDescription) -> None:
-        """Removes the layers above the highest layer that is read."""
+        """Removes the layers above the highest layer that is read, and the pooler."""
+        model.encoder.pooler = lambda first, activation: first
         model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
 
     @staticmethod

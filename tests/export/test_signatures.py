@@ -87,6 +87,8 @@ def test_empty_batches_are_answered_and_bad_rows_refused(signatures):
     assert signatures["scores"]["tokens"](**row)["score"].shape == [0]
     with pytest.raises(tf.errors.InvalidArgumentError, match="a row has more tokens than the 32 positions"):
         signatures["scores"]["tokens"](**dict.fromkeys(row, tf.ones([1, 33], tf.int32)))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a row needs at least one token"):
+        signatures["scores"]["tokens"](**dict.fromkeys(row, tf.ones([1, 0], tf.int32)))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Feature: text_a .* is required"):
         signatures["scores"]["examples"](inputs=tf.constant([b""]))
     with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
