@@ -114,16 +114,23 @@ class ServedModel(tf.Module, abc.ABC):
         return dict(answers)
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns real inputs for warm-up requests, one dict per row.
+        """Returns inputs for warm-up requests, one dict per row.
+
+        The inputs are fixed texts of the same lengths as the texts of the run's last evaluation, because the export may
+        go to people who may not see the run's data.
 
         Args:
-          folder: the checkpoint's folder. The inputs are from the file `dev_predictions.jsonl` in this folder. Without
-            this file, the inputs are fixed sentences.
+          folder: the checkpoint's folder.
         """
+        if rows := self.evaluated(folder):
+            return [{name: _neutral(value) for name, value in row.items()} for row in rows]
+        return [_fixed_sample(self.inputs(), _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+
+    def evaluated(self, folder: str) -> list[dict[str, Any]]:
+        """Returns the inputs of the last evaluation of the run in a folder, one dict per row; [] if unknown."""
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
-        kept = [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
-        return kept or [_fixed_sample(inputs, _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+        return [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
 
 
 def dev_lines(folder: str) -> list[dict[str, Any]]:
@@ -133,6 +140,14 @@ def dev_lines(folder: str) -> list[dict[str, Any]]:
     except ValueError:  # an export does not require this file
         logging.warning("%s: %s is damaged, so the warm-up requests have fixed texts", folder, evaluation_file.NAME)
         return []
+
+
+def _neutral(value: str | list[str]) -> str | list[str]:
+    """Returns a fixed text with as many characters as a text; for a list, a fixed text for each text."""
+    if isinstance(value, list):
+        return [_neutral(text) for text in value]
+    text = " ".join(_SENTENCES)
+    return f"{text} " * (len(value) // len(text)) + text[: len(value) % len(text)]
 
 
 def _fits(value: Any, spec: tf.TensorSpec) -> bool:

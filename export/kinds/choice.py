@@ -23,11 +23,10 @@ class ServedChoice(ServedTask):
         one = tf.TensorSpec([None], tf.string)
         return {"context": one, "start": one, "choices": tf.TensorSpec([None, None], tf.string)}
 
-    def samples(self, folder: str) -> list[dict[str, Any]]:
+    def evaluated(self, folder: str) -> list[dict[str, Any]]:
         """See `ServedModel`."""
         names = {"context": "text_a", "start": "text_b", "choices": "choices"}
-        kept = [{name: line[key] for name, key in names.items()} for line in base.dev_lines(folder)]
-        return kept or super().samples(folder)
+        return [{name: line[key] for name, key in names.items()} for line in base.dev_lines(folder)]
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         """Chooses the most probable continuation of each context.
