@@ -251,11 +251,6 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if schedule.has_ended():
         return
 
-    def records_of(step: int, position: Position) -> list[str]:
-        position = position if step > found.step + 1 else start
-        ids = plan.ids.reshape(num_train_steps, -1)[run.batches_before(position)]
-        return run.example_names("train", ids)
-
     def evaluate() -> None:
         step = int(trainer.global_step.numpy())
         schedule(step)
@@ -263,7 +258,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             del dev_outputs[other]
 
     trainer = _make_trainer(run, objective, plan, start, num_train_steps)
-    loop.train(trainer, settings, num_train_steps, found, evaluate, records_of, schedule.next_after, schedule.has_ended)
+    loop.train(trainer, settings, num_train_steps, found, evaluate, schedule.next_after, schedule.has_ended)
     evaluate()
 
 

@@ -6,7 +6,6 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
@@ -207,12 +206,6 @@ class PreparedRun:
             )
 
         return make_batches
-
-    def example_names(self, split: str, rows: np.ndarray) -> list[str]:
-        """Returns the names of the examples of rows, for messages; skips padding rows, which only fill a batch."""
-        task, known = self.task, self.splits[split]
-        numbers = dict.fromkeys(known.example_ids[rows[rows < len(known)]].tolist())
-        return [f"{task.data_name(split)} example {task.number_of(split, number) + 1}" for number in numbers]
 
     def phase(self, num_train_steps: int) -> run_record.Phase:
         """Returns the identity of a run with this number of steps; see `run_record.Phase`."""

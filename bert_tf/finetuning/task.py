@@ -193,11 +193,6 @@ class Task(abc.ABC):
             return self.some_of(examples, numbers)
         return self.read_files(split)
 
-    def number_of(self, split: str, index: int) -> int:
-        """Returns an example's index in the split's files; `index` is the example's index in the result of `read`."""
-        is_part = self.held_out and self._origin(split) == "train"
-        return int(self._divided[1][split][index]) if is_part else index
-
     def _origin(self, split: str) -> str:
         """Returns the split from whose files `split` is read: "train" if `split` is a held-out "dev", else `split`."""
         return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split

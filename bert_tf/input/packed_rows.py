@@ -118,7 +118,6 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
         - for masked rows, `masked_lm_positions`, `masked_lm_ids`: int [M, predictions].
         - for masked rows, `masked_lm_weights`: float [M, predictions].
         - for pairs, `next_sentence_labels`: int [M].
-        - optionally, `record_ids`: int [M, 2].
       shape: the shape of packed rows, with N and P.
       rng: generator that shuffles the rows, because packing puts the longest examples into the first rows.
 
@@ -128,7 +127,6 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       - columns of tokens: [R, S].
       - columns of predictions: [R, P].
       - `next_sentence_labels`: [R, N].
-      - `record_ids`: [R, N, 2]; -1 means that there is no example.
 
       New columns are:
 
@@ -137,12 +135,11 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
       - `cls_positions`: [R, N].
       - for pairs, `next_sentence_weights`: [R, N].
 
-      Unused entries are 0, except in `record_ids`.
+      Unused entries are 0.
     """
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
     length, lengths = real.shape[1], real.sum(axis=1)
-    rows = row[-1] + 1
     number = _before_in_row(row, np.ones_like(row))  # [M]
     start = _before_in_row(row, lengths)
     filled = np.arange(length) < np.bincount(row, lengths)[:, None]  # [R, S]
@@ -168,9 +165,6 @@ def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.rando
         moved = {**examples, "masked_lm_positions": examples["masked_lm_positions"] + start[:, None]}
         for name in ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights"):
             packed[name] = place(moved[name][predicted], wanted)
-    if "record_ids" in examples:
-        packed["record_ids"] = np.full((rows, shape.sequences, 2), -1, np.int32)
-        packed["record_ids"][taken] = examples["record_ids"]
     return packed
 
 
@@ -199,8 +193,7 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
     if "next_sentence_labels" in examples:
         per_example += ["next_sentence_labels", "next_sentence_weights"]
     found = dict.fromkeys(per_token, (max_seq_length,)) | dict.fromkeys(per_example, (shape.sequences,))
-    found |= {name: (shape.predictions,) for name in examples if name.startswith("masked_lm")}
-    return found | ({"record_ids": (shape.sequences, 2)} if "record_ids" in examples else {})
+    return found | {name: (shape.predictions,) for name in examples if name.startswith("masked_lm")}
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:

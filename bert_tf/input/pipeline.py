@@ -71,7 +71,6 @@ def pretraining_batches(
     start: Position = BEGINNING,
     input_context: tf.distribute.InputContext | None = None,
     packing: packed_rows.RowShape | None = None,
-    record_ids: bool = False,
 ) -> tf.data.Dataset:
     """Returns a dataset of batches of pre-training examples.
 
@@ -86,7 +85,6 @@ def pretraining_batches(
       start: the position at which reading starts, for example the `data_position` of the previous batch.
       input_context: the context that identifies this worker; None for a single replica.
       packing: shape of packed rows; None for one example per row.
-      record_ids: whether to add the record ids of each row; other columns do not change.
 
     Returns:
       A dataset of dicts with these columns, int32 or float32:
@@ -96,16 +94,12 @@ def pretraining_batches(
       - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model predicts
         every token.
       - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers.
-      - `record_ids` [B, 2], or [B, N, 2] for packed rows, if requested: the index of the file, and the index of the
-        record in this file.
     """
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
-    windows = record_order.windows(files, shuffled=training, seed=seed, start=start, record_ids=record_ids)
+    windows = record_order.windows(files, shuffled=training, seed=seed, start=start)
 
-    def to_rows(epoch, first, records, *ids):
+    def to_rows(epoch, first, records):
         columns = _parse(records, reading.features, reading.vocab_size)
-        if ids:
-            columns["record_ids"] = tf.cast(ids[0], tf.int32)
         if dynamic_masking or packing:
             columns = _made_in_numpy(columns, (seed, int(training)), epoch, first, dynamic_masking, packing)
         if reading.directionality != "bidi":
@@ -119,23 +113,6 @@ def pretraining_batches(
     batches = rows.rebatch(batch_size, drop_remainder=training)
     parts = per_replica_batches(batches, batch_size if training else None, input_context)
     return without_autotune(parts.prefetch(tf.data.AUTOTUNE))
-
-
-def records_at(files: Sequence[str], reading: ReadingOptions, start: Position, **options) -> list[str]:
-    """Finds the records of a training batch by running the pipeline again from its start position.
-
-    Args:
-      files: see `pretraining_batches`.
-      reading: see `pretraining_batches`.
-      start: the `data_position` of the previous batch, on any worker.
-      **options: the other arguments of `pretraining_batches`, except `input_context`.
-
-    Returns:
-      A text "PATH record NUMBER" for every record of the global batch; the numbers count from 0.
-    """
-    batch = next(iter(pretraining_batches(files, reading, start=start, record_ids=True, **options)))
-    ids = batch["record_ids"].numpy().reshape(-1, 2)
-    return [f"{files[file]} record {record}" for file, record in ids if file >= 0]
 
 
 def _positions(epoch: tf.Tensor, first: tf.Tensor, examples: tf.Tensor, rows: tf.Tensor) -> tf.Tensor:

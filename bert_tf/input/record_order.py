@@ -36,9 +36,7 @@ class Position(NamedTuple):
 BEGINNING = Position()
 
 
-def windows(
-    files: Sequence[str], *, shuffled: bool, seed: int, start: Position, record_ids: bool = False
-) -> tf.data.Dataset:
+def windows(files: Sequence[str], *, shuffled: bool, seed: int, start: Position) -> tf.data.Dataset:
     """Returns a dataset of serialized records that starts at a position; each element is a window.
 
     Args:
@@ -47,7 +45,6 @@ def windows(
         once, in the given order.
       seed: seed of the order.
       start: position of the first window; its `rows` are ignored.
-      record_ids: whether to add the file and the index of each record; the order does not change.
 
     Returns:
       Dataset of tuples:
@@ -55,7 +52,6 @@ def windows(
       - int64 [], the epoch.
       - int64 [], the number of examples before the window.
       - string [M], the records.
-      - with `record_ids`: int64 [M, 2], for each record the index of the file and the index of the record in the file.
     """
     compressions = [reader.compression(path) for path in files]
     # The manifest contains the number of records of each file, so files before the start position are not read.
@@ -66,7 +62,7 @@ def windows(
         order = tf.range(len(files), dtype=tf.int64)
         if shuffled:
             order = _shuffled(order, seed, _FILES, epoch)
-        listed = (order, tf.gather(list(files), order), tf.gather(compressions, order))
+        listed = (tf.gather(list(files), order), tf.gather(compressions, order))
         groups = tf.data.Dataset.from_tensor_slices(listed).batch(open_files)
         done = tf.where(epoch == start.epoch, tf.constant(start.examples, tf.int64), 0)
         first_block = done // _SHUFFLED
@@ -76,20 +72,18 @@ def windows(
             passed_over = tf.searchsorted(ends, [unread], side="right", out_type=tf.int64)[0]
             groups = groups.skip(passed_over)
             unread -= tf.concat([[0], ends], axis=0)[passed_over]
-        records = groups.flat_map(lambda *group: _side_by_side(group, open_files, record_ids)).skip(unread)
+        records = groups.flat_map(lambda *group: _side_by_side(group, open_files)).skip(unread)
         blocks = records.batch(_SHUFFLED).enumerate(first_block)
 
         def windows_of(block, records):
-            columns = records if record_ids else (records,)
-            order = tf.range(tf.size(columns[0]))
+            order = tf.range(tf.size(records))
             if shuffled:
                 order = _shuffled(order, seed, _RECORDS, epoch, block)
             before = block * _SHUFFLED
             starts = tf.data.Dataset.range(tf.maximum(done - before, 0), tf.size(order, tf.int64), WINDOW)
 
             def window(first):
-                chosen = order[first : first + WINDOW]
-                return epoch, before + first, *(tf.gather(column, chosen) for column in columns)
+                return epoch, before + first, tf.gather(records, order[first : first + WINDOW])
 
             return starts.map(window)
 
@@ -98,14 +92,11 @@ def windows(
     return tf.data.Dataset.range(start.epoch, tf.int64.max if shuffled else 1).flat_map(of_epoch)
 
 
-def _side_by_side(group: Sequence[tf.Tensor], open_files: int, record_ids: bool) -> tf.data.Dataset:
-    """Interleaves the records of `open_files` files; `group` contains the files' indices, paths and compressions."""
+def _side_by_side(group: Sequence[tf.Tensor], open_files: int) -> tf.data.Dataset:
+    """Interleaves the records of `open_files` files; `group` contains the files' paths and compressions."""
 
-    def of_file(index, path, compression):
-        records = tf.data.TFRecordDataset(path, compression_type=compression)
-        if record_ids:
-            return records.enumerate().map(lambda number, record: (record, tf.stack([index, number])))
-        return records
+    def of_file(path, compression):
+        return tf.data.TFRecordDataset(path, compression_type=compression)
 
     return tf.data.Dataset.from_tensor_slices(group).interleave(
         of_file, cycle_length=open_files, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True

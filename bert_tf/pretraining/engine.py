@@ -166,16 +166,6 @@ def _train_phase(
     if settings.do_eval:
         evaluation = Evaluation(settings, trainer, phase.blanks, write_report, phase.eval_prints, phase.facts)
 
-    def records_of(step: int, position: Position) -> list[str]:
-        return pipeline.records_at(
-            data.files,
-            record_files.reading_options(settings, config, data),
-            position if step > found.step + 1 else start,
-            batch_size=settings.train_batch_size,
-            training=True,
-            packing=data.packing,
-        )
-
     def report_only() -> None:
         if chief:
             write_report(folder)
@@ -191,7 +181,7 @@ def _train_phase(
             checkpoint_tokenizer.keep(folder, config, data.vocab_file, lower)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
-            loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only, records_of)
+            loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only)
             return evaluation() if evaluation else {}
         finally:
             # The report is also written after an error, and a failure of the report must not hide this error.

@@ -5,18 +5,14 @@ Paper: appendix A.2 (pre-training procedure), A.3 (fine-tuning procedure).
 
 import contextlib
 import io
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import orbit
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import storage
-from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
-from bert_tf.input.record_order import Position
 from bert_tf.runs import latest, run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import metrics_file, resume, summaries
@@ -29,9 +25,6 @@ from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped, Trainer
 _STEPS_PER_LOOP_OFF_TPU = 50
 # Each loop adds one point to a curve, and even a short run must have enough points for a curve.
 _FEWEST_LOOPS = 20
-_RECORDS_NAMED = 8
-# This file lists the records of the step that ended training.
-FAILED_STEP_NAME = "failed_step.json"
 # Training has diverged if the loss exceeds the first loss times _DIVERGED_FACTOR plus _DIVERGED_MORE. Random
 # differences between batches are smaller.
 _DIVERGED_FACTOR, _DIVERGED_MORE = 2, 1
@@ -65,7 +58,6 @@ def train(
     num_train_steps: int,
     found: latest.ResumePoint,
     evaluate: Callable[[], None] | None = None,
-    records_of: Callable[[int, Position], Sequence[str]] | None = None,
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
@@ -80,8 +72,6 @@ def train(
       num_train_steps: the last step, counted from the first step in the folder.
       found: the checkpoint to resume from, if there is one.
       evaluate: function that is called at the start, and after every checkpoint but the last.
-      records_of: function that returns the names of the records in a step's batch, for the message about a failed
-        step. Its arguments are the step and the position in the data before the step.
       next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint;
         None if there is no such step. This checkpoint is saved in addition to the checkpoints of the settings.
       has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
@@ -90,7 +80,7 @@ def train(
       NotFinite: a weight is not finite, or a step failed because its loss or gradient is not finite. With
         `skip_non_finite_steps`, training fails only after many such steps in a row.
     """
-    run = _Run(trainer, settings, num_train_steps, found, records_of)
+    run = _Run(trainer, settings, num_train_steps, found)
     step = run.first_step
     if step >= num_train_steps:
         logging.info("training is already complete at step %d", step)
@@ -132,8 +122,8 @@ class _Run:
       shown: the progress display; None on a worker that writes no files.
     """
 
-    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.ResumePoint, records_of):
-        self._trainer, self._settings, self._records_of = trainer, settings, records_of
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.ResumePoint):
+        self._trainer, self._settings = trainer, settings
         self._folder, self.saved = settings.output_dir, found.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
         resume.restore(trainer, found)
@@ -195,30 +185,13 @@ class _Run:
             raise NotFinite(self._of_failed_step(failed))
 
     def _of_failed_step(self, step: int) -> str:
-        records = self._described_records(step)
         if self._settings.skip_non_finite_steps:
             what = f"{MOST_SKIPPED_IN_A_ROW + 1} consecutive steps up to step {step}"
             remedy = f"training diverged; {_REMEDY}"
         else:
             what = f"step {step}"
-            remedy = (
-                f"inspect its records, or skip such steps with --skip_non_finite_steps; if training diverged, {_REMEDY}"
-            )
-        return f"loss or gradient of {what}{records} is not finite; the last good checkpoint is {self.saved}; {remedy}"
-
-    def _described_records(self, step: int) -> str:
-        """Describes a failed step's records; an error while reading the records must not hide the failed step."""
-        try:
-            names = list(self._records_of(step, self._trainer.failed_after)) if self._records_of else []
-        except (InputError, OSError, tf.errors.OpError) as error:
-            return f" (its records could not be read: {' '.join(str(error).split())})"
-        path, written = os.path.join(self._folder, FAILED_STEP_NAME), ""
-        if self._writes:
-            with contextlib.suppress(OSError, tf.errors.OpError):
-                storage.write_text(path, json.dumps({"step": step, "records": names}, indent=2) + "\n")
-                written = f", see {path}"
-        more = f" and {len(names) - _RECORDS_NAMED} more{written}" if len(names) > _RECORDS_NAMED else ""
-        return f" (its records: {', '.join(names[:_RECORDS_NAMED])}{more})" if names else ""
+            remedy = f"skip such steps with --skip_non_finite_steps; if training diverged, {_REMEDY}"
+        return f"loss or gradient of {what} is not finite; the last good checkpoint is {self.saved}; {remedy}"
 
     def _save(self) -> None:
         step = int(self._trainer.global_step.numpy())

@@ -11,7 +11,6 @@ import orbit
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.input.record_order import Position
 from bert_tf.jobs.progress import Progress
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import batch_parts, gradients, metrics, optimization
@@ -113,7 +112,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._skipped = _integer([0, 0], "skipped_steps")  # non-finite steps: in total, and in a row up to now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
-        self._failed_after = _integer([0, 0, 0], "failed_after", tf.int32)  # data position before the failed step
         self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
         names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
@@ -132,11 +130,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     def failed_step(self) -> int:
         """The step that must end training because it is not finite, counted from 1; 0 if there is none."""
         return int(self._failed_step.numpy())
-
-    @property
-    def failed_after(self) -> Position:
-        """Position in the data before the failed step; not valid if that step was the first step of the process."""
-        return Position(*self._failed_after.numpy().tolist())
 
     @property
     def checkpoint_bytes(self) -> int:
@@ -187,24 +180,21 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def train_step(self, iterator):
         """Trains one step on all replicas."""
-        position = tf.identity(self.data_position)
         bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
         self.global_step.assign_add(1)
-        self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1), position)
+        self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1))
 
-    def _note(self, bad: tf.Tensor, position: tf.Tensor) -> None:
+    def _note(self, bad: tf.Tensor) -> None:
         """Counts the steps that are not finite, and records the first step that must end training.
 
         Args:
           bad: int64 [], 1 if this step is not finite, otherwise 0.
-          position: int32 [3], the position in the data before this step.
         """
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))
         fails = (in_a_row > (MOST_SKIPPED_IN_A_ROW if self._skips else 0)) & (self._failed_step == 0)
         self._failed_step.assign(tf.where(fails, self.global_step, self._failed_step))
-        self._failed_after.assign(tf.where(fails, position, self._failed_after))
 
     def eval_step(self, iterator):
         """Evaluates one batch on all replicas."""

@@ -8,11 +8,11 @@ import tensorflow as tf
 
 from bert_tf.input import record_order
 from bert_tf.input.packed_rows import RowShape
-from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, pretraining_batches, records_at
+from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, pretraining_batches
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.text.masking import MaskingRule
 from tests.tfrecords.record_files import write_file
-from tfrecords import manifest, reader, records, schema
+from tfrecords import manifest, records, schema
 
 LENGTH, MOST, BATCH = 16, 3, 6
 SIZES = (9, 20, 1, 13)
@@ -35,7 +35,7 @@ def small_windows(monkeypatch):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    """Files and features for masked and unmasked rows. The first token after [CLS] counts the records."""
+    """Files and features for masked and unmasked rows. The second segment id counts the records."""
     folder = tmp_path_factory.mktemp("position")
     rng = np.random.default_rng(0)
     found = {}
@@ -48,6 +48,7 @@ def data(tmp_path_factory):
             ids[:, 0], ids[:, 1] = 1, np.arange(number, number + size) + 4
             columns = {f.name: np.zeros((size, f.length), np.float32 if f.kind == "float" else int) for f in features}
             columns |= {"input_ids": ids * real, "input_mask": real.astype(int)}
+            columns["segment_ids"][:, 1] = np.arange(number, number + size)
             columns["next_sentence_labels"] = ids[:, 1:2] % 2
             if masked:
                 columns["masked_lm_positions"][:, 0] = 2
@@ -109,16 +110,13 @@ def test_another_batch_size_goes_on_where_the_first_one_ended(data):
 @pytest.mark.quick_cases("every token, packed")
 @pytest.mark.parametrize("kind", ["dynamic", "every token, packed"])
 def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
-    plain = batches(data, kind, 80, seed=2, batch_size=1)
-    told = batches(data, kind, 80, seed=2, batch_size=1, record_ids=True)
-    assert_equal([{n: v for n, v in batch.items() if n != "record_ids"} for batch in told], plain)
     epochs, epoch = {}, 0
-    for batch in told:
-        found = [tuple(pair) for pair in batch["record_ids"].reshape(-1, 2) if pair[0] >= 0]
-        epochs.setdefault(epoch, []).extend(found)
+    for batch in batches(data, kind, 80, seed=2, batch_size=1):
+        first_tokens = batch["position_ids"] == 1 if "packed" in kind else np.s_[:, 1]
+        epochs.setdefault(epoch, []).extend(batch["segment_ids"][first_tokens].tolist())
         position = position_after(batch)
         epoch = position.epoch + (position.examples == sum(SIZES))
-    every = [(file, record) for file, size in enumerate(SIZES) for record in range(size)]
+    every = list(range(sum(SIZES)))
     first, second = (epochs[number][: sum(SIZES)] for number in (0, 1))
     if "packed" not in kind:
         second = second[: 80 - sum(SIZES)]
@@ -149,32 +147,6 @@ def test_workers_and_replicas_partition_each_global_batch(data, training, worker
             np.testing.assert_array_equal(np.concatenate([part[name] for part in parts]), expected, err_msg=name)
 
 
-def names_in(data, kind, batch) -> list[str]:
-    """Returns the expected result of `records_at`, from the numbers in the records."""
-    files, *_ = options_of(data, kind)
-    starts = np.cumsum([0, *SIZES])
-    cls = np.nonzero((batch["input_ids"] == 1) & (batch["input_mask"] == 1))
-    names = []
-    for number in batch["input_ids"][cls[0], cls[1] + 1] - 4:
-        file = int(np.searchsorted(starts, number, side="right")) - 1
-        names.append(f"{files[file]} record {number - starts[file]}")
-    return names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["static", "packed"])
-def test_the_records_of_a_batch_are_named_by_replaying_it(data, kind):
-    whole = batches(data, kind, 10, seed=3)
-    for step in (0, 8):
-        files, reading, options = options_of(data, kind, seed=3)
-        got = records_at(files, reading, position_after(whole[step]), **options)
-        assert sorted(got) == sorted(names_in(data, kind, whole[step + 1]))
-        file, number = got[0].split(" record ")
-        record = list(reader.checked_records(file))[int(number)]
-        ids = reader.parse_example(record, file, 0).features.feature["input_ids"].int64_list.value
-        assert ids[1] in whole[step + 1]["input_ids"]
-
-
 @pytest.mark.slow
 def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(data, tmp_path, monkeypatch):
     monkeypatch.setattr(record_order, "_OPEN_FILES", 2)
@@ -183,13 +155,13 @@ def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(da
     seed = next(seed for seed, order in orders if set(order[:2]) == {0, 2})
     _, reading, options = options_of(data, "static", seed=seed)
     files = [shutil.copy(file, tmp_path) for file in data[True][0]]
-    whole = list(pretraining_batches(files, reading, record_ids=True, **options).take(5).as_numpy_iterator())
+    whole = list(pretraining_batches(files, reading, **options).take(5).as_numpy_iterator())
     start = position_after(whole[2])  # in the second block of 15, and 10 records are in the first two files
     shards = [manifest.Shard(f"{True}{index}", size, 0, "") for index, size in enumerate(SIZES)]
     (tmp_path / "set.manifest.json").write_text(manifest.to_json({}, shards))
     for file in (0, 2):
         (tmp_path / f"{True}{file}").write_bytes(b"no records")
-    again = pretraining_batches(files, reading, record_ids=True, start=start, **options).take(2)
+    again = pretraining_batches(files, reading, start=start, **options).take(2)
     assert_equal(list(again.as_numpy_iterator()), whole[3:])
 
 
