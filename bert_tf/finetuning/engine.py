@@ -140,7 +140,6 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
         _require_finite_loss(run, objective)
         return {}
     step = _restore(run, model)
-    run.keep_caches()
     run = run.with_activations(model, ("dev", "test"))
     scores = _evaluate(run, objective, step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
@@ -236,7 +235,6 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
         run.keep_files()
-        run.keep_caches()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
 
     schedule = EvaluationSchedule(

@@ -3,7 +3,6 @@
 import dataclasses
 import fractions
 import functools
-import os
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -13,9 +12,9 @@ from absl import logging
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import strategies
-from bert_tf.finetuning import activations, description, encoding, evaluated_data, lower_layers
+from bert_tf.finetuning import activations, description, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
@@ -41,7 +40,6 @@ class PreparedRun:
       tokenizer: tokenizer with the run's vocabulary.
       splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
       strategy: strategy that runs the model.
-      caches: functions that write the caches of `splits`; they are called after all checks of the run.
       most_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
         size of the per-replica batch is not divisible by this number, the batch is not divided.
     """
@@ -52,7 +50,6 @@ class PreparedRun:
     tokenizer: BertTokenizer
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
-    caches: list[Callable[[], None]]
     most_parts: int = 1
 
     @functools.cached_property
@@ -106,11 +103,6 @@ class PreparedRun:
         settings, folder = self.settings, self.settings.output_dir
         checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
         description.write(folder, self.described())
-
-    def keep_caches(self) -> None:
-        """Writes the missing caches."""
-        while self.caches:
-            self.caches.pop()()
 
     def num_train_units(self) -> int:
         """Returns the number of units of an epoch.
@@ -266,16 +258,10 @@ def prepare(
     if starts_from := run_folder.initial_checkpoint(settings):
         make_head = head_maker(task.head, settings.bilstm_head)
         check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
-    folder = os.path.join(settings.output_dir, encoding.FOLDER)
-    cached = {
-        name: encoding.cached_split(name, task, read, tokenizer, settings.max_seq_length, folder)
-        for name, read in examples.items()
-    }
-    splits = {name: split for name, (split, _) in cached.items()}
+    splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
     if shares_test:
         splits["test"] = splits["dev"]
-    caches = [keep for _, keep in cached.values()] if strategies.is_chief(strategy) else []
-    return PreparedRun(settings, task, config, tokenizer, splits, strategy, caches, most_parts)
+    return PreparedRun(settings, task, config, tokenizer, splits, strategy, most_parts)
 
 
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:

@@ -133,9 +133,6 @@ class Task(abc.ABC):
     # Folder of a frozen encoder's stored activations, which the head reads; "" if training runs the encoder.
     activations_dir: str = ""
 
-    # Whether encoded rows may be cached on disk. If true, the `repr` of an example must show all of its content.
-    is_cached: bool = True
-
     # What messages call the examples and the rows.
     unit_names: tuple[str, str] = ("examples", "rows")
 

@@ -9,7 +9,7 @@ Letters: B rows of a batch, S sequence length, N rows of a split.
 import dataclasses
 import hashlib
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -90,7 +90,6 @@ class RecordsTask(ClassificationTask):
     held_out: HeldOut | None = None
     row_length: int | None = None
     known: dict[str, Rows] = dataclasses.field(default_factory=dict, repr=False, compare=False)
-    is_cached: ClassVar[bool] = False
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses data with more segments than the model has, and values of `--long_text` that need the whole texts.

@@ -36,7 +36,7 @@ def said(caplog, task, tokenizer, length=16, do_train=True, **splits):
     encoded = {name: encoded_split(task, examples, tokenizer, length) for name, examples in splits.items()}
     config = small_config(300, 8, max_position_embeddings=64)
     caplog.clear()
-    data_summary.log(PreparedRun(settings, task, config, tokenizer, encoded, strategy=None, caches=[]))
+    data_summary.log(PreparedRun(settings, task, config, tokenizer, encoded, strategy=None))
     lines = [(record.levelname, record.getMessage()) for record in caplog.records]
     return [text for _, text in lines], [text for level, text in lines if level == "WARNING"]
 
