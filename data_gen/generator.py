@@ -19,7 +19,6 @@ from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
-from data_gen import disk_space
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
@@ -72,10 +71,9 @@ def _make(
     """Runs all steps from text to manifest."""
     settings = job.settings
     special_tokens = _special_tokens(vocabulary, settings)
-    blocks = _tokenize(files, special_tokens, job, runner)
+    blocks = _tokenize(files, job, runner)
     _check_documents(blocks, settings)
     check_unknown(blocks, settings)
-    disk_space.check(blocks, 1.0, special_tokens, job)
     tasks = plan_unit_tasks(blocks, special_tokens, job)
     facts = make_units(tasks, runner)
     shards = make_shards(tasks, facts, job, runner, finished)
@@ -115,11 +113,11 @@ def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> S
     return SpecialTokens(vocabulary.index(CLS), vocabulary.index(SEP), rule)
 
 
-def _tokenize(files: Sequence[str], special_tokens: SpecialTokens, job: Job, runner: Runner) -> list[Block]:
+def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[Block]:
     """Tokenizes the corpus and returns its blocks in corpus order.
 
     Raises:
-      InputError: a file cannot be read, or an estimate from the first blocks shows that a disk has too little space.
+      InputError: a file cannot be read.
     """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)
@@ -127,16 +125,9 @@ def _tokenize(files: Sequence[str], special_tokens: SpecialTokens, job: Job, run
     blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
     with Progress("tokenizing", size, "B") as progress:
         progress.start_at(sum(task.size for task in blocks))
-
-        def tokenize(todo: Sequence[TokenizeTask]) -> None:
-            for task, done in runner.map(tokenize_sources, [task for task in todo if task not in blocks]):
-                blocks[task] = done
-                progress.update(task.size)
-
-        tokenize(tasks[:1])
-        if tasks and tasks[0].size:
-            disk_space.check(blocks[tasks[0]], tasks[0].size / size, special_tokens, job)
-        tokenize(tasks[1:])
+        for task, done in runner.map(tokenize_sources, [task for task in tasks if task not in blocks]):
+            blocks[task] = done
+            progress.update(task.size)
     return [block for task in tasks for block in blocks[task]]
 
 

@@ -38,7 +38,7 @@ from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.runs import checkpoint_watch, chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import batch_parts, flops, loop, memory, metrics, resume
+from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -168,10 +168,7 @@ def _restore(run: PreparedRun, model: FineTunedBert) -> int:
 def _check_batches(run: PreparedRun) -> None:
     strategies.check_batch_sizes(run.strategy, run.settings)
     strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
-    settings, replicas = run.settings, run.strategy.num_replicas_in_sync
-    if settings.do_train:
-        # The plan of all batches does not exist yet. The length of the shortest row gives a lower bound for memory.
-        memory.require_batch_memory(run.config, settings, replicas, run.smallest_share())
+    if run.settings.do_train:
         run.num_train_steps()
 
 
@@ -225,12 +222,6 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
     run = run.with_activations(objective.model)
     plan = run.training_plan(num_train_steps)
-    rows = (
-        (plan.shape.rows * run.train_parts, plan.shape.width)
-        if plan.shape
-        else (plan.ids.shape[1], settings.max_seq_length)
-    )
-    memory.require_batch_memory(run.config, settings, strategy.num_replicas_in_sync, rows)
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)

@@ -23,7 +23,7 @@ from bert_tf.input.record_order import Position
 from bert_tf.runs import latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops, loop, memory
+from bert_tf.training import flops, loop
 
 # Fewer steps than this rarely train a head.
 _FEW_STEPS = 100
@@ -111,14 +111,6 @@ class PreparedRun:
         """
         group_sizes = self.task.group_sizes(self.splits["train"])
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
-
-    def smallest_share(self) -> tuple[int, int]:
-        """Returns the minimum number of rows in a training micro-batch, and the minimum length of these rows."""
-        settings, split = self.settings, self.splits["train"]
-        units = settings.train_batch_size // self.strategy.num_replicas_in_sync // settings.gradient_accumulation_steps
-        group_sizes = self.task.group_sizes(split)
-        rows = units if group_sizes is None else units * int(group_sizes.min())
-        return rows, int(split.lengths.min()) if self.packed_for else settings.max_seq_length
 
     def num_train_steps(self) -> int:
         """Returns the number of steps of training.
@@ -244,9 +236,6 @@ def prepare(
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
-    # Frozen weights have no gradients and no moments, so only the weights themselves are counted.
-    is_frozen = bool(settings.frozen_layers or task.activations_dir)
-    memory.require_memory(config, settings, settings.do_train and not is_frozen)
     lower_layers.check(config, settings)
     if not settings.do_train:
         latest.check_there(settings.output_dir)

@@ -32,10 +32,6 @@ _DIFFERENCES = {
 }
 
 
-class NoRoomError(InputError):
-    """A disk is too small; a rerun resumes from the finished files."""
-
-
 @dataclasses.dataclass(frozen=True)
 class Counts:
     """Base class of dataclasses that contain counts; the counts of several parts can be added."""
@@ -153,8 +149,6 @@ class Job:
             try:
                 # Read the state again, because another run may have changed it before this run took the lock.
                 shards = make(self.finished_shards())
-            except NoRoomError:
-                raise
             except InputError:  # the work folder is useless, because the input or the flags must change
                 self.close()
                 raise

@@ -8,8 +8,6 @@ import dataclasses
 import functools
 import itertools
 import json
-import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +17,7 @@ import tensorflow as tf
 from bert_tf.core import storage
 from bert_tf.jobs import local_files
 from bert_tf.jobs.content import corpus_entries
-from bert_tf.jobs.job import Counts, Job, NoRoomError, read_shard
+from bert_tf.jobs.job import Counts, Job, read_shard
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
 from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
@@ -108,7 +106,6 @@ class Program:
       finish: function that logs the results and returns the counts for the manifest.
       files: function that returns the paths of a part's files.
       join: function that writes a shard atomically.
-      smaller: further advice for a full disk; the error message ends with this text.
     """
 
     name: str
@@ -119,7 +116,6 @@ class Program:
     finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
     files: Callable[[PartTask], list[str]] = _one_file
     join: Callable[[ShardTask], None] = _concatenate
-    smaller: str = ""
 
 
 def run(
@@ -206,22 +202,9 @@ def _make_parts(
     with Progress(program.what, lines, "lines", compiles=True) as progress:
         progress.start_at(lines - lines_left)
         for task, found in runner.map(functools.partial(write_part, program), left):
-            if len(facts) == len(todo) - len(left):  # the first new part
-                _check_space(program, task.path, found, lines_left)
             facts[task] = found
             progress.update(task.source.lines)
     return facts
-
-
-def _check_space(program: Program, path: str, facts: Facts, lines: int) -> None:
-    """Raises NoRoomError if a local disk lacks space for the remaining `lines`, both as parts and as joined shards."""
-    folder = os.path.dirname(path)
-    need = 2 * facts.bytes / facts.lines * lines
-    if "://" not in folder and need - facts.bytes > (free := shutil.disk_usage(folder).free):
-        raise NoRoomError(
-            f"--output_file: {folder} has {free / 1e9:,.1f} GB free, but about {need / 1e9:,.1f} GB are needed, half "
-            f"of it only until shards are joined; free some space and run the same command again{program.smaller}"
-        )
 
 
 def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:

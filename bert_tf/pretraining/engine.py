@@ -24,7 +24,7 @@ from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary
-from bert_tf.training import batch_parts, flops, loop, memory, metrics, resume, traced_graphs
+from bert_tf.training import batch_parts, flops, loop, metrics, resume, traced_graphs
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -106,7 +106,6 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     run_folder.check_script(settings.output_dir, settings.script, settings.do_train)
     settings = dataclasses.replace(settings, **checkpoints.model_files(settings, "bert_config_file"))
     config = checkpoints.read_config(settings.bert_config_file)
-    memory.require_memory(config, settings, settings.do_train)
     files = reader.expand_files(settings.input_file)
     eval_files = reader.expand_files(settings.eval_input_file, "eval_input_file") if settings.eval_input_file else files
     settings, data = record_files.inspect(settings, config, files, eval_files)
@@ -119,8 +118,6 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     if not settings.do_train and not settings.eval_timeout:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
-    if settings.do_train:
-        memory.require_batch_memory(config, settings, strategy.num_replicas_in_sync)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
     eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
     return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)

@@ -161,39 +161,6 @@ def delete_all(folder: str) -> None:
         _remove(prefix)
 
 
-def check_space(folder: str, checkpoint_bytes: int, most: int = KEPT) -> None:
-    """Checks that the disk has space for the next checkpoint; warns if the other checkpoints to keep do not fit.
-
-    Args:
-      folder: the run's folder, which exists.
-      checkpoint_bytes: size of a checkpoint in bytes.
-      most: number of checkpoints to keep; 0 keeps all.
-
-    Raises:
-      InputError: the free space is too small; the message states the required and the free space.
-    """
-    if not _is_local(folder):
-        return
-    free = shutil.disk_usage(folder).free
-    there = min(most, len(indexes(folder)))
-    # The oldest checkpoint is deleted only after the newest is written.
-    needed = checkpoint_bytes * (most + 1 - there)
-    if free < checkpoint_bytes:
-        raise InputError(
-            f"--output_dir={folder}: a checkpoint needs {_megabytes(checkpoint_bytes)}, but only {_megabytes(free)} "
-            "are free; free disk space, or give another folder"
-        )
-    if free < needed:
-        logging.warning(
-            "%s: the checkpoints to keep will need %s more, but only %s are free",
-            folder, _megabytes(needed), _megabytes(free),
-        )  # fmt: skip
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:,.1f} MB"
-
-
 def _is_local(folder: str) -> bool:
     return "://" not in folder
 

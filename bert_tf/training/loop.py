@@ -132,8 +132,6 @@ class _Run:
             return
         if self._writes:
             run_checkpoints.tidy(self._folder, found)
-            most = settings.keep_checkpoint_max or -(-num_train_steps // settings.save_checkpoints_steps) + 1
-            run_checkpoints.check_space(self._folder, trainer.checkpoint_bytes, most)
         if found.prefix:
             logging.info("resuming from %s", found.prefix)
         else:

@@ -131,11 +131,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """The step that must end training because it is not finite, counted from 1; 0 if there is none."""
         return int(self._failed_step.numpy())
 
-    @property
-    def checkpoint_bytes(self) -> int:
-        """Size of a checkpoint in bytes, without the names of its tensors."""
-        return sum(v.dtype.size * v.shape.num_elements() for v in self._variables())
-
     def not_finite(self) -> str:
         """Returns the name of a weight or optimizer moment that is not finite; "" if there is none."""
         floats = [v for v in self._variables() if v.dtype.is_floating]

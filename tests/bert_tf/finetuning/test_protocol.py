@@ -243,10 +243,11 @@ def prepared(folder, vocab_file, tmp_path_factory):
 def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypatch):
     drawn = {}
 
-    def train(trainer, settings, num_train_steps, found, evaluate, records_of, *more):
+    def train(trainer, settings, num_train_steps, found, evaluate, *more):
         masks = int(trainer.random_seed.numpy())
         name = os.path.basename(settings.output_dir)
-        drawn[name] = (records_of(1, None), trainer.objective.model.head.kernel.numpy().tolist(), masks)
+        order = prepared(settings.output_dir, f"--random_seed={settings.random_seed}").training_plan(12).ids.tolist()
+        drawn[name] = (order, trainer.objective.model.head.kernel.numpy().tolist(), masks)
 
     monkeypatch.setattr(engine.loop, "train", train)
     for name, more in {"plain": [], "again": [], "other": ["--random_seed=5"]}.items():
@@ -254,20 +255,6 @@ def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypa
             engine._run(prepared(tmp_path / name, *more), lock)
     same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("again", "other")}
     assert same == {"again": [True] * 3, "other": [False] * 3}
-
-
-def test_frozen_weights_need_no_memory_for_gradients_and_moments(folder, vocab_file, tmp_path, monkeypatch):
-    counted = []
-
-    def require_memory(config, settings, training):
-        counted.append(training)
-        raise Killed
-
-    monkeypatch.setattr(engine.memory, "require_memory", require_memory)
-    for flag in ("--frozen_layers=0", "--frozen_layers=1"):
-        with pytest.raises(Killed):
-            run_finetuning(settings(folder, vocab_file, tmp_path, "--do_train", flag), lambda _: FindTheWord(folder))
-    assert counted == [True, False]
 
 
 @pytest.mark.parametrize(("steps", "warned"), [(99, True), (100, False)])

@@ -272,15 +272,3 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
     with pytest.raises(InputError, match=message):
         latest.find(str(folder))
     assert sorted(os.listdir(folder)) == before
-
-
-@pytest.mark.parametrize("free", [99, 299, 300])
-def test_room_for_checkpoints_is_looked_at_before_training(folder, monkeypatch, caplog, free):
-    monkeypatch.setattr(run_checkpoints.shutil, "disk_usage", lambda _: types.SimpleNamespace(free=free * 1_000_000))
-    if free < 100:
-        with pytest.raises(InputError, match=r"a checkpoint needs 100.0 MB, but only 99.0 MB are free"):
-            run_checkpoints.check_space(str(folder), 100_000_000)
-        return
-    # three of the five kept checkpoints exist, and for a moment there is one more
-    run_checkpoints.check_space(str(folder), 100_000_000)
-    assert ("will need 300.0 MB more, but only 299.0 MB are free" in caplog.text) == (free < 300)
