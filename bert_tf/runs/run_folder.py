@@ -273,6 +273,8 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know the vocabulary
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
+        if _is_gone(moved := resolved_path(phases[-1].optimizer.get("init_checkpoint", ""))):
+            logging.info("%s no longer exists; the run continues from its own weights", moved)
         return done
     run_record.write(output_dir, phases)
     return done
@@ -309,12 +311,13 @@ def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[st
     ]
     paths = [resolved_path(each.optimizer.get("init_checkpoint", "")) for each in (last, phase)]
     spelled = [each.settings.get("init_checkpoint", "") for each in (last, phase)]
-    is_moved = paths[0] and "://" not in paths[0] and not tf.io.gfile.glob(f"{glob.escape(paths[0])}*")
-    if "init_checkpoint" in different and is_moved:
-        logging.info("%s no longer exists; the run continues from its own weights", paths[0])
-    if paths[0] == paths[1] or spelled[0] == spelled[1] != "" or is_moved:
+    if paths[0] == paths[1] or spelled[0] == spelled[1] != "" or _is_gone(paths[0]):
         different = [key for key in different if key != "init_checkpoint"]
     return different
+
+
+def _is_gone(path: str) -> bool:
+    return bool(path) and "://" not in path and not tf.io.gfile.glob(f"{glob.escape(path)}*")
 
 
 def resolved_path(path: str) -> str:

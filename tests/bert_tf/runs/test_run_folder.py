@@ -148,11 +148,14 @@ def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, mo
     run_folder.begin(folder, starting_from("pretrained", "pretrained"), 0)
     save_a_checkpoint(folder)
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "pretrained").mkdir()
     absolute = str(tmp_path / "pretrained")
     assert run_folder.begin(folder, starting_from(absolute, f"{absolute}/"), 5) == 5
     assert run_folder.begin(folder, starting_from("/elsewhere/pretrained", "pretrained"), 5) == 5, "all was moved"
     with pytest.raises(InputError, match="other flags .--init_checkpoint was 'pretrained', is '/other'"):
         run_folder.begin(folder, starting_from("/other", "/other"), 5)
+    (tmp_path / "pretrained").rmdir()
+    assert run_folder.begin(folder, starting_from("/other", "/other"), 5) == 5, "the run has its own weights"
 
 
 def test_fine_tuning_names_the_flag_that_gives_the_number_of_steps(tmp_path):
