@@ -162,7 +162,7 @@ def test_loss_and_gradients_of_a_packed_step_are_those_of_the_padded_one(tokeniz
     sums, expected, padded = step_of(objective, task, tokenizer, split, packed=False)
     words = sum(len(sentence.words) for sentence in split.examples)
     assert float(objective.denominators(padded)["loss"]["loss"]) == words
-    assert sums["loss"] > words
+    assert sums["loss"] > 0.5 * words
     for micro_batches in (1, 2):
         packed_sums, found, batch = step_of(objective, task, tokenizer, split, True, micro_batches)
         assert batch["input_ids"].shape[0] < 24 and "slots" in batch, "rows are shared"
