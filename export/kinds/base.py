@@ -146,8 +146,8 @@ def _neutral(value: str | list[str]) -> str | list[str]:
     """Returns a fixed text with as many characters as a text; for a list, a fixed text for each text."""
     if isinstance(value, list):
         return [_neutral(text) for text in value]
-    text = " ".join(_SENTENCES)
-    return f"{text} " * (len(value) // len(text)) + text[: len(value) % len(text)]
+    text = " ".join(_SENTENCES) + " "
+    return (text * (1 + len(value) // len(text)))[: len(value)]
 
 
 def _fits(value: Any, spec: tf.TensorSpec) -> bool:

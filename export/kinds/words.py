@@ -52,7 +52,8 @@ def of_sentences(texts: tf.Tensor) -> Words:
     example.com), inside a number (1,000.5, 1996-08-22) and after initials (U.S., J.). A final 's is a word of its own.
     Each Chinese character is a word of its own.
     """
-    words, starts, _ = tf_text.regex_split_with_offsets(_valid(texts), f"{_WORD}|{_BETWEEN}", _WORD)
+    texts = _valid(texts)
+    words, starts, _ = tf_text.regex_split_with_offsets(_readable(texts), f"{_WORD}|{_BETWEEN}", _WORD)
     parts, begins, _ = tf_text.regex_split_with_offsets(words.values, _POSSESSIVE, _POSSESSIVE)
     splits = tf.gather(parts.row_splits, words.row_splits)
     begins = begins.values + tf.gather(starts.values, parts.value_rowids())
@@ -61,30 +62,31 @@ def of_sentences(texts: tf.Tensor) -> Words:
 
 def of_spaces(texts: tf.Tensor) -> Words:
     """Splits texts, string [B], at white space only."""
-    words, starts, _ = tf_text.regex_split_with_offsets(_valid(texts), _SPACE)
+    texts = _valid(texts)
+    words, starts, _ = tf_text.regex_split_with_offsets(_readable(texts), _SPACE)
     return _words(texts, words, starts.values)
 
 
 def _valid(texts: tf.Tensor) -> tf.Tensor:
-    """Drops bytes that are not UTF-8, because a regular expression would treat these bytes as characters.
+    """Drops bytes that are not UTF-8, because a regular expression would treat these bytes as characters."""
+    return tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
 
-    Replaces U+0000 with U+0001, because tensorflow-text treats U+0000 as the end of the text.
-    """
-    valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-    return tf.strings.regex_replace(valid, r"\x00", "\x01")
+
+def _readable(texts: tf.Tensor) -> tf.Tensor:
+    """Replaces U+0000 with U+0001, because tensorflow-text treats U+0000 as the end of the text."""
+    return tf.strings.regex_replace(texts, r"\x00", "\x01")
 
 
 def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
     """Returns the words of texts as they are in the texts, with their character ranges.
 
     Args:
-      texts: string [B].
-      words: string [B, (words)], the words in the result of `_valid`.
-      begins: int64 [W], byte offset of each word in this result.
+      texts: string [B], valid UTF-8.
+      words: string [B, (words)], the words in the result of `_readable`.
+      begins: int64 [W], byte offset of each word in its text.
     """
-    valid = tf.strings.unicode_transcode(texts, "UTF-8", "UTF-8", errors="ignore")
-    characters, owners = Characters.of(valid), words.value_rowids()
+    characters, owners = Characters.of(texts), words.value_rowids()
     lengths = tf.cast(tf.strings.length(words.values), tf.int64)
-    own = tf.strings.substr(tf.gather(valid, owners), begins, lengths)
+    own = tf.strings.substr(tf.gather(texts, owners), begins, lengths)
     starts, ends = (characters.offsets(owners, places) for places in (begins, begins + lengths))
     return Words(words.with_values(own), starts, ends)
