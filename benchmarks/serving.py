@@ -31,8 +31,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PEER = pathlib.Path(__file__).resolve().parent / "peers" / "serving.py"
 CONCURRENCIES = (1, 8, 32)
 LENGTH = 128
-BATCHING = """max_batch_size { value: 32 } batch_timeout_micros { value: 0 }
-max_enqueued_batches { value: 64 } num_batch_threads { value: 1 }"""
+BATCHING = ("--enable_batching", "--max_batch_size=32", "--max_enqueued_batches=64", "--num_batch_threads=1")
 
 
 def read_sentences(data: str | None) -> list[str]:
@@ -160,8 +159,6 @@ async def probabilities(port: int, texts: list[str]) -> list[list[float]]:
 
 def commands(folder: pathlib.Path, port: int, dtype: str) -> dict[str, list[str]]:
     """Maps the name of each server to the command that starts it."""
-    batching = folder / "batching.config"
-    batching.write_text(BATCHING)
     serve = [
         sys.executable,
         "-m",
@@ -172,7 +169,7 @@ def commands(folder: pathlib.Path, port: int, dtype: str) -> dict[str, list[str]
     ]
     peer = [sys.executable, str(PEER), f"--folder={folder}/peer", f"--port={port}"]
     found = {
-        "export.serve": [*serve, "--enable_batching", f"--batching_parameters_file={batching}"],
+        "export.serve": [*serve, *BATCHING],
         "Hugging Face pipeline": [*peer, "--kind=pipeline", f"--dtype={dtype}"],
     }
     return found | ({"ONNX Runtime": [*peer, "--kind=onnxruntime"]} if dtype == "float32" else {})

@@ -42,8 +42,8 @@ _DEFINERS = {
 
 _DEBUG = help_text.FlagHelp("debug", "show full tracebacks and TensorFlow's own log", False, is_boolean=True)
 
-# Matches a `~` that means the home directory, at the start of a path in a comma-separated list.
-_HOME = re.compile(r"(^|,\s*)~(?=/|,|$)")
+# Matches a `~` that means the home directory, at the start of a path in a comma-separated list, or after `NAME=`.
+_HOME = re.compile(r"(^|[,=]\s*)~(?=/|,|$)")
 
 
 class Terminated(BaseException):
@@ -62,6 +62,7 @@ def setting(
     group: str = "",
     first: bool = False,
     read_by: Sequence[str] = (),
+    is_repeated: bool = False,
     **bounds: float,
 ):
     """Returns a dataclass field that is also a flag.
@@ -74,10 +75,11 @@ def setting(
       group: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
       first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
       read_by: the kinds of data for which the flag has an effect (see `refuse_unread`); empty for all kinds.
+      is_repeated: whether the flag may be given several times; commas join the values.
       **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
-    metadata |= {"read_by": tuple(read_by), "bounds": bounds}
+    metadata |= {"read_by": tuple(read_by), "is_repeated": is_repeated, "bounds": bounds}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -132,6 +134,8 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
         choices = field.metadata["choices"]
         if choices:
             flags.DEFINE_enum(field.name, default, choices, field.metadata["help"], **options)
+        elif field.metadata["is_repeated"]:
+            flags.DEFINE_multi_string(field.name, default or None, field.metadata["help"], **options)
         else:
             _DEFINERS[_plain(types[field.name])](field.name, default, field.metadata["help"], **options)
         if alias := field.metadata["alias"]:
@@ -156,6 +160,8 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
     require(not missing, f"give {', '.join(described)} (--help lists the flags)")
     for field in fields:
         value = flag_values[field.name].value
+        if field.metadata["is_repeated"]:
+            value = ",".join(value or [])
         if isinstance(value, str):
             require(
                 field.default is not dataclasses.MISSING or bool(value.strip()),

@@ -148,13 +148,14 @@ def _doubtful(
 ) -> list[str]:
     """Returns warnings about flags that are given twice with different values.
 
-    A flag that overrides the value in a flag file gives no warning.
+    A flag that overrides the value in a flag file gives no warning, and neither does a flag that may be repeated.
     """
     warnings, seen = [], {}
     names = {flag.alias: flag.name for members in groups.values() for flag in members}
     for word, value, is_from_file in given:
         name = names.get(word, word)
-        if name in seen and seen[name] != value:
+        is_repeated = name in flags.FLAGS and isinstance(flags.FLAGS[name], flags.MultiFlag)
+        if name in seen and seen[name] != value and not is_repeated:
             warnings.append(f"--{name}={seen[name]} and --{name}={value} are given; the last value counts")
         if not is_from_file:
             seen[name] = value

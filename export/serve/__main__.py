@@ -1,4 +1,4 @@
-"""Serves SavedModels over REST and gRPC, with the flags, calls and answers of TF Serving.
+"""Serves SavedModels over REST and gRPC, with the predict calls, answers and status codes of TF Serving.
 
 serve_saved_model --model_name=reviews --model_base_path=models/reviews
 """

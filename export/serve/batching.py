@@ -1,4 +1,4 @@
-"""Runs a model on batches of requests, with TF Serving's parameters, limits and errors.
+"""Runs a model on batches of requests, with TF Serving's parameters and limits.
 
 As in TF Serving, a batch contains requests in the order of their arrival. Our exports do not compute padding, so a
 batch may mix short and long texts.
@@ -12,10 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
-from export.serve.config_files import Batching
 from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.versions import Version
+
+
+@dataclasses.dataclass(frozen=True)
+class Batching:
+    """Parameters of batching.
+
+    Attributes:
+      max_batch_size: maximum number of rows in a request, and in a batch.
+      batch_timeout: seconds that a batch waits for more rows.
+      max_enqueued_batches: maximum number of waiting batches; further requests get UNAVAILABLE.
+      num_batch_threads: number of batches that run at the same time.
+    """
+
+    max_batch_size: int
+    batch_timeout: float
+    max_enqueued_batches: int
+    num_batch_threads: int
 
 
 @dataclasses.dataclass(eq=False)
@@ -65,11 +81,12 @@ class Batcher:
         """
         rows = _rows(feeds)
         if rows > self._batching.max_batch_size:
-            raise invalid(f"Task size {rows} is larger than maximum input batch size {self._batching.max_batch_size}")
+            raise invalid(f"the request has {rows} rows, more than {self._batching.max_batch_size} (--max_batch_size)")
         waiting = sum(queue.rows() for queue in self._queues.values() if queue.version is version)
         if waiting + rows > self._batching.max_enqueued_batches * self._batching.max_batch_size:
-            raise ServingError(Code.UNAVAILABLE, "The batch scheduling queue to which this task was submitted is full")
-        key = (id(version), tuple(sorted(fetches)), rows > 0, *self._kind(feeds))
+            raise ServingError(Code.UNAVAILABLE, "too many requests wait; try again later")
+        shapes = [(name, array.dtype.str, array.shape[1:]) for name, array in sorted(feeds.items())]
+        key = (id(version), tuple(sorted(fetches)), rows > 0, *shapes)
         queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
         loop = asyncio.get_running_loop()
         task = _Task(feeds, rows, loop.time(), loop.create_future())
@@ -80,12 +97,6 @@ class Batcher:
     def close(self) -> None:
         """Ends the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
-
-    def _kind(self, feeds: Arrays) -> list[tuple]:
-        padded = self._batching.pad_variable_length_inputs
-        return [
-            (name, array.dtype.str, array.ndim if padded else array.shape[1:]) for name, array in sorted(feeds.items())
-        ]
 
     def _start_batches(self) -> None:
         """Starts a batch in each idle thread, if enough requests wait or a request has waited long enough.
@@ -147,15 +158,12 @@ class Batcher:
 
     def _compute_together(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays]:
         rows = sum(task.rows for task in tasks)
-        filled = next((size for size in self._batching.allowed_batch_sizes if size >= rows), rows) if rows else 0
-        feeds = {name: _concatenate([task.feeds[name] for task in tasks], filled) for name in tasks[0].feeds}
+        feeds = {name: np.concatenate([task.feeds[name] for task in tasks]) for name in tasks[0].feeds}
         arrays = queue.version.servable.run(feeds, queue.fetches)
         for array in arrays.values():
-            if not array.ndim or len(array) != filled:
+            if not array.ndim or len(array) != rows:
                 raise ServingError(
-                    Code.FAILED_PRECONDITION,
-                    "Batched output tensor's 0th dimension does not equal the sum of the 0th dimension sizes of the "
-                    "input tensors",
+                    Code.FAILED_PRECONDITION, "an output has not one row for each row of the inputs; do not batch it"
                 )
         ends = np.cumsum([task.rows for task in tasks])
         counts = [name for name in arrays if name in queue.version.servable.counts]
@@ -178,25 +186,7 @@ def _rows_of(arrays: Arrays, rows: slice, counts: Sequence[str]) -> Arrays:
 def _rows(feeds: Arrays) -> int:
     sizes = {len(array) if array.ndim else None for array in feeds.values()}
     if None in sizes or not sizes:
-        raise invalid("Batching Run() input tensors must have at least one dimension")
+        raise invalid("a batching server needs inputs with rows")
     if len(sizes) > 1:
-        raise invalid("Batching Run() input tensors must have equal 0th-dimension size")
+        raise invalid("the inputs differ in their number of rows")
     return sizes.pop()
-
-
-def _concatenate(arrays: list[np.ndarray], rows: int) -> np.ndarray:
-    """Concatenates arrays, pads short rows with zeros or "", and repeats the first row until there are `rows` rows."""
-    shape = tuple(max(sizes) for sizes in zip(*(array.shape[1:] for array in arrays), strict=True))
-    empty = b"" if arrays[0].dtype == np.object_ else 0
-    padded = [
-        array
-        if array.shape[1:] == shape
-        else np.pad(
-            array,
-            [(0, 0), *((0, size - own) for size, own in zip(shape, array.shape[1:], strict=True))],
-            constant_values=empty,
-        )
-        for array in arrays
-    ]
-    missing = rows - sum(map(len, padded))
-    return np.concatenate([*padded, *([np.repeat(padded[0][:1], missing, axis=0)] if missing else [])])

@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 from google.protobuf import json_format
 from google.protobuf.message import Message
-from tensorflow_serving.apis import classification_pb2, get_model_metadata_pb2, regression_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.errors import invalid
 
@@ -29,10 +29,8 @@ def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
       by_rows: whether the request listed rows (`instances`).
 
     Raises:
-      ServingError: there are no outputs, the numbers of rows differ, or JSON cannot represent an output's type.
+      ServingError: the numbers of rows differ, or JSON cannot represent an output's type.
     """
-    if not outputs:
-        raise invalid("Cannot convert empty tensor map to JSON")
     if not by_rows:
         written = {name: _nested(_written(name, array), array.shape) for name, array in outputs.items()}
         text = next(iter(written.values())) if len(written) == 1 else _object(written, "        ", "    ")
@@ -47,22 +45,6 @@ def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
             for row in range(count)
         ]
     return _encoded(f'{{\n    "predictions": {_lines(rows)}\n}}')
-
-
-def classifications(result: classification_pb2.ClassificationResult) -> bytes:
-    """Returns the body of a Classify answer: a list of [label, score] for each example."""
-    rows = []
-    for row in result.classifications:
-        scores = _floats(np.asarray([one.score for one in row.classes], np.float32))
-        labels = [json.dumps(one.label, ensure_ascii=False) for one in row.classes]
-        rows.append("[" + ", ".join(f"[{label}, {score}]" for label, score in zip(labels, scores, strict=True)) + "]")
-    return _encoded(f'{{\n    "results": {_lines(rows)}\n}}')
-
-
-def regressions(result: regression_pb2.RegressionResult) -> bytes:
-    """Returns the body of a Regress answer: a value for each example."""
-    values = _floats(np.asarray([one.value for one in result.regressions], np.float32))
-    return _encoded(f'{{\n    "results": [{", ".join(values)}]\n}}')
 
 
 def error(message: str) -> bytes:
@@ -94,14 +76,10 @@ def _encoded(text: str) -> bytes:
 
 
 def _check_rows(outputs: Mapping[str, np.ndarray]) -> int:
-    count = None
-    for name, array in outputs.items():
-        if not array.ndim:
-            raise invalid(f"Tensor name: {name} has no shape information ")
-        if count not in (None, len(array)):
-            raise invalid(f"Tensor name: {name} has inconsistent batch size: {len(array)} expecting: {count}")
-        count = len(array)
-    return count
+    counts = {len(array) if array.ndim else None for array in outputs.values()}
+    if None in counts or len(counts) > 1:
+        raise invalid("the outputs are not lists of the same number of rows; send inputs instead of instances")
+    return counts.pop()
 
 
 def _written(name: str, array: np.ndarray) -> list[str]:
@@ -118,7 +96,7 @@ def _written(name: str, array: np.ndarray) -> list[str]:
     dtype = tf.as_dtype(array.dtype)
     if dtype.is_floating:
         return _floats(flat if dtype.size >= 4 else flat.astype(np.float32))
-    raise invalid(f"Failed to write JSON value for tensor type: {dtype.name}")
+    raise invalid(f"JSON has no values of the type {dtype.name} ({name}); send the request over gRPC")
 
 
 def _floats(values: np.ndarray) -> list[str]:

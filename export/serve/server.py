@@ -15,12 +15,11 @@ from absl import logging
 from aiohttp import web
 
 from bert_tf.core.errors import InputError
-from export.serve import config_files, models, rest, rpc
-from export.serve.batching import Batcher
+from export.serve import rest, rpc
+from export.serve.batching import Batcher, Batching
 from export.serve.connections import Connections
-from export.serve.errors import ServingError
 from export.serve.metrics import Metrics
-from export.serve.models import Models, ModelServerConfig
+from export.serve.models import Models
 from export.serve.running import Alone
 from export.serve.servable import Servable
 from export.serve.service import Admission, Service
@@ -37,36 +36,24 @@ def serve(settings: ServeSettings) -> None:
     """Serves until SIGTERM or Ctrl-C, then answers the accepted requests and returns.
 
     Raises:
-      InputError: a configuration file or folder is wrong, a model cannot be loaded, or a port is taken.
+      InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
     """
-    config = read_config(settings)
     # aiohttp logs invalid requests. Clients must not be able to fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
     gc.freeze()  # shortens garbage collection after an unload from half a second to milliseconds
-    asyncio.run(_serve_until_signal(Server(settings), config))
+    asyncio.run(_serve_until_signal(settings))
 
 
-async def _serve_until_signal(server: "Server", config: ModelServerConfig) -> None:
-    stop = asyncio.Event()
+async def _serve_until_signal(settings: ServeSettings) -> None:
+    server, stop = Server(settings), asyncio.Event()
     try:
-        await server.start(config)
+        await server.start()
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
         await stop.wait()
         logging.info("stopping")
     finally:
         await server.stop()
-
-
-def read_config(settings: ServeSettings) -> ModelServerConfig:
-    """Returns the configuration that the settings describe.
-
-    Raises:
-      InputError: the configuration file is wrong.
-    """
-    if settings.model_config_file:
-        return config_files.read_models(settings.model_config_file)
-    return config_files.one_model(settings.model_name, settings.model_base_path)
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
@@ -94,66 +81,53 @@ class Server:
 
     Args:
       settings: the flags.
-
-    Raises:
-      InputError: a configuration file is wrong.
     """
 
     def __init__(self, settings: ServeSettings):
         self._settings = settings
-        self._metrics_path = config_files.read_metrics_path(settings.monitoring_config_file)
         metrics = Metrics()
         largest = settings.max_request_mb << 20
         self._models = Models(
+            settings.folders,
             functools.partial(load, settings=settings),
             settings.file_system_poll_wait_seconds,
-            settings.allow_version_labels_for_unavailable_models,
             metrics.on_load,
         )
         # Four of the largest requests may be in memory at the same time.
         admission = Admission(settings.max_requests_in_flight, 4 * largest)
         self._service = Service(self._models, admission, metrics, largest, settings.max_request_rows)
+        cores = os.cpu_count() or 1
         if settings.enable_batching:
-            batching = config_files.read_batching(settings.batching_parameters_file)
+            batching = Batching(
+                settings.max_batch_size,
+                settings.batch_timeout_micros / 1e6,
+                settings.max_enqueued_batches,
+                settings.num_batch_threads or max(1, cores // 2),
+            )
             self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)
         else:
-            threads = 4 * (os.cpu_count() or 1)
-            self._rest_runner = Alone(settings.rest_api_num_threads or threads, "rest")
-            self._grpc_runner = Alone(settings.grpc_max_threads or threads, "grpc")
+            self._rest_runner = Alone(settings.rest_api_num_threads or 4 * cores, "rest")
+            self._grpc_runner = Alone(settings.grpc_max_threads or 4 * cores, "grpc")
         self._rest: web.ServerRunner | None = None
         self._listening: socket.socket | None = None
         self._grpc: grpc.aio.Server | None = None
         self._health: rpc.Health | None = None
-        self._reloading: asyncio.Task | None = None
 
-    async def start(self, config: ModelServerConfig) -> None:
+    async def start(self) -> None:
         """Loads the models, then listens.
 
         Raises:
           InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
         """
-        if problem := models.check_folders(config):
-            raise InputError(problem)
-        try:
-            await self._models.apply(config)
-        except ServingError as error:
-            raise InputError(self._why_unavailable(config) or error.message) from error
+        await self._models.start()
         if self._settings.rest_api_port:
             await self._listen_rest()
         if self._settings.port:
-            await self._listen_grpc(models.roots_of(config))
-        self._reloading = asyncio.create_task(self._reload_from_file(config))
-
-    def _why_unavailable(self, config: ModelServerConfig) -> str:
-        """Returns the error of the first version that cannot be loaded; "" if there is none."""
-        for model in config.model_config_list.config:
-            if failed := next((version for version in self._models.versions(model.name) if version.error), None):
-                return f"{model.base_path}: version {failed.number} cannot be loaded: {failed.error.message}"
-        return ""
+            await self._listen_grpc()
 
     async def _listen_rest(self) -> None:
         settings = self._settings
-        handle = rest.Rest(self._service, self._rest_runner, settings, self._metrics_path).handle
+        handle = rest.Rest(self._service, self._rest_runner, settings).handle
         connections = Connections(handle, settings.max_connections, settings.idle_timeout_seconds)
         self._rest = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1.0)
         await self._rest.setup()
@@ -170,9 +144,9 @@ class Server:
         await web.SockSite(self._rest, listening).start()
         logging.info("REST: http://%s:%d/v1/models/%s", settings.host, settings.rest_api_port, self._models.names()[0])
 
-    async def _listen_grpc(self, roots: list[str]) -> None:
+    async def _listen_grpc(self) -> None:
         settings = self._settings
-        server = rpc.make_server(self._service, self._grpc_runner, roots, settings)
+        server = rpc.make_server(self._service, self._grpc_runner, settings)
         if settings.enable_grpc_healthcheck_service:
             self._health = rpc.Health(server)
         address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
@@ -188,24 +162,8 @@ class Server:
             await self._health.set_serving(True)
         logging.info("gRPC: %s", address)
 
-    async def _reload_from_file(self, config: ModelServerConfig) -> None:
-        """Applies the configuration in --model_config_file after each change of the file."""
-        seconds = self._settings.model_config_file_poll_wait_seconds
-        while seconds:
-            await asyncio.sleep(seconds)
-            try:
-                read = await asyncio.to_thread(config_files.read_models, self._settings.model_config_file)
-                if read != config:
-                    config = read
-                    await self._models.apply(config)
-                    logging.info("reloaded %s", self._settings.model_config_file)
-            except (InputError, ServingError) as error:
-                logging.error("keeping the previous configuration: %s", error)
-
     async def stop(self) -> None:
         """Refuses new connections, answers the accepted requests, and unloads the models."""
-        if self._reloading:
-            self._reloading.cancel()
         self._service.draining = True
         deadline = time.monotonic() + self._settings.shutdown_grace_seconds
         if self._health:

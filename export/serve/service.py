@@ -3,17 +3,16 @@
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
-from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.errors import Code, ServingError, from_exception, invalid
-from export.serve.inference import Plan
+from export.serve.inference import plan_predict
 from export.serve.metrics import Metrics
 from export.serve.models import Models
 from export.serve.running import Runner
-from export.serve.servable import Arrays, Servable
+from export.serve.servable import Arrays
 from export.serve.versions import Version
 
 SIGNATURES = "signature_def"
@@ -45,13 +44,13 @@ class Admission:
           ServingError: UNAVAILABLE if there are too many requests.
         """
         if self.requests >= self._most_requests:
-            raise ServingError(Code.UNAVAILABLE, f"The server is busy with {self.requests} requests; try again later")
+            raise ServingError(Code.UNAVAILABLE, f"the server is busy with {self.requests} requests; try again later")
         taken = 0
 
         def take(count: int) -> None:
             nonlocal taken
             if self._bytes + count > self._most_bytes:
-                raise ServingError(Code.UNAVAILABLE, "The server holds too many large requests; try again later")
+                raise ServingError(Code.UNAVAILABLE, "the server holds too many large requests; try again later")
             taken += count
             self._bytes += count
 
@@ -65,15 +64,15 @@ class Admission:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """The answer to an inference request.
+    """The answer to a Predict request.
 
     Attributes:
-      result: the value that `Plan.finish` returned.
+      outputs: arrays by output name.
       version: number of the version that answered.
       signature_name: name of the signature that answered.
     """
 
-    result: Any
+    outputs: Arrays
     version: int
     signature_name: str
 
@@ -99,31 +98,27 @@ class Service:
         self.draining = False
 
     async def infer(
-        self,
-        runner: Runner,
-        spec: model_pb2.ModelSpec,
-        plan: Callable[[Servable], Plan],
-        version: Version | None = None,
+        self, runner: Runner, version: Version, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()
     ) -> Answer:
-        """Answers an inference request.
+        """Answers a Predict request.
 
         Args:
           runner: runs the model.
-          spec: the model that the request names.
-          plan: returns the plan of the request for a loaded version.
-          version: the version that answers; None to find the version of `spec`.
+          version: the version that answers.
+          signature_name: see `plan_predict`, also for the following arguments.
+          inputs: arrays by input name.
+          output_filter: names of the outputs to compute.
         """
-        with version or self.models.find(spec) as found:
-            planned = plan(found.servable)
-            self._check_rows(planned.feeds)
-            arrays = await runner.run(found, planned.feeds, planned.fetches)
-            self._check_answer(arrays)
-            return Answer(planned.finish(arrays), found.number, planned.signature_name)
+        plan = plan_predict(version.servable, signature_name, inputs, output_filter)
+        self._check_rows(plan.feeds)
+        arrays = await runner.run(version, plan.feeds, plan.fetches)
+        self._check_answer(arrays)
+        return Answer(plan.finish(arrays), version.number, plan.signature_name)
 
     def _check_rows(self, feeds: Arrays) -> None:
         rows = max((len(array) for array in feeds.values() if array.ndim), default=0)
         if rows > self._most_rows:
-            raise invalid(f"The request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
+            raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
 
     def _check_answer(self, arrays: Arrays) -> None:
         """Refuses a large answer before its conversion to text, because the text takes many times the memory."""
@@ -131,7 +126,7 @@ class Service:
         if size > self.largest_bytes:
             raise ServingError(
                 Code.RESOURCE_EXHAUSTED,
-                f"The answer has {size} bytes, more than {self.largest_bytes} (--max_request_mb); ask for fewer rows, "
+                f"the answer has {size} bytes, more than {self.largest_bytes} (--max_request_mb); ask for fewer rows, "
                 "or for shorter ones",
                 http_status=413,
             )
@@ -144,13 +139,8 @@ class Service:
         Raises:
           ServingError: the version does not exist, or the request asks for metadata other than signatures.
         """
-        if not request.HasField("model_spec"):
-            raise invalid("Missing ModelSpec")
-        if not request.metadata_field:
-            raise invalid("GetModelMetadataRequest must specify at least one metadata_field")
-        for field in request.metadata_field:
-            if field != SIGNATURES:
-                raise invalid(f"Metadata field {field} is not supported")
+        if set(request.metadata_field) != {SIGNATURES}:
+            raise invalid(f"metadata_field must be {SIGNATURES}")
         version = self.models.find(request.model_spec)
         signatures = get_model_metadata_pb2.SignatureDefMap(signature_def=version.servable.signatures)
         response = get_model_metadata_pb2.GetModelMetadataResponse()
@@ -160,8 +150,8 @@ class Service:
         return response
 
     @contextlib.contextmanager
-    def counted(self, model: str, api: str, entrypoint: str) -> Iterator[None]:
-        """Counts a request with its status and time.
+    def counted(self, model: str, entrypoint: str) -> Iterator[None]:
+        """Counts a Predict request with its status and time.
 
         Clients can choose any name for a model, so all names of unknown models share one count.
         """
@@ -173,4 +163,4 @@ class Service:
             raise
         finally:
             known = model if model in self.models.names() else ""
-            self.metrics.on_request(known, api, entrypoint, status, time.monotonic() - start)
+            self.metrics.on_request(known, "predict", entrypoint, status, time.monotonic() - start)

@@ -1,9 +1,10 @@
-"""Settings of the local server, one field per flag. All flags before `host` are also flags of TF Serving."""
+"""Settings of the local server, one field per flag. Most names are names of TF Serving's flags or parameters."""
 
 import dataclasses
 import re
 
-from bert_tf.core.command_line import check_values, require, setting
+from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.flag_parsing import items
 
 
 @dataclasses.dataclass(frozen=True)
@@ -12,30 +13,17 @@ class ServeSettings:
 
     flag_group = "Limits"
 
-    model_name: str = setting(
-        "name of the model; ignored if --model_config_file is given", "default", group="Models", first=True
-    )
+    model_name: str = setting("name of the model in --model_base_path", "default", group="Models", first=True)
     model_base_path: str = setting(
-        "folder with the versions of the model, such as models/reviews for models/reviews/1; ignored if "
-        "--model_config_file is given", "", group="Models", first=True,
-    )  # fmt: skip
-    model_config_file: str = setting(
-        "ModelServerConfig text file, for example with several models, version policies or labels", "", group="Models",
+        "folder with the versions of the model, such as models/reviews for models/reviews/1", "", group="Models",
         first=True,
     )  # fmt: skip
-    model_config_file_poll_wait_seconds: int = setting(
-        "seconds between two reads of --model_config_file; 0 reads it only once",
-        0,
-        group="Models",
-        at_least=0,
-    )
+    model: str = setting(
+        "another model, as NAME=PATH; repeat the flag for each further model", "", group="Models", first=True,
+        is_repeated=True,
+    )  # fmt: skip
     file_system_poll_wait_seconds: float = setting(
         "seconds between two searches for new versions; 0 searches only once", 1.0, group="Models", at_least=0
-    )
-    allow_version_labels_for_unavailable_models: bool = setting(
-        "accept labels of versions that are not loaded yet",
-        False,
-        group="Models",
     )
     port: int = setting("TCP port for gRPC; 0: no gRPC", 8500, group="Addresses", first=True, at_least=0, below=65536)
     rest_api_port: int = setting(
@@ -68,12 +56,6 @@ class ServeSettings:
     enable_batching: bool = setting(
         "run the model on batches of requests", False, group="Batching and threads", first=True
     )
-    batching_parameters_file: str = setting(
-        "BatchingParameters text file; empty: TF Serving's defaults", "", group="Batching and threads", first=True
-    )
-    monitoring_config_file: str = setting(
-        "MonitoringConfig text file, which can enable metrics for Prometheus", "", group="Monitoring", first=True
-    )
     enable_grpc_healthcheck_service: bool = setting("offer gRPC's health service", False, group="Monitoring")
     enable_model_warmup: bool = setting(
         "replay assets.extra/tf_serving_warmup_requests while a version loads", True, group="Models"
@@ -86,6 +68,22 @@ class ServeSettings:
         "number of operations that run at the same time; 0: one per core", 0, group="Batching and threads", at_least=0
     )
 
+    max_batch_size: int = setting(
+        "maximum number of rows in a batch, and in a request to a batching server", 1000, group="Batching and threads",
+        first=True, above=0,
+    )  # fmt: skip
+    batch_timeout_micros: int = setting(
+        "microseconds that a batch waits for more rows; 0: only while all threads are busy", 0,
+        group="Batching and threads", at_least=0,
+    )  # fmt: skip
+    max_enqueued_batches: int = setting(
+        "number of full batches that may wait; further requests get 503 (UNAVAILABLE)", 10,
+        group="Batching and threads", above=0,
+    )  # fmt: skip
+    num_batch_threads: int | None = setting(
+        "number of batches that run at the same time; default: half the number of cores", None,
+        group="Batching and threads", above=0,
+    )  # fmt: skip
     host: str = setting(
         "address to listen on; 0.0.0.0: reachable from other machines", "127.0.0.1", group="Addresses", first=True
     )
@@ -114,21 +112,29 @@ class ServeSettings:
 
     def __post_init__(self):
         check_values(self)
-        require(
-            bool(self.model_base_path or self.model_config_file),
-            "nothing to serve: give --model_base_path=models/reviews",
-        )
-        require(
-            self.enable_batching or not self.batching_parameters_file,
-            "--batching_parameters_file: also give --enable_batching",
-        )
-        require(
-            not self.model_config_file_poll_wait_seconds or bool(self.model_config_file),
-            "--model_config_file_poll_wait_seconds: also give --model_config_file",
-        )
+        require(bool(self.folders), "nothing to serve: give --model_base_path=models/reviews")
         _ = self.channel_arguments  # raises an error if an argument is invalid
         require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The folder of each model by the model's name.
+
+        Raises:
+          InputError: a model lacks its name or its folder, or two models have the same name.
+        """
+        found = {self.model_name: self.model_base_path} if self.model_base_path else {}
+        for given in items(self.model):
+            name, _, folder = (part.strip() for part in given.partition("="))
+            require(bool(folder), f"--model={given}: give NAME=PATH")
+            require(name not in found, f"--model={given}: two models have the name {name}")
+            found[name] = folder
+        for name, folder in found.items():
+            require(bool(name), f"the model in {folder} has no name; give --model=NAME={folder}")
+            require(not set(name) & set("/:"), f"model name {name!r}: must not contain / or :")
+            require_folder("model_base_path", folder)
+        return found
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:

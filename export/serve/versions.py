@@ -5,17 +5,15 @@ import dataclasses
 import enum
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
 
 import tensorflow as tf
 from absl import logging
-from tensorflow_serving.config import model_server_config_pb2
 
 from export.serve.errors import Code, ServingError, from_exception
 from export.serve.servable import Servable
 
-_LATEST, _ALL, _SPECIFIC = "latest", "all", "specific"
 # Number of versions in the state END that the status still lists.
 _KEPT_ENDED = 20
 
@@ -84,7 +82,8 @@ class Versions:
     """Loads and unloads the versions of a model. All methods run in the event loop; loading runs in threads.
 
     Args:
-      config: name, folder and policy of the model.
+      model: name of the model.
+      folder: folder with the model's versions.
       load: loads the version in a folder and warms the version up; runs in a thread.
       executor: provides the threads.
       on_load: called after each attempt to load a version, with the model's folder, the seconds that the attempt took,
@@ -93,12 +92,14 @@ class Versions:
 
     def __init__(
         self,
-        config: model_server_config_pb2.ModelConfig,
+        model: str,
+        folder: str,
         load: Callable[[str], Servable],
         executor: Executor,
         on_load: Callable[[str, float, bool], None] = lambda folder, seconds, succeeded: None,
     ):
-        self.config = config
+        self.model = model
+        self.folder = folder
         self._load = load
         self._executor = executor
         self._on_load = on_load
@@ -119,17 +120,17 @@ class Versions:
         return next((version for version in self.all() if version.state == State.AVAILABLE), None)
 
     async def update(self) -> None:
-        """Searches the model's folder once. Loads the versions that the policy wants, then unloads other versions."""
+        """Searches the model's folder once. Loads the newest version, then unloads other versions."""
         async with self._updating:
-            found = await self._run(numbers_in, self.config.base_path)
+            found = await self._run(numbers_in, self.folder)
             if found is None:  # a network folder can be temporarily unreadable
                 return
-            wanted = set(wanted_of(found, self.config.model_version_policy))
-            for number in sorted(wanted):
-                await self._ensure_loaded(number, os.path.join(self.config.base_path, found[number]))
-            # If versions are wanted, other versions stay loaded until a wanted version is available.
-            if not wanted or any(self._is_available(number) for number in wanted):
-                self._unload(number for number in self._versions if number not in wanted)
+            newest = max(found, default=None)
+            if newest is not None:
+                await self._ensure_loaded(newest, os.path.join(self.folder, found[newest]))
+            # Other versions stay loaded until the newest version is available.
+            if newest is None or self._versions[newest].state == State.AVAILABLE:
+                self._unload(number for number in self._versions if number != newest)
 
     async def close(self) -> None:
         """Unloads each version after the version's last request."""
@@ -140,9 +141,6 @@ class Versions:
     async def _run(self, function, *arguments):
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
 
-    def _is_available(self, number: int) -> bool:
-        return number in self._versions and self._versions[number].state == State.AVAILABLE
-
     async def _ensure_loaded(self, number: int, folder: str) -> None:
         known = self._versions.get(number)
         if known and known.state != State.END:
@@ -150,17 +148,17 @@ class Versions:
         files = await self._run(_files, folder)
         if known and known.error and known.files == files:
             return
-        version = self._versions[number] = Version(self.config.name, number, folder, State.LOADING, files=files)
+        version = self._versions[number] = Version(self.model, number, folder, State.LOADING, files=files)
         start = time.monotonic()
         try:
             version.servable = await self._run(self._load, folder)
         except Exception as error:
             version.state, version.error = State.END, from_exception(error)
-            logging.error("%s version %d cannot be loaded: %s", self.config.name, number, version.error.message)
+            logging.error("%s version %d cannot be loaded: %s", self.model, number, version.error.message)
         else:
             version.state = State.AVAILABLE
-            logging.info("serving %s version %d from %s", self.config.name, number, folder)
-        self._on_load(self.config.base_path, time.monotonic() - start, version.error is None)
+            logging.info("serving %s version %d from %s", self.model, number, folder)
+        self._on_load(self.folder, time.monotonic() - start, version.error is None)
 
     def _unload(self, numbers: Iterable[int]) -> None:
         for number in list(numbers):
@@ -180,19 +178,6 @@ class Versions:
         ended = [number for number, known in sorted(self._versions.items()) if known.state == State.END]
         for number in ended[: -_KEPT_ENDED or None]:
             del self._versions[number]
-
-
-def wanted_of(found: Iterable[int], policy) -> Sequence[int]:
-    """Returns the version numbers in `found` that a ServableVersionPolicy wants, highest first."""
-    numbers = sorted(found, reverse=True)
-    if policy.HasField(_ALL):
-        return numbers
-    if policy.HasField(_SPECIFIC):
-        missing = set(policy.specific.versions) - set(numbers)
-        if missing:
-            logging.log_every_n_seconds(logging.WARNING, "versions %s have no folder", 60, sorted(missing))
-        return [number for number in numbers if number in set(policy.specific.versions)]
-    return numbers[: policy.latest.num_versions or 1 if policy.HasField(_LATEST) else 1]
 
 
 def numbers_in(base_path: str) -> dict[int, str] | None:

@@ -1,4 +1,4 @@
-"""The clients and files of the pages about serving, with a SavedModel of TensorFlow 2 that takes strings."""
+"""The clients of the page about serving, with a SavedModel of TensorFlow 2 that takes strings."""
 
 import contextlib
 import io
@@ -9,13 +9,11 @@ import shlex
 import pytest
 import tensorflow as tf
 
-from export.serve import config_files
 from tests.export.serving.models import Reviews
 from tests.export.serving.running import running
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 TUTORIAL = (DOCS / "tutorials/serving.md").read_text(encoding="utf-8")
-HOW_TO = (DOCS / "how_to/tf_serving.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -44,22 +42,3 @@ def test_the_pages_clients(server):
         re.sub(r"\[[\d., ]+\]", "[]", text) for text in (answer.decode(), shape.replace("\n    ", "\n")[4:])
     ]
     assert without_numbers[0] == without_numbers[1], "the answer looks as on the page"
-
-
-def block_with(text: str) -> str:
-    blocks = re.findall(r"(?:^ {4}.*\n)+", HOW_TO, re.MULTILINE)
-    return next(re.sub("^ {4}", "", block, flags=re.MULTILINE) for block in blocks if text in block)
-
-
-def test_the_pages_files(tmp_path):
-    for name, text in [
-        ("models.config", "model_config_list"),
-        ("batching.config", "max_batch_size {"),
-        ("monitoring.config", "prometheus_config"),
-    ]:
-        (tmp_path / name).write_text(block_with(text))
-    models = config_files.read_models(str(tmp_path / "models.config")).model_config_list.config
-    assert [model.name for model in models] == ["reviews", "topics"] and models[0].version_labels["canary"] == 2
-    batching = config_files.read_batching(str(tmp_path / "batching.config"))
-    assert (batching.max_batch_size, batching.max_enqueued_batches, batching.batch_timeout) == (32, 16, 0)
-    assert config_files.read_metrics_path(str(tmp_path / "monitoring.config")) == "/monitoring/prometheus/metrics"

@@ -59,7 +59,8 @@ def _signatures(bias):
         given = v1.placeholder(kind, [None])
         yield kind, _signature({"x": given}, {"y": tf.identity(given)})
     yield "half", _signature({"x": x}, {"y": tf.cast(x, tf.float16), "z": tf.cast(x, tf.bfloat16)})
-    yield from _example_signatures(bias)
+    examples = v1.placeholder(tf.string, [None])
+    yield "classify_x", _signature({"inputs": examples}, {"length": tf.strings.length(examples)}, "classify")
     steps = v1.placeholder(tf.int32, [None])
     most = tf.reduce_max(tf.concat([steps, [0]], 0))
     matrix = tf.while_loop(
@@ -82,23 +83,6 @@ def _held_signatures():
         with tf.control_dependencies([waited_for]):
             yield name, _signature({"x": x}, {"y": tf.identity(x)})
     yield "begun", _signature({"x": x}, {"y": tf.zeros_like(x) + begun.size()})
-
-
-def _example_signatures(bias):
-    examples = v1.placeholder(tf.string, [None])
-    features = {"x": tf.io.FixedLenFeature([], tf.float32), "add": tf.io.FixedLenFeature([], tf.float32, 0.0)}
-    parsed = tf.io.parse_example(examples, features)
-    value = parsed["x"] / 2 + parsed["add"] + bias
-    scores = tf.stack([value, -value], axis=1)
-    classes = tf.tile([["plus", "minus"]], [tf.size(value), 1])
-    given = {"inputs": examples}
-    yield "classify_x", _signature(given, {"classes": classes, "scores": scores}, "classify")
-    yield "classes_only", _signature(given, {"classes": classes}, "classify")
-    yield "flat_scores", _signature(given, {"scores": value}, "classify")
-    yield "regress_x", _signature(given, {"outputs": value}, "regress")
-    yield "regress_column", _signature(given, {"outputs": value[:, None]}, "regress")
-    other = v1.placeholder(tf.string, [None])
-    yield "regress_other", _signature({"inputs": other}, {"outputs": tf.zeros_like(other, tf.float32)}, "regress")
 
 
 def halves(values, version=1):

@@ -14,7 +14,7 @@ from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, predict
 
 from bert_tf.core.command_line import parse
 from export.serve import inference
-from export.serve.server import Server, read_config
+from export.serve.server import Server
 from export.serve.settings import ServeSettings
 from tests.bert_tf.ports import free_hosts
 from tests.waiting import PATIENCE
@@ -57,7 +57,7 @@ class Running:
         self._thread.start()
         self.server = Server(self.settings)
         try:
-            self.wait(self.server.start(read_config(self.settings)))
+            self.wait(self.server.start())
         except BaseException:
             self._end()
             raise

@@ -6,8 +6,7 @@ import threading
 import numpy as np
 import pytest
 
-from export.serve.batching import Batcher
-from export.serve.config_files import Batching
+from export.serve.batching import Batcher, Batching
 from export.serve.errors import Code, ServingError
 from export.serve.versions import Version
 from tests.export.serving.running import Loop
@@ -64,51 +63,49 @@ def run_all(batching: Batching, requests, model=None, first=None, fetches=("y",)
     return [one if isinstance(one, Exception) else one["y"].tolist() for one in answers], model.batches[1:]
 
 
-ONE_THREAD = {"num_batch_threads": 1}
+def one_thread(max_batch_size=100, batch_timeout=0.0, max_enqueued_batches=10) -> Batching:
+    return Batching(max_batch_size, batch_timeout, max_enqueued_batches, num_batch_threads=1)
 
 
 def test_requests_run_in_the_order_of_their_arrival():
     lengths = [10, 500, 12, 480, 9, 11, 510]
-    batching = Batching(max_batch_size=4, **ONE_THREAD)
+    batching = one_thread(max_batch_size=4)
     answers, batches = run_all(batching, [strings(b"x" * length) for length in lengths])
     assert answers == [[length] for length in lengths]
     assert [list(map(len, batch)) for batch in batches] == [lengths[:4], lengths[4:]]
 
 
-def test_sizes_are_bounded_filled_up_and_split_again():
-    batching = Batching(max_batch_size=4, allowed_batch_sizes=(2, 4), max_enqueued_batches=100, **ONE_THREAD)
+def test_sizes_are_bounded_and_batches_split_again():
+    batching = one_thread(max_batch_size=4, max_enqueued_batches=100)
     requests = [np.float32([value] * rows) for value, rows in [(1, 1), (2, 2), (3, 2), (4, 1)]]
     answers, batches = run_all(batching, requests)
     assert answers == [[2], [4, 4], [6, 6], [8]]
-    assert [batch.tolist() for batch in batches] == [[1, 2, 2, 1], [3, 3, 4, 3]], "the first row fills up a batch"
+    assert [batch.tolist() for batch in batches] == [[1, 2, 2], [3, 3, 4]]
     too_large, _ = run_all(batching, [np.zeros(5, np.float32)], first=np.zeros(1, np.float32))
-    assert too_large[0].message == "Task size 5 is larger than maximum input batch size 4"
+    assert too_large[0].message == "the request has 5 rows, more than 4 (--max_batch_size)"
     full, _ = run_all(batching, [np.ones(4, np.float32)], first=np.zeros(1, np.float32))
     assert full == [[2, 2, 2, 2]]
 
 
 def test_a_full_queue_refuses():
-    batching = Batching(max_batch_size=2, max_enqueued_batches=2, **ONE_THREAD)
+    batching = one_thread(max_batch_size=2, max_enqueued_batches=2)
     answers, _ = run_all(batching, [np.float32([value]) for value in range(6)])
     assert answers[:4] == [[0], [2], [4], [6]]
     for refused in answers[4:]:
         assert refused.code == Code.UNAVAILABLE
-        assert refused.message == "The batch scheduling queue to which this task was submitted is full"
+        assert refused.message == "too many requests wait; try again later"
 
 
 def test_a_bad_request_fails_alone():
-    answers, batches = run_all(Batching(**ONE_THREAD), [np.float32([value]) for value in (1, -1, 3)], first=np.ones(1))
+    answers, batches = run_all(one_thread(), [np.float32([value]) for value in (1, -1, 3)], first=np.ones(1))
     assert answers[0] == [2] and answers[2] == [6] and answers[1].message == "negative"
     assert [len(batch) for batch in batches] == [3, 1, 1, 1]
 
 
-def test_shapes_are_kept_apart_or_padded():
+def test_shapes_are_kept_apart():
     requests = [np.ones((1, 2), np.int64), np.ones((1, 3), np.int64)]
-    _, batches = run_all(Batching(**ONE_THREAD), requests)
+    _, batches = run_all(one_thread(), requests)
     assert [batch.shape for batch in batches] == [(1, 2), (1, 3)]
-    answers, batches = run_all(Batching(pad_variable_length_inputs=True, **ONE_THREAD), requests)
-    assert [batch.tolist() for batch in batches] == [[[1, 1, 0], [1, 1, 1]]]
-    assert answers == [[[2, 2, 0]], [[2, 2, 2]]]
 
 
 class Tagger(Model):
@@ -127,7 +124,7 @@ class Tagger(Model):
 
 def test_an_answer_has_no_columns_for_the_words_of_other_requests():
     requests = [np.array([1, 2]), np.array([3]), np.array([0])]
-    answers, _ = run_all(Batching(max_batch_size=8, **ONE_THREAD), requests, Tagger(), fetches=["y", "n"])
+    answers, _ = run_all(one_thread(max_batch_size=8), requests, Tagger(), fetches=["y", "n"])
     assert answers == [[[1, 0], [2, 2]], [[3, 3, 3]], [[]]]
 
 
@@ -136,7 +133,7 @@ def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
 
     async def main():
         version = Version("m", 1, servable=model)
-        batcher = Batcher(Batching(max_batch_size=2, batch_timeout=timeout, **ONE_THREAD))
+        batcher = Batcher(one_thread(max_batch_size=2, batch_timeout=timeout))
         await asyncio.gather(*(batcher.run(version, {"x": np.ones(1)}, ["y"]) for _ in range(2)))
         assert loop.ahead == 0, "it is full"
         alone = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))
@@ -154,15 +151,15 @@ def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
 
 @pytest.mark.parametrize("feeds", [{"x": np.float32(1)}, {"x": np.ones(2), "z": np.ones(3)}])
 def test_inputs_without_rows_of_one_number_are_refused(feeds):
-    with pytest.raises(ServingError, match="Batching Run"):
-        asyncio.run(Batcher(Batching()).run(Version("m", 1, servable=Model()), feeds, ["y"]))
+    with pytest.raises(ServingError, match="a batching server needs inputs with rows|differ in their number of rows"):
+        asyncio.run(Batcher(one_thread()).run(Version("m", 1, servable=Model()), feeds, ["y"]))
 
 
 def test_a_client_that_leaves_is_not_computed():
     async def main():
         model = Model()
         version = Version("m", 1, servable=model)
-        batcher = Batcher(Batching(**ONE_THREAD))
+        batcher = Batcher(one_thread())
         model.go.clear()
         busy = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))
         await asyncio.sleep(0)  # it queues

@@ -7,7 +7,7 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, inference_pb2, predict_pb2, regression_pb2
+from tensorflow_serving.apis import predict_pb2
 
 from bert_tf.core.errors import InputError
 from export.settings import ExportSettings
@@ -187,9 +187,9 @@ def test_rows_of_tokens_are_checked(server, model):
         ("input_ids", np.full(shape, 300, np.int32), "300 is not in [0, 300)"),
         ("input_ids", np.full(shape, -1, np.int32), "-1 is not in [0, 300)"),
         ("segment_ids", np.full(shape, 2, np.int32), "2 is not in [0, 2)"),
-        ("input_ids", np.ones(shape, np.int64), "to be int32 but int64"),
-        ("input_ids", np.ones(shape, np.float32), "to be int32 but float"),
-        ("input_mask", np.ones(shape[:-1], np.int32), "does not fit the signature's shape"),
+        ("input_ids", np.ones(shape, np.int64), "is int64; it must be int32"),
+        ("input_ids", np.ones(shape, np.float32), "is float32; it must be int32"),
+        ("input_mask", np.ones(shape[:-1], np.int32), "which does not fit"),
         ("input_mask", np.ones((*shape[:-1], 3), np.int32), "input_ids, input_mask, segment_ids differ in shape"),
         ("segment_ids", np.ones((2, *shape[1:]), np.int32), "input_ids, input_mask, segment_ids differ in shape"),
     ]:
@@ -222,64 +222,6 @@ def test_broken_examples_are_refused(server, model):
         assert_refused(server, model, {"signature_name": "examples", "inputs": as_json(inputs["inputs"])}, message)
         assert_refused_over_grpc(server, model, {"inputs": np.array(inputs["inputs"], object)}, message, "examples")
     outputs_of(server, model, {"inputs": [examples(**good).SerializeToString()] * 2}, "examples")
-
-
-def test_classify_and_regress_belong_to_their_kinds(server, model):
-    method = {"classes": "classify", "pairs": "classify", "sets": "classify", "score": "regress"}.get(model)
-    body = {"signature_name": "examples", "examples": [dict.fromkeys(GOOD[model], "a")]}
-    for called in ("classify", "regress"):
-        status, answer = server.post(f"/v1/models/{model}:{called}", body)
-        assert status == (200 if called == method else 400), answer
-    calls = {
-        "classify": (server.predictions.Classify, classification_pb2.ClassificationRequest()),
-        "regress": (server.predictions.Regress, regression_pb2.RegressionRequest()),
-    }
-    for called, (call, request) in calls.items():
-        request.model_spec.name, request.model_spec.signature_name = model, "examples"
-        with pytest.raises(grpc.RpcError) as raised:
-            call(request, timeout=PATIENCE)
-        assert raised.value.code() in REFUSED, "no example"
-        wrong = request.input.example_list.examples.add()
-        wrong.features.feature["x"].float_list.value.append(1.0)
-        with pytest.raises(grpc.RpcError) as raised:
-            call(request, timeout=PATIENCE)
-        assert raised.value.code() in REFUSED and len(raised.value.details().splitlines()) == 1
-        if called == method:
-            assert next(iter(GOOD[model])) in raised.value.details()
-
-
-def test_classify_regress_and_multi_inference_answer_as_predict(server, model):
-    answers = outputs_of(server, model, GOOD[model])
-    inputs = [{name: values[row] for name, values in GOOD[model].items()} for row in range(2)]
-    multi = inference_pb2.MultiInferenceRequest()
-    for row in inputs:
-        added = multi.input.example_list.examples.add()
-        for name, value in row.items():
-            texts = value if isinstance(value, list) else [value]
-            added.features.feature[name].bytes_list.value.extend(text.encode() for text in texts)
-    called = "regress" if model == "score" else "classify"
-    task = multi.tasks.add(method_name=f"tensorflow/serving/{called}")
-    task.model_spec.name, task.model_spec.signature_name = model, "examples"
-    if model not in ("classes", "pairs", "sets", "score"):
-        with pytest.raises(grpc.RpcError, match="signature method_name to be tensorflow/serving/classify. Was: "):
-            server.predictions.MultiInference(multi, timeout=20)
-        return
-    result = server.predictions.MultiInference(multi, timeout=20).results[0]
-    body = {"signature_name": "examples", "examples": inputs}
-    results = server.post(f"/v1/models/{model}:{called}", body)[1]["results"]
-    if model == "score":
-        request = regression_pb2.RegressionRequest(model_spec=task.model_spec, input=multi.input)
-        assert server.predictions.Regress(request, timeout=20).result == result.regression_result
-        found = [one.value for one in result.regression_result.regressions]
-        np.testing.assert_allclose([found, results], [answers["score"]] * 2, atol=1e-6)
-        return
-    request = classification_pb2.ClassificationRequest(model_spec=task.model_spec, input=multi.input)
-    assert server.predictions.Classify(request, timeout=20).result == result.classification_result
-    rows = [[(one.label, one.score) for one in row.classes] for row in result.classification_result.classifications]
-    for row, by_rest, probabilities in zip(rows, results, answers["probabilities"], strict=True):
-        labels, scores = zip(*row, strict=True)
-        assert labels == tuple(map(str, range(len(probabilities)))) == tuple(label for label, _ in by_rest)
-        np.testing.assert_allclose([scores, [score for _, score in by_rest]], [probabilities] * 2, atol=1e-6)
 
 
 def test_the_server_answers_as_the_export_does_in_process(server, model):

@@ -59,7 +59,7 @@ def test_deadlines(server):
         server.advance(PATIENCE - 1)
         assert not held.done()
         server.advance(2)
-        assert held.result() == (504, {"error": "Deadline exceeded: no answer within 300000 ms"})
+        assert held.result() == (504, {"error": "no answer within 300000 ms (--rest_api_timeout_in_ms)"})
     server.release()
     wait_until(lambda: not server.requests)
     with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
@@ -83,7 +83,6 @@ def test_pages_of_other_origins_and_health(server):
     status, headers, _ = server.http("OPTIONS", "/v1/models/default:predict")
     assert status == 200 and headers["Access-Control-Allow-Methods"] == "POST, GET"
     assert server.http("GET", "/v1/models/none")[1]["Access-Control-Allow-Origin"] == "*"
-    assert server.http("GET", "/monitoring/prometheus/metrics")[0] == 404, "metrics were not enabled"
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         for name in ("", "tensorflow.serving.PredictionService"):

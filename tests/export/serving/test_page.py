@@ -82,12 +82,7 @@ def server(tmp_path_factory):
     kinds = Kinds()
     signatures = {name: getattr(kinds, name) for name in ("span", "tags", "masks", "choices", "sets")}
     tf.saved_model.save(kinds, str(base / "kinds/1"), signatures=signatures)
-    listed = "".join(
-        f'config {{ name: "{name}" base_path: "{base}/{name}" model_platform: "tensorflow" }}'
-        for name in ("reviews", "half", "kinds")
-    )
-    (base / "models.config").write_text(f"model_config_list {{ {listed} }}")
-    with running(f"--model_config_file={base}/models.config") as started:
+    with running(*(f"--model={name}={base}/{name}" for name in ("reviews", "half", "kinds"))) as started:
         yield started
 
 
@@ -200,7 +195,7 @@ def test_a_person_tries_models(server, tmp_path):
             # a signature of numbers, and the server's message for an error
             await tab.run("find('model').value = 'half'; find('model').dispatchEvent(new Event('change'))")
             await tab.until("document.querySelector('textarea')?.name === 'x'")
-            for text, expected in [("4", "3"), ('"a"', "not of expected type: float"), ("{", "JSON")]:
+            for text, expected in [("4", "3"), ('"a"', "is not a value of the type float32"), ("{", "JSON")]:
                 await tab.run(f"document.querySelector('textarea').value = {json.dumps(text)}; find('send').click()")
                 await tab.until(f"find('answer').innerText.includes({json.dumps(expected)})")
 

@@ -76,9 +76,9 @@ def test_hot_swaps_under_load_fail_no_request(tmp_path, flags):
 WRONG = [None, "x", {}, [[]], [{}], [None], [[1], 2], 1e400]
 NAMES = ["", "\0", "../x", 5, "two"]
 PATHS = [
-    PATH, PATH, PATH, PATH.replace("predict", "classify"), "/v1/models/%00:predict",
+    PATH, PATH, PATH, "/v1/models/%00:predict",
     "/v1/models/default/versions/99:predict", "/v1/models/..%2f..%2fetc/passwd", "/",
-    "/v1/models/default/labels/%ff:predict", "//", "/v1/models/%2e%2e/metadata",
+    "/v1/models/%ff:predict", "//", "/v1/models/%2e%2e/metadata",
 ]  # fmt: skip
 
 
@@ -94,7 +94,7 @@ def hostile(source: random.Random) -> bytes:
         lambda: b'{"instances": [' + b"9" * source.randrange(1, 9000) + b"]}",
         lambda: b'{"signature_name": "text", "instances": ["\\ud8' + source.randbytes(3) + b'"]}',
         lambda: json.dumps({"signature_name": source.choice(NAMES), "inputs": {"a": [[1, 2]]}}).encode(),
-        lambda: json.dumps({"examples": [{"x": [[1]]}, {"\udc80": 1}]}).encode(),
+        lambda: json.dumps({"instances": [{"\udc80": 1}]}).encode(),
         lambda: gzip.compress(b" " * 3_000_000),
         lambda: good,
     ])()  # fmt: skip
@@ -170,9 +170,7 @@ def test_overload_is_refused_at_once_and_accepted_requests_are_answered(tmp_path
     """80 clients at the same time, ten times the limit, while accepted requests do not end."""
     write_model(tmp_path, 1)
     if "--enable_batching" in flags:
-        file = tmp_path / "batching.config"
-        file.write_text("max_batch_size { value: 2 } max_enqueued_batches { value: 3 } num_batch_threads { value: 1 }")
-        flags = [*flags, f"--batching_parameters_file={file}"]
+        flags = [*flags, "--max_batch_size=2", "--max_enqueued_batches=3", "--num_batch_threads=1"]
     with running(f"--model_base_path={tmp_path}", *flags) as server:
         with asking(server, 80) as futures:
             wait_until(lambda: sum(future.done() for future in futures) >= 72)
