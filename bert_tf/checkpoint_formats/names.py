@@ -106,8 +106,6 @@ ROWS: tuple[Row, ...] = (
 TASK_HEADS = ("head", "token_head", "span_head")
 # The BiLSTM under a task's head; see `modeling.bilstm`.
 BILSTM = "head/lstm/"
-# Heads of the other tasks in joint training. Later runs do not read these heads.
-JOINT_HEADS = "head/joint"
 
 _BY_PATH = {row.ours: row for row in ROWS}
 _OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
@@ -194,8 +192,6 @@ def is_of_own_head(path: str) -> bool:
 
 def head_of(path: str) -> str:
     """Returns the part of the model to which a path belongs: "encoder", "encoder/pooler", "masked_lm", ..."""
-    if path.startswith(JOINT_HEADS):
-        return JOINT_HEADS
     return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
 
 

@@ -58,8 +58,6 @@ def check_not_trained_on(task: Task, folder: str) -> None:
         return
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
         files = [run_folder.without_names(prints) for prints in (trained["train"], task.fingerprint("train"))]
-        if "joint_tasks" in trained:
-            files[0] = [entry for entry in files[0] if entry in files[1]]  # without the files of the other tasks
         shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, task.data_facts())]
         if files[0] != files[1] or shares[0] != shares[1]:
             raise InputError(

@@ -10,7 +10,6 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.glue_task import GlueTask
-from bert_tf.tasks.classification.joint import JointTask, check_joint
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
 from bert_tf.tasks.classification.own_data import own_task
 from bert_tf.tasks.classification.reading import Reading
@@ -29,10 +28,8 @@ from bert_tf.tasks.classification.settings import (
 from bert_tf.tasks.classification.table_source import TextSource
 
 
-def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask | JointTask:
+def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask:
     """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
-
-    With `--joint_tasks`, returns a task that combines the main task with the tasks in this flag.
 
     Args:
       command: the command; its flags name the task and the data.
@@ -48,14 +45,7 @@ def find_task(command: Command, source: TextSource | None = None) -> Classificat
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for examples with several labels; give --multi_label, or drop the flag")
-    if not settings.joint_tasks:
-        return task
-    others = [
-        _benchmark_task("joint_tasks", name, folder, settings)
-        for name, folder in zip(settings.joint_task_names, settings.joint_folders, strict=True)
-    ]
-    check_joint(task, others)
-    return JointTask(task, tuple(dataclasses.replace(other, reading=reading) for other in others))
+    return task
 
 
 def _with_task_name(command: Command) -> Command:
@@ -96,8 +86,7 @@ def _check_read(command: Command, in_memory: bool) -> None:
         readers = [f"--task_name={settings.task_name}"]
         if known and not settings.do_train:
             remedy = ", or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
-    names = map(_spelled, (settings.task_name, *settings.joint_task_names))
-    readers += [XNLI] * (_spelled(xnli.NAME) in names)
+    readers += [XNLI] * (_spelled(settings.task_name) == _spelled(xnli.NAME))
     refuse_unread(settings, readers, remedy)
 
 
@@ -108,7 +97,7 @@ def _main_task(command: Command) -> ClassificationTask:
     if settings.input_meta_data_path:
         task = records_task(command)
     else:
-        task = _benchmark_task("task_name", settings.task_name, settings.data_dir, settings)
+        task = _benchmark_task(settings)
         _check_benchmark(task, settings, command.trained)
     return with_dev_share(task, command)
 
@@ -123,14 +112,15 @@ def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDe
         )
 
 
-def _benchmark_task(flag: str, name: str, data_dir: str, settings: ClassifierSettings) -> GlueTask:
+def _benchmark_task(settings: ClassifierSettings) -> GlueTask:
+    name = _spelled(settings.task_name)
     for known in glue.TASK_NAMES:
-        if _spelled(known) == _spelled(name):
-            return glue.task(known, data_dir)
-    if _spelled(name) == _spelled(xnli.NAME):
-        return xnli.xnli_task(settings.xnli_language, data_dir)
-    own = f" and {OWN_DATA}, for your own data" if flag == "task_name" else ""
-    raise InputError(f"--{flag}={name}: unknown; known are {', '.join((*glue.TASK_NAMES, xnli.NAME))}{own}")
+        if _spelled(known) == name:
+            return glue.task(known, settings.data_dir)
+    if _spelled(xnli.NAME) == name:
+        return xnli.xnli_task(settings.xnli_language, settings.data_dir)
+    names = ", ".join((*glue.TASK_NAMES, xnli.NAME))
+    raise InputError(f"--task_name={settings.task_name}: unknown; known are {names} and {OWN_DATA}, for your own data")
 
 
 def _spelled(name: str) -> str:

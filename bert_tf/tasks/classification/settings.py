@@ -5,7 +5,6 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
-from bert_tf.core.flag_parsing import items
 from bert_tf.settings.finetuning import FineTuningSettings
 
 # The name of a task on a user's own data.
@@ -142,13 +141,6 @@ class ClassifierSettings(FineTuningSettings):
         "zh",
         read_by=(XNLI,),
     )
-    joint_tasks: str = setting(
-        "comma-separated tasks of GLUE or XNLI to train together with --task_name; the tasks share the encoder, and "
-        "each has its own head; evaluation, prediction and export are only for --task_name", "",
-    )  # fmt: skip
-    joint_data_dirs: str = setting(
-        "with --joint_tasks: comma-separated folders with the data of these tasks, in the order of --joint_tasks", ""
-    )
     pooling: str | None = setting(
         "vector that the classifier reads: cls (the pooled [CLS], as in the paper), or mean or max (the mean or the "
         "maximum over all tokens of the row, including [CLS] and [SEP]); default: from the run in --output_dir, else "
@@ -187,16 +179,6 @@ class ClassifierSettings(FineTuningSettings):
         require(
             not self.window_stride or self.long_text in (None, "window"),
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop --window_stride",
-        )
-        require(
-            not (self.joint_tasks and self.input_meta_data_path),
-            "--joint_tasks trains on texts, but --input_meta_data_path gives rows of tokens; drop one of them",
-        )
-        names, folders = self.joint_task_names, self.joint_folders
-        require(
-            len(names) == len(folders),
-            f"--joint_tasks names {len(names)} tasks, but --joint_data_dirs names {len(folders)} folders; give one "
-            "folder for each task",
         )
 
     def _resolve_mode(self) -> None:
@@ -241,13 +223,3 @@ class ClassifierSettings(FineTuningSettings):
             self.task_name.lower() in ("", OWN_DATA),
             f"--task_name={self.task_name}: --tfds_name gives the task; leave --task_name out",
         )
-
-    @property
-    def joint_task_names(self) -> tuple[str, ...]:
-        """The names in `joint_tasks`."""
-        return items(self.joint_tasks)
-
-    @property
-    def joint_folders(self) -> tuple[str, ...]:
-        """The folders in `joint_data_dirs`."""
-        return items(self.joint_data_dirs)

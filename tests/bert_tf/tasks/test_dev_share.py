@@ -131,17 +131,12 @@ def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
     assert len(task.class_weights) == 2
 
 
-def test_a_benchmark_and_a_joint_task_are_divided(flags, tmp_path):
+def test_a_benchmark_is_divided(flags, tmp_path):
     head = "index\tsentence1\tsentence2\tlabel"
     rows = [(str(i), f"text {i}", "he was there", ("entailment", "not_entailment")[i % 2]) for i in range(40)]
     table(tmp_path / "train.tsv", rows, head)
     own = ("--task_name=RTE", f"--data_dir={tmp_path}", "--do_train", "--do_eval", "--dev_share=0.1")
     assert len(parts(find_task(flags(ClassifierSettings, *own)))[1]) == 4
-    (other := tmp_path / "other").mkdir()
-    table(other / "train.tsv", [(t, label) for t, label in [("good", "1"), ("bad", "0")] * 5], "sentence\tlabel")
-    joint = find_task(flags(ClassifierSettings, *own, "--joint_tasks=SST-2", f"--joint_data_dirs={other}"))
-    assert (len(joint.read("train")), len(joint.read("dev"))) == (36 + 10, 4)
-    assert joint.data_facts()["dev_share"] == 0.1
 
 
 def test_the_questions_on_a_context_stay_together(flags, tmp_path):

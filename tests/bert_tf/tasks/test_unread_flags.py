@@ -35,11 +35,6 @@ def refused(data, flag, source=None, **changes):
         (["--task_name=MRPC", "--data_dir=d"], (), "--task_name=MRPC"),
         (["--task_name=AX", "--data_dir=d"], (), "--task_name=AX"),
         (["--task_name=xnli", "--data_dir=d"], LANGUAGE, "--task_name=xnli"),
-        (
-            ["--task_name=MRPC", "--data_dir=d", "--joint_tasks=XNLI", "--joint_data_dirs=x"],
-            LANGUAGE,
-            "--task_name=MRPC",
-        ),
         (["--task_name=own", "--data_dir=d"], (*OWN_FILES, *COLUMNS, *CLASSES, *PATHS), "--task_name=own"),
         (
             ["--task_name=own", "--data_dir=d", "--multi_label"],

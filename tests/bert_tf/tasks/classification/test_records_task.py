@@ -81,7 +81,6 @@ def test_the_modes_stand_for_flags(records):
         (["--mode=train", "--train_data_path="], "--do_train needs --train_data_path"),
         (["--mode=train", "--task_name=MRPC"], "drop --data_dir and --task_name"),
         (["--mode=train", "--tfds_name=glue/mrpc"], "two data sets"),
-        (["--mode=train", "--joint_tasks=cola", "--joint_data_dirs=c"], "--joint_tasks trains on texts"),
     ):
         with pytest.raises(InputError, match=message):
             settings(records, *more)
