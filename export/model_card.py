@@ -81,7 +81,7 @@ def _scores(source: Trained) -> dict[str, Any]:
 
 def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
     """Maps section titles to this checkpoint's scores on data other than the dev data."""
-    lines = metrics_file.read(source.folder, metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
+    lines = metrics_file.read(source.folder)
     data = {line["split"]: {"data": line["data"]} for line in lines if "data" in line}
     folders = metrics_file.other_data(source.folder).items()
     found = {name: _exported(source, [_results(folder, source.step)]) for name, folder in folders}

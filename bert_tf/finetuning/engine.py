@@ -36,7 +36,7 @@ from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.runs import checkpoint_watch, chosen_checkpoint, latest, run_folder, run_record
+from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -150,19 +150,12 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
     """Restores a model from the checkpoint that the settings choose; returns the checkpoint's step."""
     settings, folder = run.settings, run.settings.output_dir
-    while True:
-        found = resume.find(folder, run.strategy)
-        run_folder.check_finished(folder, found.step, settings.allow_unfinished)
-        chosen = chosen_checkpoint.choose(folder, found, settings.use_checkpoint)
-        try:
-            step = chosen.step
-            run.task.check_checkpoint(folder, step)
-            tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
-        except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
-            if checkpoint_watch.is_there(chosen.prefix):
-                raise
-            continue  # another process is training, and has meanwhile replaced the checkpoint
-        return step
+    found = resume.find(folder, run.strategy)
+    run_folder.check_finished(folder, found.step, settings.allow_unfinished)
+    chosen = chosen_checkpoint.choose(folder, found, settings.use_checkpoint)
+    run.task.check_checkpoint(folder, chosen.step)
+    tf.train.Checkpoint(model=model).restore(chosen.prefix).expect_partial()
+    return chosen.step
 
 
 def _check_batches(run: PreparedRun) -> None:

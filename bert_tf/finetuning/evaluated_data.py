@@ -169,7 +169,7 @@ def _difference(data: EvaluatedData) -> str:
 
 def _record(output_dir: str, data: EvaluatedData, step: int, scores: Mapping[str, float], more: Mapping) -> None:
     """Adds a line to `metrics.jsonl`, unless the file already has the same scores for this data at this step."""
-    known = metrics_file.read(output_dir, metrics_file.METRICS_NAME)
+    known = metrics_file.read(output_dir)
     before = next((entry for entry in known if (entry["split"], entry["step"]) == (data.series, step)), {})
     is_known = all(
         math.isclose(before.get(name, math.inf), value, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE)

@@ -19,7 +19,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, phases, record_files
-from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_checkpoints, find_blanks, no_report
+from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_blanks, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
@@ -115,7 +115,7 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
         checkpoints.check_initial(starts_from, config, with_heads=True)
         if not settings.ignore_checkpoint_tokenizer:
             checkpoint_tokenizer.of(starts_from).check_data(data.vocabulary, data.vocab_file)
-    if not settings.do_train and not settings.eval_timeout:
+    if not settings.do_train:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     blanks = find_blanks(settings, config, data) if settings.do_eval else None
@@ -191,7 +191,7 @@ def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: 
     trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
     evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report, phase.eval_prints)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
-        return evaluate_checkpoints(phase.settings, trainer, evaluation, _model_facts(config), data.vocabulary)
+        return evaluate_latest(trainer, phase.settings.output_dir, evaluation)
 
 
 def _model_facts(config: BertConfig) -> dict:

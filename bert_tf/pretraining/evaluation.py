@@ -4,7 +4,7 @@ Paper: section 3.1.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import orbit
 import tensorflow as tf
@@ -12,15 +12,14 @@ from absl import logging
 
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import strategies, workers
+from bert_tf.distributed import strategies
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
 from bert_tf.pretraining.record_files import PretrainingData, reading_options
-from bert_tf.runs import checkpoint_watch, run_folder, run_record
+from bert_tf.runs import run_folder, run_record
 from bert_tf.settings import PretrainingSettings
-from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import metrics_file, progress, summaries
+from bert_tf.training import metrics_file, progress, resume, summaries
 from bert_tf.training.trainer import Trainer
 
 # A function that writes a report of the run in a folder. The caller provides this function, so that training does not
@@ -41,8 +40,7 @@ class Evaluation:
     """Evaluates a trainer's weights, and writes the results.
 
     The results go to the log, `eval_results.txt` (in google-research/bert's format), TensorBoard, the metrics file, the
-    file of filled-in masks, and the report. A process that only evaluates writes its own files, since another process
-    may be training.
+    file of filled-in masks, and the report.
 
     If there are several workers, each worker evaluates its share of the data, and the first worker writes the results.
 
@@ -111,8 +109,7 @@ class Evaluation:
         where = {metrics_file.TRAINING_DATA: " on training data", metrics_file.HELD_OUT: ""}.get(split, f" on {split}")
         described = progress.describe(values, self._trainer.objective.metrics)
         logging.info("evaluated%s at step %d  %s", where, step, described)
-        name = metrics_file.METRICS_NAME if settings.do_train else metrics_file.EVALUATOR_METRICS_NAME
-        metrics_file.record(settings.output_dir, split, step, {"data": self._data, **values}, name)
+        metrics_file.record(settings.output_dir, split, step, {"data": self._data, **values})
         metrics_file.write_results(self._folder(split), {"global_step": step, **values})
         manager.write_summaries(values)
         if self._fill_mask:
@@ -125,8 +122,7 @@ class Evaluation:
         samples = self._fill_mask.look()
         for sample in samples[:_ROWS_LOGGED]:
             logging.info("fill in %s", fill_mask.line(sample))
-        name = fill_mask.NAME if self._settings.do_train else fill_mask.EVALUATOR_NAME
-        metrics_file.record(self._settings.output_dir, split, step, {"samples": samples}, name)
+        metrics_file.record(self._settings.output_dir, split, step, {"samples": samples}, fill_mask.NAME)
         with manager.summary_writer().as_default():
             tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
 
@@ -157,57 +153,25 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     return fill_mask.Blanks(tokenizer.vocabulary, rows) if rows else None
 
 
-def evaluate_checkpoints(
-    settings: PretrainingSettings,
-    trainer: Trainer,
-    evaluation: Callable[[], dict],
-    model: Mapping,
-    vocabulary: DataVocabulary | None,
-) -> dict[str, float]:
-    """Evaluates a folder's latest checkpoint, and then each new checkpoint that another process saves.
-
-    The function waits at most `eval_timeout` seconds for each checkpoint.
+def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict]) -> dict[str, float]:
+    """Evaluates a folder's latest checkpoint.
 
     Args:
-      settings: the run's settings.
-      trainer: the trainer that restores each checkpoint.
+      trainer: the trainer that restores the checkpoint.
+      folder: the run's folder.
       evaluation: function that evaluates the trainer's weights and returns the metrics.
-      model: facts that identify the model of the folder's run; see `run_folder.check_model`.
-      vocabulary: the vocabulary of the run's data.
 
     Returns:
-      The metrics of the last checkpoint by name.
+      The metrics by name.
 
     Raises:
-      InputError: no checkpoint appears in time, no checkpoint can be read, a checkpoint belongs to another model, or
-        the run did not train the next-sentence head that would be evaluated.
+      InputError: all checkpoints are damaged, or the run did not train the next-sentence head that would be evaluated.
     """
-    folder, values = settings.output_dir, {}
-
-    def is_last(step: int) -> bool:
-        phases = run_record.read_phases(folder)
-        # The run does not end with this phase if another phase follows.
-        is_last_phase = bool(phases) and not phases[-1].settings.get("next_phase")
-        return is_last_phase and step >= phases[-1].optimizer["num_train_steps"]
-
-    for prefix in checkpoint_watch.follow(folder, settings.eval_timeout, is_last):
-        run_folder.check_model(folder, model, vocabulary)
-        _refuse_untrained_head(folder, trainer)
-        try:
-            with trainer.strategy.scope():
-                trainer.checkpoint.restore(prefix).expect_partial()
-        except (tf.errors.OpError, IndexError, ValueError, RuntimeError) as error:
-            if checkpoint_watch.is_there(prefix):
-                reason = str(error).split("\n")[0]
-                logging.warning("%s cannot be read (%s); continuing with the next checkpoint", prefix, reason)
-            else:
-                logging.info("%s was deleted before it was read; continuing with the next checkpoint", prefix)
-            continue
-        workers.check_same_folder(trainer.strategy, folder, int(trainer.global_step.numpy()))
-        values = evaluation()
-    if not values:
-        raise InputError(f"{folder}: none of its checkpoints can be read; copy or train them again")
-    return values
+    found = resume.find(folder, trainer.strategy)
+    _refuse_untrained_head(folder, trainer)
+    with trainer.strategy.scope():
+        trainer.checkpoint.restore(found.prefix).expect_partial()
+    return evaluation()
 
 
 def _refuse_untrained_head(folder: str, trainer: Trainer) -> None:

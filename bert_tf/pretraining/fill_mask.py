@@ -16,7 +16,6 @@ from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import CLS, MASK, SEP, BertTokenizer
 
 NAME = "fill_mask.jsonl"
-EVALUATOR_NAME = "fill_mask-eval.jsonl"
 _GUESSES = 3
 _MOST_BLANKS = 20
 _MOST_SENTENCES = 50

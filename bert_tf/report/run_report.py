@@ -20,7 +20,6 @@ from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
 
 NAME = "report.html"
-_METRICS = (metrics_file.METRICS_NAME, metrics_file.EVALUATOR_METRICS_NAME)
 # Titles for the splits of `metrics_file`; other splits are shown with their own names.
 _LABELS = {
     metrics_file.TRAIN: "train",
@@ -58,9 +57,9 @@ def write_or_refuse(output_dir: str) -> str:
     if not sweep_results.exists(output_dir):
         if not run_record.read_phases(output_dir):
             raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
-        files = [os.path.join(output_dir, name) for name in _METRICS]
-        if not any(map(tf.io.gfile.exists, files)):  # an empty report might replace a good report
-            raise InputError(f"{files[0]}: no such file; copy the run's folder again")
+        file = os.path.join(output_dir, metrics_file.METRICS_NAME)
+        if not tf.io.gfile.exists(file):  # an empty report might replace a good report
+            raise InputError(f"{file}: no such file; copy the run's folder again")
     try:
         return _write(output_dir)
     except InputError:  # the message names the file
@@ -86,11 +85,9 @@ def _write(output_dir: str) -> str:
 
 def _page(output_dir: str) -> str:
     """Returns the page of a run's folder."""
-    metrics_file.check_whole(output_dir, *_METRICS)
-    recorded = metrics_file.read(output_dir, *_METRICS)
-    # Read both files: an evaluation in another process may have filled in other sentences at the same step.
-    looks = [*metrics_file.read(output_dir, fill_mask.NAME), *metrics_file.read(output_dir, fill_mask.EVALUATOR_NAME)]
-    looks.sort(key=lambda look: look["step"])
+    metrics_file.check_whole(output_dir)
+    recorded = metrics_file.read(output_dir)
+    looks = sorted(metrics_file.read(output_dir, fill_mask.NAME), key=lambda look: look["step"])
     name = os.path.basename(os.path.abspath(output_dir))
     answers, found = evaluation.sections(output_dir), evaluations.read(output_dir)
     return render(name, run_record.read_phases(output_dir), recorded, looks, answers, found)

@@ -38,7 +38,7 @@ def page(folder: str) -> str:
 def _best_score(folder: str, results: Results) -> str:
     """Describes the score of the best trial, and the best constant answer's score if it is known."""
     told = f"{results.metric} {results.best.scores[results.metric]:.4f}."
-    lines = metrics_file.read(sweep_results.folder_of(folder, results.best), metrics_file.METRICS_NAME)
+    lines = metrics_file.read(sweep_results.folder_of(folder, results.best))
     always = [line["always"] for line in lines if line["split"] == metrics_file.DEV and "always" in line][-1:]
     return told + "".join(f" Always {one['answer']}: {one['scores'].get(results.metric, 0):.4f}." for one in always)
 

@@ -84,27 +84,14 @@ class PretrainingSettings(TrainingSettings):
         "flag file of the next phase, which continues in the same folder; the flags in the file replace the current "
         "flags, and may include another --next_phase", "", group="Run",
     )  # fmt: skip
-    eval_timeout: float = setting(
-        "with --do_eval, but without --do_train: wait for new checkpoints and evaluate each of them, until the run's "
-        "last step, or until no new checkpoint appears for this many seconds; 0: evaluate only the latest checkpoint",
-        0.0, group="Evaluation", at_least=0,
-    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
         self._check_schedule()
-        require(
-            not (self.eval_timeout and self.do_train),
-            "--eval_timeout is for evaluation while another process trains; drop --eval_timeout or --do_train",
-        )
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
         require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
         require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
-        require(
-            not self.eval_timeout or self.distribution_strategy != "multi_worker_mirrored",
-            "--eval_timeout is for evaluation on one machine while other machines train; drop --distribution_strategy",
-        )
 
     def _check_schedule(self) -> None:
         end = self.num_schedule_steps

@@ -106,7 +106,7 @@ def train(
 
 def _warn_if_diverged(folder: str) -> None:
     """Warns if the newest loss is far above the run's first loss."""
-    rows = [row for row in metrics_file.read(folder, metrics_file.METRICS_NAME) if row["split"] == metrics_file.TRAIN]
+    rows = [row for row in metrics_file.read(folder) if row["split"] == metrics_file.TRAIN]
     losses = [(row["step"], row["loss"]) for row in rows if "loss" in row]
     if losses and losses[-1][1] > _DIVERGED_FACTOR * losses[0][1] + _DIVERGED_MORE:
         logging.warning("training has diverged: the loss was %.4g at step %d and is %.4g at step %d; %s",

@@ -1,8 +1,7 @@
 """Reads and writes the metrics files in a run's folder, for curves and for other programs.
 
-Each loop of training and each evaluation adds a line to `metrics.jsonl`. A process that only evaluates adds its lines
-to `metrics-eval.jsonl`. Each evaluation writes `eval_results.txt`. The line of an evaluation identifies the evaluated
-data. Evaluations of different data have different values of `split`.
+Each loop of training and each evaluation adds a line to `metrics.jsonl`. Each evaluation writes `eval_results.txt`. The
+line of an evaluation identifies the evaluated data. Evaluations of different data have different values of `split`.
 """
 
 import json
@@ -23,8 +22,6 @@ DEV = "dev"
 _RESERVED = (START, TRAIN, HELD_OUT, TRAINING_DATA, DEV)
 # This folder contains the files of evaluations on data other than the run's own dev or held-out data.
 OTHER_DATA = "evaluations"
-# A process that only evaluates writes this file, since a process that trains may be writing `METRICS_NAME`.
-EVALUATOR_METRICS_NAME = "metrics-eval.jsonl"
 
 
 def record(output_dir: str, split: str, step: int, values: Mapping, name: str = METRICS_NAME) -> None:
@@ -35,7 +32,7 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
       split: TRAIN, HELD_OUT, TRAINING_DATA or the name of other evaluated data; START if training starts or resumes.
       step: number of completed steps.
       values: metrics by name, or facts about a start.
-      name: name of the file. Two processes must not write the same file.
+      name: name of the file.
     """
     tf.io.gfile.makedirs(output_dir)
     path = os.path.join(output_dir, name)
@@ -55,7 +52,7 @@ def series_of(output_dir: str, data: str, own: str = "") -> str:
       own: the split that is reserved for the data of the first evaluation; if it is "", the split of this data is also
         derived from the data's name.
     """
-    known = read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)
+    known = read(output_dir)
     contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
     if own and contents.get(own, content_of(data)) == content_of(data):
         return own
@@ -86,7 +83,7 @@ def other_data(output_dir: str) -> dict[str, str]:
     """Maps splits to the folders of their evaluations, for all evaluated data except the run's own data."""
     parent = os.path.join(output_dir, OTHER_DATA)
     names = sorted(tf.io.gfile.listdir(parent)) if tf.io.gfile.isdir(parent) else []
-    splits = {entry["split"] for entry in read(output_dir, METRICS_NAME, EVALUATOR_METRICS_NAME)}
+    splits = {entry["split"] for entry in read(output_dir)}
     known = {folder_of(output_dir, split): split for split in splits}
     folders = [os.path.join(parent, name.rstrip("/")) for name in names]
     return {known.get(folder, os.path.basename(folder)): folder for folder in folders}
@@ -102,7 +99,7 @@ def _is_torn(path: str) -> bool:
         return file.read(1) != b"\n"
 
 
-def read(output_dir: str, *names: str) -> list[dict]:
+def read(output_dir: str, name: str = METRICS_NAME) -> list[dict]:
     """Reads the lines that `record` wrote, without outdated lines.
 
     A resumed run repeats the steps after its checkpoint, so earlier lines of these steps are outdated. If a checkpoint
@@ -111,36 +108,32 @@ def read(output_dir: str, *names: str) -> list[dict]:
 
     Args:
       output_dir: the run's folder.
-      *names: names of files, which may be missing; each file counts as newer than the files before it.
+      name: name of the file, which may be missing.
 
     Returns:
       The entries of the lines, ordered by step within each split.
     """
     by_split: dict[str, dict[int, dict]] = {}
-    for name in names:
-        for entry in filter(None, map(_parsed, _lines(os.path.join(output_dir, name)))):
-            split, step = entry["split"], entry["step"]
-            if split == START:
-                by_split[TRAIN] = {s: e for s, e in by_split.get(TRAIN, {}).items() if s <= step}
-            by_split.setdefault(split, {})[step] = entry
+    for entry in filter(None, map(_parsed, _lines(os.path.join(output_dir, name)))):
+        split, step = entry["split"], entry["step"]
+        if split == START:
+            by_split[TRAIN] = {s: e for s, e in by_split.get(TRAIN, {}).items() if s <= step}
+        by_split.setdefault(split, {})[step] = entry
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
 
 
-def check_whole(output_dir: str, *names: str) -> None:
-    """Refuses a file if most of its lines cannot be read; an incomplete line from a killed process is harmless.
+def check_whole(output_dir: str) -> None:
+    """Refuses `metrics.jsonl` if most of its lines cannot be read; an incomplete last line is harmless.
 
     Raises:
       InputError: names the file.
     """
-    for name in names:
-        path = os.path.join(output_dir, name)
-        *lines, last = _lines(path)
-        lines += [last] * bool(last and not last.startswith("{"))  # a last line that starts with "{" may be incomplete
-        damaged = sum(bool(line) and _parsed(line) is None for line in lines)
-        if damaged > len(lines) - lines.count("") - damaged:
-            raise InputError(
-                f"{path}: is damaged (lines that cannot be read: {damaged:,}); copy the run's folder again"
-            )
+    path = os.path.join(output_dir, METRICS_NAME)
+    *lines, last = _lines(path)
+    lines += [last] * bool(last and not last.startswith("{"))  # a last line that starts with "{" may be incomplete
+    damaged = sum(bool(line) and _parsed(line) is None for line in lines)
+    if damaged > len(lines) - lines.count("") - damaged:
+        raise InputError(f"{path}: is damaged (lines that cannot be read: {damaged:,}); copy the run's folder again")
 
 
 def _lines(path: str) -> list[str]:

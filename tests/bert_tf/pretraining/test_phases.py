@@ -2,16 +2,15 @@
 
 import json
 import shutil
-import types
 
 import pytest
 from tensorflow.python.framework import ops
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.pretraining import evaluation, phases
+from bert_tf.pretraining import phases
 from bert_tf.pretraining.engine import run_pretraining
-from bert_tf.runs import latest, run_record
+from bert_tf.runs import latest
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import loop
 
@@ -192,20 +191,3 @@ def test_a_bad_second_phase_is_refused_before_the_first_trains(runs, tmp_path, s
 def test_a_flag_file_that_is_not_there_is_refused(runs, tmp_path):
     with pytest.raises(InputError, match=r"--next_phase=none.flags: .*none.flags"):
         phases.of(settings(runs, tmp_path, "--next_phase=none.flags"))
-
-
-def test_an_evaluator_waits_for_the_next_phase(monkeypatch):
-    found = []
-
-    def follow(folder, timeout, is_last):
-        found.append((is_last(4), is_last(5)))
-        return ()
-
-    monkeypatch.setattr(evaluation.checkpoint_watch, "follow", follow)
-    for next_phase in ("second.cfg", ""):
-        phase = run_record.Phase({"next_phase": next_phase}, {}, {}, {"num_train_steps": 5})
-        monkeypatch.setattr(evaluation.run_record, "read_phases", lambda folder, phase=phase: [phase])
-        with pytest.raises(InputError, match="none of its checkpoints"):
-            command = types.SimpleNamespace(output_dir="run", eval_timeout=0)
-            evaluation.evaluate_checkpoints(command, None, dict, {}, None)
-    assert found == [(False, False), (False, True)]

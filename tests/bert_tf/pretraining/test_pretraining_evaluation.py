@@ -1,12 +1,7 @@
 import json
 import logging
-import os
 import pathlib
 import shutil
-import signal
-import subprocess
-import sys
-import time
 import types
 
 import pytest
@@ -19,7 +14,7 @@ from bert_tf.pretraining import engine, evaluation
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.report import run_report
-from bert_tf.runs import checkpoint_watch, latest, run_record
+from bert_tf.runs import latest, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
@@ -96,7 +91,6 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
     # every row has 32 positions, some of them padding
     tokens, rows = (sum(e[f"{name}_per_second"] for e in by_split["train"][1:]) for name in ("tokens", "sequences"))
     assert 0 < tokens < 32 * rows
-    assert not (folder / "metrics-eval.jsonl").exists()
 
 
 def read_summaries(folder) -> dict[str, list]:
@@ -137,19 +131,20 @@ def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
 
 
 @pytest.mark.slow
-def test_an_evaluation_afterwards_gives_the_same_figures_and_has_its_own_file(data, finished, monkeypatch, caplog):
+def test_an_evaluation_afterwards_gives_the_same_figures(data, finished, tmp_path, monkeypatch, caplog):
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
 
     monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
-    before = (finished[0] / "metrics.jsonl").read_bytes()
+    folder = tmp_path / "run"
+    shutil.copytree(finished[0], folder)
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):
-        results = run(data, finished[0], "--do_eval")
+        results = run(data, folder, "--do_eval")
     assert results == finished[1] and "evaluating: 1 of " in caplog.text
-    assert (finished[0] / "metrics.jsonl").read_bytes() == before
-    assert [entry["step"] for entry in lines(finished[0] / "metrics-eval.jsonl")] == [6]
-    assert (finished[0] / "fill_mask-eval.jsonl").exists()
+    assert metrics_file.read(str(folder)) == metrics_file.read(str(finished[0]))
+    (before, after) = (lines(each / "metrics.jsonl") for each in (finished[0], folder))
+    assert after == [*before, before[-1]], "the later line counts"
 
 
 @pytest.mark.slow
@@ -158,12 +153,10 @@ def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(
     shutil.copytree(finished[0], folder)
     shutil.copy(data / "data.tfrecord", tmp_path / "renamed.tfrecord")
     for given in ("", f"{tmp_path}/renamed.tfrecord"):
-        (folder / "metrics-eval.jsonl").unlink(missing_ok=True)
         with caplog.at_level(logging.INFO):
             caplog.clear()
             run(data, folder, "--do_eval", f"--eval_input_file={given}")
-        (line,) = lines(folder / "metrics-eval.jsonl")
-        assert line["split"] == metrics_file.TRAINING_DATA
+        assert lines(folder / "metrics.jsonl")[-1]["split"] == metrics_file.TRAINING_DATA
         assert "evaluating on training data; give held-out data" in caplog.text
         assert "evaluated on training data at step 6" in caplog.text
     page = (folder / "report.html").read_text()
@@ -182,7 +175,7 @@ def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_pat
     before = (folder / "eval_results.txt").read_text()
     values = run(data, folder, "--do_eval", f"--eval_input_file={tmp_path}/other.tfrecord",
                  f"--vocab_file={data}/vocab.txt")  # fmt: skip
-    *_, line = lines(folder / "metrics-eval.jsonl")
+    *_, line = lines(folder / "metrics.jsonl")
     assert line["split"] == "other.tfrecord" and line["loss"] == values["loss"]
     assert (folder / "eval_results.txt").read_text() == before
     own = folder / "evaluations" / "other.tfrecord"
@@ -205,25 +198,6 @@ def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp
 
 
 @pytest.mark.slow
-def test_a_follower_waits_for_the_phase_after_the_one_that_trains(data, finished, tmp_path, monkeypatch):
-    folder, ends = tmp_path / "run", []
-    shutil.copytree(finished[0], folder)
-    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": 1.0})
-
-    def follow(output_dir, timeout, is_last):
-        ends.append(is_last(6))
-        return iter([f"{folder}/ckpt-6"])
-
-    monkeypatch.setattr(evaluation.checkpoint_watch, "follow", follow)
-    run(data, folder, "--do_eval", "--eval_timeout=5")
-    described = json.loads((folder / "run.json").read_text())
-    described["phases"][-1]["settings"]["next_phase"] = "second.flags"
-    (folder / "run.json").write_text(json.dumps(described))
-    run(data, folder, "--do_eval", "--eval_timeout=5")
-    assert ends == [True, False]
-
-
-@pytest.mark.slow
 def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
     def interrupt(self, step, results):
         raise KeyboardInterrupt
@@ -234,83 +208,9 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
     assert "of 6; written" in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.slow
-def test_an_evaluator_follows_a_training_process_outlives_its_end_and_agrees_with_it(data, tmp_path, monkeypatch):
-    """The trainer is killed after the second evaluation; then the clock jumps, so that the test does not wait."""
-    folder, evaluated, passed = tmp_path / "run", [], [0.0]
-
-    def sleep(seconds):
-        time.sleep(0.2)
-        if trainer.poll() is not None:
-            passed[0] += 1000
-
-    clock = types.SimpleNamespace(monotonic=lambda: time.monotonic() + passed[0], sleep=sleep)
-    monkeypatch.setattr(checkpoint_watch, "time", clock)
-    evaluate = evaluation.Evaluation.__call__
-
-    def evaluate_and_kill(self):
-        results = evaluate(self)
-        evaluated.append((int(self._trainer.global_step.numpy()), results))
-        if len(evaluated) == 2:
-            trainer.send_signal(signal.SIGKILL)
-            trainer.wait()
-        return results
-
-    monkeypatch.setattr(evaluation.Evaluation, "__call__", evaluate_and_kill)
-    # far more steps than the trainer reaches
-    same = ("--num_train_steps=1000000", "--save_checkpoints_steps=20")
-    command = [sys.executable, "-m", "bert_tf.run_pretraining", *words(data, folder, "--do_train", *same)]
-    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL) as trainer:
-        try:
-            results = run(data, folder, "--do_eval", "--eval_timeout=900", *same)
-        finally:
-            trainer.kill()
-    assert len(evaluated) >= 2 and results == evaluated[-1][1]
-    steps = [step for step, _ in evaluated]
-    assert steps == sorted(set(steps)) and all(step % 20 == 0 for step in steps)
-    assert [entry["step"] for entry in lines(folder / "metrics-eval.jsonl")] == steps
-    assert {entry["split"] for entry in lines(folder / "metrics.jsonl")} == {"start", "train"}
-    assert "held out, step" in (folder / "report.html").read_text()
-    assert latest.find(str(folder)).step == steps[-1], "what was saved before the end was evaluated after it"
-    monkeypatch.undo()
-    assert run(data, folder, "--do_eval", *same) == results
-
-
-@pytest.mark.slow
-def test_a_checkpoint_that_is_deleted_while_it_is_read_is_passed_over_and_a_damaged_one_is_not(
-    data, finished, tmp_path, monkeypatch, caplog
-):
-    folder = tmp_path / "run"
-    shutil.copytree(finished[0], folder)
-    (folder / "ckpt-3.data-00000-of-00001").unlink()
-    monkeypatch.setattr(
-        evaluation.checkpoint_watch, "follow", lambda *_: iter([f"{folder}/ckpt-{s}" for s in (1, 3, 6)])
-    )
-    with caplog.at_level(logging.INFO):
-        assert run(data, folder, "--do_eval") == finished[1]
-    assert caplog.text.count("was deleted before it was read") == 2
-    damaged = folder / "ckpt-6.data-00000-of-00001"
-    os.truncate(damaged, damaged.stat().st_size // 2)
-    with pytest.raises(InputError, match="run: none of its checkpoints can be read"):
-        run(data, folder, "--do_eval")
-    assert "ckpt-6 cannot be read (" in caplog.text
-
-
-@pytest.mark.slow
-def test_a_run_of_another_model_is_refused_also_when_it_comes_later(data, finished, tmp_path, monkeypatch):
-    other = tmp_path / "config.json"
-    other.write_text(CONFIG.to_json_string().replace('"intermediate_size": 32', '"intermediate_size": 64'))
-    appear = types.SimpleNamespace(
-        monotonic=time.monotonic, sleep=lambda seconds: shutil.copytree(finished[0], tmp_path / "run")
-    )
-    monkeypatch.setattr(checkpoint_watch, "time", appear)
-    with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
-        run(data, tmp_path / "run", f"--bert_config_file={other}", "--do_eval", "--eval_timeout=300")
-
-
 def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch):
     (tmp_path / "ckpt-3.index").touch()
-    monkeypatch.setattr(checkpoint_watch, "follow", lambda *_: iter([f"{tmp_path}/ckpt-3"]))
+    monkeypatch.setattr(evaluation.resume, "find", lambda *_: latest.ResumePoint(f"{tmp_path}/ckpt-3"))
     strategy = tf.distribute.get_strategy()
     checkpoint = types.SimpleNamespace(restore=lambda prefix: types.SimpleNamespace(expect_partial=lambda: None))
 
@@ -322,12 +222,9 @@ def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, mo
         trainer = types.SimpleNamespace(
             strategy=strategy,
             checkpoint=checkpoint,
-            global_step=tf.Variable(3),
             objective=PretrainingObjective(None, has_head),
         )
-        flags = [f"--output_dir={tmp_path}", "--do_eval", "--input_file=x"]
-        settings = parse(PretrainingSettings, flags)
-        return evaluation.evaluate_checkpoints(settings, trainer, lambda: {"loss": 1.0}, {}, None)
+        return evaluation.evaluate_latest(trainer, str(tmp_path), lambda: {"loss": 1.0})
 
     assert evaluate(True, True) == evaluate(False, False) == evaluate(True, True, False) == {"loss": 1.0}
     with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
@@ -344,8 +241,8 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
         manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
     for kept in (moved, folder):
         (kept / "vocab.txt").unlink()
-    looks = folder / "fill_mask-eval.jsonl"
-    looks.unlink(missing_ok=True)
+    looks = folder / "fill_mask.jsonl"
+    looks.unlink()
     with caplog.at_level(logging.INFO):
         assert run(moved, folder, "--do_eval") == finished[1]
     assert caplog.text.count("was not found; give --vocab_file to show filled-in masks") == 1 and not looks.exists()
@@ -379,8 +276,6 @@ def test_a_vocabulary_of_other_data_is_refused(data, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (("--do_eval", "--eval_timeout=-1"), "eval_timeout=-1.0: must be at least 0"),
-        (("--do_train", "--do_eval", "--eval_timeout=5"), "drop --eval_timeout or --do_train"),
         (("--do_train", "--fill_mask_file=x"), "--fill_mask_file needs --do_eval"),
     ],
 )

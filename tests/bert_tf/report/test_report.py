@@ -218,14 +218,14 @@ def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
     assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
 
 
-def test_the_report_is_written_from_the_files_of_both_processes_and_a_rerun_line_counts_once(tmp_path):
+def test_the_report_is_written_from_the_files_of_the_run_and_a_rerun_line_counts_once(tmp_path):
     for step, loss in [(50, 5.0), (100, 4.0)]:
         metrics_file.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
     metrics_file.record(str(tmp_path), "start", 50, {})
     metrics_file.record(str(tmp_path), "train", 100, {"masked_lm_loss": 3.75})
-    metrics_file.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25}, metrics_file.EVALUATOR_METRICS_NAME)
-    for step, name in ((0, fill_mask.NAME), (100, fill_mask.EVALUATOR_NAME)):
-        metrics_file.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, name)
+    metrics_file.record(str(tmp_path), "eval", 100, {"masked_lm_loss": 4.25})
+    for step in (0, 100):
+        metrics_file.record(str(tmp_path), "eval", step, {"samples": look(step, 0.5)["samples"]}, fill_mask.NAME)
     run_report.write(str(tmp_path))
     page = (tmp_path / "report.html").read_text()
     assert '<td class="number">3.75</td><td class="number">4.25</td>' in page and page.count(">step 100</th>") == 1

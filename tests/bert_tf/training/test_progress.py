@@ -1,6 +1,5 @@
 import io
 import itertools
-import json
 import logging
 import sys
 import types
@@ -158,16 +157,13 @@ def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
     assert steps(entries, "eval") == [(100, 8.25)]
 
 
-def test_evaluations_of_both_processes_are_read_and_a_torn_line_is_passed_over(tmp_path):
+def test_lines_are_read_in_order_and_a_torn_line_is_passed_over(tmp_path):
     metrics_file.record(str(tmp_path), "eval", 300, {"loss": 3.0})
-    other = metrics_file.EVALUATOR_METRICS_NAME
-    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0}, other)
-    with open(tmp_path / other, "a") as file:
+    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0})
+    with open(tmp_path / metrics_file.METRICS_NAME, "a") as file:
         file.write('{"split": "eval", "step": 40')
-    entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME, other, "missing.jsonl")
-    assert steps(entries, "eval") == [(200, 4.0), (300, 3.0)]
-    lines = (tmp_path / metrics_file.METRICS_NAME).read_text().splitlines()
-    assert [json.loads(line)["step"] for line in lines] == [300], "each process has its own file"
+    assert steps(metrics_file.read(str(tmp_path)), "eval") == [(200, 4.0), (300, 3.0)]
+    assert metrics_file.read(str(tmp_path), "missing.jsonl") == []
 
 
 def derived(**values):
