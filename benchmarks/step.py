@@ -97,7 +97,7 @@ def our_parts(shape: tuple[int, ...]) -> int:
     from bert_tf.settings import PretrainingSettings
 
     options = {"train_batch_size": shape[4], "max_seq_length": shape[5]}
-    return engine.parts_of([PretrainingSettings(input_file="-", output_dir="-", do_train=True, **options)])
+    return engine.parts_of(PretrainingSettings(input_file="-", output_dir="-", do_train=True, **options))
 
 
 def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]:

@@ -190,22 +190,6 @@ def parse(settings_class: type, arguments: Sequence[str]):
     return settings_from_flags(settings_class, flag_values)
 
 
-def with_flagfile(settings, path: str, **changes):
-    """Returns a copy of settings in which the values of a flag file replace the current values.
-
-    Args:
-      settings: dataclass whose fields come from `setting`.
-      path: path of the file, in the format of `--flagfile`.
-      **changes: further new values; values in the file take precedence.
-
-    Raises:
-      InputError: the file cannot be read or contains an unknown flag, or the settings contradict each other.
-    """
-    given = dataclasses.asdict(settings) | changes
-    words = [f"--{name}={value}" for name, value in given.items() if value is not None]
-    return parse(type(settings), [*words, f"--flagfile={path}"])
-
-
 def _refuse_words(words: Sequence[str]) -> None:
     # absl would read "--do_train False" as --do_train=true and a positional argument.
     if words:

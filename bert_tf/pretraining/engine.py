@@ -1,11 +1,10 @@
-"""Runs pre-training: checks all phases, and then trains and evaluates one phase after another.
+"""Runs pre-training: checks everything first, and then trains and evaluates.
 
 Paper: section 3.1, appendix A.2.
 """
 
 import contextlib
 import dataclasses
-import itertools
 import os
 from collections.abc import Sequence
 
@@ -18,13 +17,12 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.pretraining import fill_mask, phases, record_files
+from bert_tf.pretraining import fill_mask, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_blanks, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
-from bert_tf.text import data_vocabulary
-from bert_tf.training import batch_parts, flops, loop, metrics, resume, traced_graphs
+from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -36,13 +34,13 @@ _FEWEST_TOKENS_IN_PARTS = 2048
 
 @dataclasses.dataclass(frozen=True)
 class _Prepared:
-    """A phase of a run, after all checks.
+    """A command, after all checks.
 
     Attributes:
-      settings: the settings of the phase.
+      settings: the settings, with all defaults filled in.
       config: the model's configuration.
       data: the record files and their contents.
-      facts: the facts about the phase that `run.json` records.
+      facts: the facts that `run.json` records.
       blanks: rows whose masked tokens the model predicts at each evaluation; None if there are no such rows.
       eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
@@ -56,10 +54,10 @@ class _Prepared:
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
-    """Trains and evaluates according to the settings, one phase after another.
+    """Trains and evaluates according to the settings.
 
     Args:
-      settings: the settings of the first phase.
+      settings: the settings.
       write_report: function that is called with the run's folder at the start of training, after each checkpoint or
         evaluation, and at the end of training, also after an error.
 
@@ -67,23 +65,19 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
       The metrics of the last evaluation by name; {} without `do_eval`.
 
     Raises:
-      InputError: the input of a phase is invalid. The input of all phases is checked before any training.
+      InputError: the input is invalid. It is checked before any training.
       NotFinite: training or the last evaluation is not finite.
     """
-    every = phases.of(settings)
-    parts = parts_of([one.settings for one in every])
+    settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or settings.num_train_steps)
+    parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        prepared = []
-        for one in every:
-            with phases.naming(one):
-                prepared.append(_prepare(one.settings, strategy))
-        data_vocabulary.common(phase.data.vocabulary for phase in prepared)
+        prepared = _prepare(settings, strategy)
         workers.check_same_facts(strategy, _same_on_workers(prepared))
         if settings.do_train:
             values = _train(prepared, strategy, lock, write_report, parts)
         else:
-            values = _evaluate(prepared[0], strategy, write_report)
+            values = _evaluate(prepared, strategy, write_report)
         try:
             metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
         except InputError:
@@ -93,13 +87,12 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
         return values
 
 
-def parts_of(phases_settings: Sequence[PretrainingSettings]) -> int:
-    """Returns the number of parts of a batch in all phases; see `batch_parts`."""
-    if not phases_settings[0].do_train:
+def parts_of(settings: PretrainingSettings) -> int:
+    """Returns the number of parts of a batch; see `batch_parts`."""
+    rows = settings.train_batch_size // settings.gradient_accumulation_steps
+    if not settings.do_train or rows * settings.max_seq_length < _FEWEST_TOKENS_IN_PARTS:
         return 1
-    rows = [one.train_batch_size // one.gradient_accumulation_steps for one in phases_settings]
-    tokens = min(count * one.max_seq_length for count, one in zip(rows, phases_settings, strict=True))
-    return batch_parts.choose_parts(phases_settings[0], rows) if tokens >= _FEWEST_TOKENS_IN_PARTS else 1
+    return batch_parts.choose_parts(settings, [rows])
 
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
@@ -124,44 +117,22 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
 
 
 def _train(
-    prepared: Sequence[_Prepared],
+    prepared: _Prepared,
     strategy: tf.distribute.Strategy,
     lock: run_folder.Lock | None,
     write_report: Report,
     parts: int,
 ) -> dict[str, float]:
-    """Trains and evaluates, starting with the phase of the folder's newest checkpoint."""
-    folder = prepared[0].settings.output_dir
-    found = resume.find(folder, strategy)
-    under_way = run_folder.phase_under_way(folder, [phase.facts for phase in prepared], found.step)
-    run_folder.check(folder, prepared[under_way].facts, found.step)
-    for before, after in itertools.pairwise(prepared):
-        run_folder.check_next(before.facts, after.facts)
-    values = {}
-    for number, phase in enumerate(prepared[under_way:]):
-        if number:
-            found = resume.find(folder, strategy)
-        with traced_graphs.released():  # the next phase needs the memory
-            values = _train_phase(phase, strategy, lock, found, write_report, parts)
-    return values
-
-
-def _train_phase(
-    phase: _Prepared,
-    strategy: tf.distribute.Strategy,
-    lock: run_folder.Lock | None,
-    found: latest.ResumePoint,
-    write_report: Report,
-    parts: int,
-) -> dict[str, float]:
-    settings, config, data = phase.settings, phase.config, phase.data
+    """Trains and evaluates, starting from the folder's newest checkpoint."""
+    settings, config, data = prepared.settings, prepared.config, prepared.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
-    start = resume.start_position(folder, phase.facts, found)
+    found = resume.find(folder, strategy)
+    start = resume.start_position(folder, prepared.facts, found)
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start, parts)
     evaluation = None
     if settings.do_eval:
-        evaluation = Evaluation(settings, trainer, phase.blanks, write_report, phase.eval_prints, phase.facts)
+        evaluation = Evaluation(settings, trainer, prepared.blanks, write_report, prepared.eval_prints, prepared.facts)
 
     def report_only() -> None:
         if chief:
@@ -173,7 +144,7 @@ def _train_phase(
                 run_folder.warn_if_unfinished(checkpoints.initialize(trainer.objective.model, starts_from))
         if chief:
             lock.make_folder()
-            run_folder.begin(folder, phase.facts, found.step)
+            run_folder.begin(folder, prepared.facts, found.step)
             lower = data.vocabulary.do_lower_case if data.vocabulary else None
             checkpoint_tokenizer.keep(folder, config, data.vocab_file, lower)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
@@ -186,12 +157,12 @@ def _train_phase(
                 report_only()
 
 
-def _evaluate(phase: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
-    data, config = phase.data, phase.config
-    trainer = _make_trainer(phase.settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(phase.settings, trainer, phase.blanks, write_report, phase.eval_prints)
+def _evaluate(prepared: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
+    settings, data, config = prepared.settings, prepared.data, prepared.config
+    trainer = _make_trainer(settings, config, data, strategy, BEGINNING)
+    evaluation = Evaluation(settings, trainer, prepared.blanks, write_report, prepared.eval_prints)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
-        return evaluate_latest(trainer, phase.settings.output_dir, evaluation)
+        return evaluate_latest(trainer, settings.output_dir, evaluation)
 
 
 def _model_facts(config: BertConfig) -> dict:
@@ -218,18 +189,17 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
     )
 
 
-def _same_on_workers(prepared: Sequence[_Prepared]) -> dict[str, list]:
-    """Returns the facts of all phases that must be the same on all workers; paths may differ."""
-    every: dict[str, list] = {"flags": [], "model": [], "data": [], "optimizer": [], "evaluation data": []}
-    for phase in prepared:
-        settings, facts = phase.settings, phase.facts
-        every["flags"].append(workers.shared_settings(settings))
-        every["model"].append(facts.model)
-        every["data"].append([facts.data, phase.data.dynamic_masking])
-        every["optimizer"].append({**facts.optimizer, "init_checkpoint": ""})
-        shown = [settings.fill_mask_file] if settings.fill_mask_file else []
-        every["evaluation data"].append([*phase.eval_prints, *run_folder.fingerprint(shown)])
-    return every
+def _same_on_workers(prepared: _Prepared) -> dict:
+    """Returns the facts that must be the same on all workers; paths may differ."""
+    settings, facts = prepared.settings, prepared.facts
+    shown = [settings.fill_mask_file] if settings.fill_mask_file else []
+    return {
+        "flags": workers.shared_settings(settings),
+        "model": facts.model,
+        "data": [facts.data, prepared.data.dynamic_masking],
+        "optimizer": {**facts.optimizer, "init_checkpoint": ""},
+        "evaluation data": [*prepared.eval_prints, *run_folder.fingerprint(shown)],
+    }
 
 
 def _make_trainer(
@@ -274,8 +244,9 @@ def _make_trainer(
 
 
 def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
-    """Returns the optimizer of a phase from `phases.of`; its learning-rate schedule spans all phases."""
-    return make_optimizer(settings, settings.learning_rate, settings.num_schedule_steps, settings.num_warmup_steps)
+    """Returns the optimizer with its learning-rate schedule."""
+    end = settings.num_schedule_steps or settings.num_train_steps
+    return make_optimizer(settings, settings.learning_rate, end, settings.num_warmup_steps)
 
 
 def _throughput(

@@ -229,35 +229,6 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
-def phase_under_way(output_dir: str, phases: Sequence[run_record.Phase], trained_steps: int) -> int:
-    """Returns the index of the phase in `phases` that began last in the folder; 0 if no phase in `phases` has begun."""
-    begun = _begun(output_dir, trained_steps)[-1:]
-    same = [i for i, phase in enumerate(phases) for last in begun if _is_same(last, phase)]
-    return max(same, default=0)
-
-
-def check_next(before: run_record.Phase, after: run_record.Phase) -> None:
-    """Refuses a phase that cannot continue the previous phase; see `check`.
-
-    Raises:
-      InputError: the message gives the reason.
-    """
-    first, last = before.optimizer["num_train_steps"], after.optimizer["num_train_steps"]
-    if last <= first:
-        raise InputError(
-            f"--next_phase: --num_train_steps={last} must be above {first}, the value of the previous phase; "
-            "steps are counted from the first step of the first phase"
-        )
-    different = differences(before.model, after.model)
-    if not different and not _continues(before, after, first):
-        different = differences(before.data, after.data) + differences(before.optimizer, after.optimizer)
-    if different:
-        raise InputError(
-            f"--next_phase: cannot continue the previous phase ({'; '.join(different)}); the next phase needs the "
-            "same model, and either another --max_seq_length or more steps with the same data and optimizer"
-        )
-
-
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 

@@ -74,16 +74,12 @@ class PretrainingSettings(TrainingSettings):
         "number of steps of linear warm-up", 10000, group="Training", first=True, at_least=0
     )
     num_schedule_steps: int | None = setting(
-        "step at which the learning rate reaches 0; default: --num_train_steps of the last phase",
+        "step at which the learning rate reaches 0; default: --num_train_steps",
         None,
         group="Training",
         above=0,
     )
     max_eval_steps: int = setting("maximum number of evaluation steps", 100, group="Evaluation", first=True, above=0)
-    next_phase: str = setting(
-        "flag file of the next phase, which continues in the same folder; the flags in the file replace the current "
-        "flags, and may include another --next_phase", "", group="Run",
-    )  # fmt: skip
 
     def __post_init__(self):
         super().__post_init__()
@@ -91,7 +87,6 @@ class PretrainingSettings(TrainingSettings):
         self._check_schedule()
         require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
         require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
-        require(not self.next_phase or self.do_train, "--next_phase needs --do_train")
 
     def _check_schedule(self) -> None:
         end = self.num_schedule_steps
@@ -106,6 +101,6 @@ class PretrainingSettings(TrainingSettings):
         require(
             end >= self.num_warmup_steps,
             f"--num_warmup_steps={self.num_warmup_steps}: the learning-rate schedule ends earlier, at step {end} "
-            "(--num_schedule_steps; by default --num_train_steps of the last phase), so the learning rate would never "
+            "(--num_schedule_steps; by default --num_train_steps), so the learning rate would never "
             f"reach its peak; give, for example, --num_warmup_steps={end // 10}",
         )

@@ -48,22 +48,19 @@ def test_a_process_that_has_computed_keeps_its_threads(monkeypatch):
 @pytest.mark.parametrize(
     ("rows", "length", "changes", "expected"),
     [
-        ([16, 4], [128, 512], {}, 2),
-        ([16, 2], [128, 512], {}, 1),  # too few tokens in a step of the second phase
-        ([32], [128], {"gradient_accumulation_steps": 4}, 1),
-        ([15], [512], {}, 1),
-        ([16], [128], {"do_train": False}, 1),
+        (16, 128, {}, 2),
+        (2, 512, {}, 1),  # too few tokens in a step
+        (32, 128, {"gradient_accumulation_steps": 4}, 1),
+        (15, 512, {}, 1),
+        (16, 128, {"do_train": False}, 1),
     ],
 )
 def test_pretraining_divides_large_batches(monkeypatch, rows, length, changes, expected):
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(2), raising=False)
     monkeypatch.setattr(tf.config.threading, "set_intra_op_parallelism_threads", lambda number: None)
     given = {"input_file": "x", "output_dir": "run", "do_train": True, "do_eval": True} | changes
-    phases = [
-        PretrainingSettings(train_batch_size=count, max_seq_length=width, **given)
-        for count, width in zip(rows, length, strict=True)
-    ]
-    assert pretraining.parts_of(phases) == expected
+    settings = PretrainingSettings(train_batch_size=rows, max_seq_length=length, **given)
+    assert pretraining.parts_of(settings) == expected
 
 
 @pytest.mark.parametrize("rows", [1, 4, 5])
