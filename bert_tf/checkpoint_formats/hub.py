@@ -5,7 +5,7 @@ import os
 
 from absl import logging
 
-from bert_tf.checkpoint_formats.pickles import pickle_command
+from bert_tf.checkpoint_formats.pickles import REMEDY
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
@@ -37,13 +37,8 @@ def download(name: str) -> str:
     except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different error classes
         raise InputError(f"{name}: {_reason(error)}") from error
     if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
-        target = repository.rsplit("/", 1)[-1]
-        revision_flag = f" --revision {revision}" if revision else ""
         raise InputError(
-            f"{name}: has no safetensors, and pickles are not downloaded, because they can run any code; convert the "
-            f"pickles to safetensors, which run no code, and give {target}: "
-            f"hf download {repository}{revision_flag} --local-dir {target} && "
-            f"{pickle_command(os.path.join(target, 'pytorch_model.bin'))}"
+            f"{name}: has no safetensors, and pickles are not downloaded, because they can run any code; {REMEDY}"
         )
     logging.info("%s is in %s", name, folder)
     return folder

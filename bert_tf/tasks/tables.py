@@ -111,7 +111,6 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
       MissingColumn: the file lacks a column.
       InputError: the file is missing, not UTF-8, or damaged. The message names the file and, if possible, the line.
     """
-    refuse_same(path, columns or (), columns or ())
     if layout.format == "jsonl":
         objects = json_lines.read_objects(path, decoded_lines(path))
         return Columns(columns, [(line, _fields(f"{path}, line {line}", found, columns)) for line, found in objects])
@@ -122,7 +121,6 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     places = range(len(header))
     if columns is not None:
         places = [column_index(path, name, header, layout.has_header, delimiter, quoted) for name in columns]
-        refuse_same(path, columns, places)
     for line, row in rows:
         check_width(path, line, row, len(header), delimiter, quoted)
     selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
@@ -205,22 +203,6 @@ def _lines(path: str) -> Iterator[bytes]:
             yield from lines
     if rest:
         yield rest
-
-
-def refuse_same(path: str, columns: Sequence[str], places: Sequence[Any]) -> None:
-    """Raises InputError if two flags name the same column.
-
-    Args:
-      path: path of the file, for messages.
-      columns: names or numbers of columns, as the flags give them.
-      places: index or name of the column that each flag names; flags with equal values name the same column.
-    """
-    for column, place in zip(columns, places, strict=True):
-        if places.count(place) > 1:
-            raise InputError(
-                f"{path}: two flags name the column {column!r}; check --text_a_column, --text_b_column, --label_column "
-                "and --id_column"
-            )
 
 
 def check_width(

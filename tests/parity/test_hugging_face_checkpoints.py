@@ -2,8 +2,6 @@
 
 import dataclasses
 import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -14,7 +12,6 @@ import transformers
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
@@ -133,27 +130,6 @@ def test_half_precision_and_several_files_are_read(dtype, tmp_path):
     kernel = checkpoints.load_encoder(str(tmp_path)).blocks[1].intermediate.kernel
     expected = model.bert.encoder.layer[1].intermediate.dense.weight.detach().float().numpy().T
     np.testing.assert_array_equal(kernel, expected)
-
-
-@pytest.mark.parametrize("names", [["pytorch_model.bin"], ["pytorch_model-00001-of-00002.bin",
-                                                            "pytorch_model-00002-of-00002.bin"]])  # fmt: skip
-def test_their_pickles_are_refused_until_the_command_that_the_error_shows_has_converted_them(names, tmp_path):
-    model = theirs("BertForPreTraining")
-    model.config.save_pretrained(tmp_path)
-    state = list(model.state_dict().items())
-    for number, name in enumerate(names):
-        torch.save(dict(state[number :: len(names)]), tmp_path / name)
-    torch.save({"step": torch.ones(1)}, tmp_path / "optimizer.pt")
-    with pytest.raises(InputError, match=f"{names[-1]}: is a pickle"):
-        checkpoints.load_encoder(str(tmp_path / names[-1]))
-    with pytest.raises(InputError, match=rf"{names[0]}: is a pickle, .*python -c '(.*)'$") as refused:
-        checkpoints.load_encoder(str(tmp_path))
-    program = str(refused.value).split("python -c '")[1].removesuffix("'")
-    subprocess.run([sys.executable, "-c", program], check=True)
-    contents = checkpoints.open_checkpoint(str(tmp_path))
-    assert {"encoder", "masked_lm", "next_sentence"} <= {path.split("/")[0] for path in contents.tensors}
-    kernel = checkpoints.load_encoder(str(tmp_path)).blocks[0].intermediate.kernel
-    np.testing.assert_array_equal(kernel, model.bert.encoder.layer[0].intermediate.dense.weight.detach().numpy().T)
 
 
 def encoded(folder, sentences) -> dict:

@@ -13,8 +13,8 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
-# Possible names of the context and of the start, as columns or as fields in JSON Lines. A file may use only one of the
-# names of the context, and only one of the names of the start.
+# Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
+# names, the first in this list is used.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
 # If a file has several of these columns, the first in this list is used. The first column of SWAG's files has no name;
@@ -107,45 +107,30 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     """Finds the columns of a table by the names in the table's first line.
 
     Raises:
-      InputError: a column is missing or is listed twice, or two columns have the same meaning.
+      InputError: a column is missing.
     """
     names = [name.lower() for name in header]
-    place = f"{path}, line 1"
 
-    def find(wanted: Sequence[str], is_one: bool = True) -> int | None:
-        found = [name for name in wanted if name in names]
-        if is_one and len(found) > 1:
-            raise InputError(f"{place}: {' and '.join(found)} have the same meaning; rename or remove one")
-        name = next(iter(found), None)
-        if name is not None and names.count(name) > 1:
-            raise InputError(f"{place}: two columns are named {name!r}; rename one")
-        return None if name is None else names.index(name)
+    def find(wanted: Sequence[str]) -> int | None:
+        return next((names.index(name) for name in wanted if name in names), None)
 
     is_full = _RIGHT in names
-    numbered = _numbered(place, names, _WRONG if is_full else _CHOICE)
+    numbered = _numbered(names, _WRONG if is_full else _CHOICE)
     choices = (names.index(_RIGHT), *numbered) if is_full else numbered
     context = find(_CONTEXT)
     if context is None or not choices:
         missing = "sent1 or context" if context is None else "ending0, ending1 and so on"
-        raise InputError(f"{place}: there is no column {missing}; the file has {_told(header)}")
-    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS, is_one=False), is_full)
+        raise InputError(f"{path}, line 1: there is no column {missing}; the file has {_told(header)}")
+    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS), is_full)
 
 
 def _told(header: Sequence[str]) -> str:
     return ", ".join(name or "a column without a name" for name in header)
 
 
-def _numbered(place: str, names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
-    """Returns the indices of the columns of the choices, sorted by the numbers in the columns' names.
-
-    The numbers must start at 0 or 1, and must not have gaps.
-    """
+def _numbered(names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
+    """Returns the indices of the columns of the choices, sorted by the numbers in the columns' names."""
     found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
-    numbers = [number for number, _ in found]
-    first = min(numbers, default=0)
-    if first > 1 or numbers != list(range(first, first + len(numbers))):
-        told = ", ".join(names[column] for _, column in found)
-        raise InputError(f"{place}: the columns of the choices are {told}; number them from 0, without gaps")
     return tuple(column for _, column in found)
 
 
@@ -193,15 +178,11 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceE
             raise InputError(f"{place}: {what}; give a list of texts")
         label = _label(place, entries.get(_LABEL), choices) if has_labels else None
         id = entries.get("id")
-        if isinstance(id, (list, dict, bool)):
-            raise InputError(f"{place}: the id is {json_lines.meaning(id)}; give a string or a number")
         yield line, ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id))
 
 
 def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:
     given = [name for name in names if entries.get(name) is not None]
-    if len(given) > 1:
-        raise InputError(f"{place}: {' and '.join(given)} have the same meaning; give only one of them")
     if not given and is_needed:
         raise InputError(f"{place}: there is no field {names[0]!r}; the line has {', '.join(entries) or 'none'}")
     text = entries[given[0]] if given else ""
@@ -219,19 +200,11 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     if not isinstance(label, str):
         told = "there is no label" if label is None else f"the label is {json_lines.meaning(label)}"
         raise InputError(f"{place}: {told}; give the number of the right choice, from 0, or its text")
-    same = [number for number, choice in enumerate(choices) if choice.strip() == label.strip()]
-    if len(same) > 1:
-        raise InputError(f"{place}: the label {label!r} is the text of {len(same)} choices; give a number from 0")
-    number = int(label) if label.strip().isdecimal() else None
-    if same and number not in (None, same[0]) and number < len(choices):
-        raise InputError(
-            f"{place}: the label {label!r} is the text of choice {same[0]}, but also the number of another choice; "
-            "give a number without quotes, from 0"
-        )
-    if same:
-        return same[0]
-    if number is not None:
-        return number
+    texts = [choice.strip() for choice in choices]
+    if label.strip() in texts:
+        return texts.index(label.strip())
+    if label.strip().isdecimal():
+        return int(label)
     raise InputError(
         f"{place}: the label {label!r} is not one of the choices; give the text of a choice, or its number from 0"
     )

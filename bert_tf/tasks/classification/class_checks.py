@@ -1,20 +1,16 @@
-"""Refuses data with only one class, and warns about doubtful classes, such as two spellings of a class."""
+"""Refuses data with only one class, and warns about classes of unequal size."""
 
-import contextlib
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.classification_task import Example, parse_score
+from bert_tf.tasks.classification.classification_task import Example
 
 # Warn if the largest class has at least this share of the examples. A constant answer then has an accuracy of at least
 # this share.
 _LARGE_SHARE = 0.9
-# Possible separators between the labels in a cell.
-_SEPARATORS = (",", ";", "|", "/", "+")
 
 
 def check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
@@ -47,36 +43,6 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
     if unseen:
         logging.warning("no example of train has the label %s; %d examples of dev have such a label",
                         " or ".join(unseen), sum(dev[label] for label in unseen))  # fmt: skip
-
-
-def warn_of_names(labels: Sequence[str], has_sets: bool) -> None:
-    """Warns about classes that are probably the same, and about a class that is probably several labels in one cell.
-
-    Args:
-      labels: names of all classes.
-      has_sets: whether an example may have several labels.
-    """
-    if len({unicodedata.normalize("NFC", label.casefold()) for label in labels}) < len(set(labels)):
-        logging.warning(
-            "some classes differ only in case or in the encoding of accents (Unicode NFC or NFD); if this is a "
-            "mistake, fix the labels in the files"
-        )
-    numbers: dict[float, list[str]] = {}
-    for label in sorted(set(labels)):
-        with contextlib.suppress(InputError):
-            numbers.setdefault(parse_score(label), []).append(label)
-    for same in numbers.values():
-        if len(same) > 1:
-            logging.warning("the classes %s are the same number; if this is a mistake, fix the labels in the files",
-                            " and ".join(map(repr, same)))  # fmt: skip
-    for separator in _SEPARATORS:
-        parts = {label: [part.strip() for part in label.split(separator)] for label in labels}
-        known = Counter(part for found in parts.values() for part in set(found))
-        if joined := [label for label, found in parts.items() if len(found) > 1 and all(known[p] > 1 for p in found)]:
-            logging.warning(
-                "the class %r looks like several labels; if it is, give %s--label_separator=%r",
-                joined[0], "" if has_sets else "--multi_label ", separator,
-            )  # fmt: skip
 
 
 def _counts(examples: Iterable[Example]) -> Counter:

@@ -12,7 +12,6 @@ import numpy as np
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.flag_parsing import is_utf8
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
 from bert_tf.tasks.classification.table_source import TextSource, label_text
@@ -147,7 +146,7 @@ def _list_of(values: Any, what: str) -> list:
     """Converts a list, an array, a column of a table or a similar sequence to a list.
 
     Raises:
-      InputError: the value is not a sequence.
+      InputError: the value is a string or a table.
     """
     if isinstance(values, (str, bytes)):
         raise InputError(f"{what}: is one string; give a list")
@@ -155,12 +154,7 @@ def _list_of(values: Any, what: str) -> list:
         raise InputError(
             f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
         )
-    try:
-        if isinstance(values, (Mapping, set, frozenset)):
-            raise TypeError("the values are not ordered")
-        return list(values)
-    except TypeError as error:
-        raise InputError(f"{what}: is of type {type(values).__name__}; give a list") from error
+    return list(values)
 
 
 def _placed(examples: Sequence[Example], what: str) -> list[Placed]:
@@ -209,8 +203,6 @@ def _pair(text, where: str) -> tuple[str, str | None]:
     parts = text if isinstance(text, (tuple, list)) else (text, None)
     if len(parts) != 2 or not isinstance(parts[0], str) or not isinstance(parts[1], (str, type(None))):
         raise InputError(f"{where}: is {text!r:.60}; give a string, or a pair of strings")
-    if not all(map(is_utf8, filter(None, parts))):
-        raise InputError(f"{where}: has a lone surrogate, which is not a character; decode the text as UTF-8")
     return parts[0], parts[1]
 
 

@@ -14,7 +14,7 @@ from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.runs import run_record
 from bert_tf.tasks import tables
-from bert_tf.tasks.classification import class_checks, class_weights, glue
+from bert_tf.tasks.classification import class_weights, glue
 from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, parse_score, score_scale
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL, MultiLabelTask
 from bert_tf.tasks.classification.own_task import OwnTask
@@ -24,8 +24,6 @@ from bert_tf.tasks.classification.tfds_source import TfdsSource, open_set
 
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
-# Maximum distance between neighboring float32 values near the largest score, in units of the standard deviation.
-_COARSEST = 1e-3
 _DEFAULTS = {
     "text_a_column": "text",
     "text_b_column": "",
@@ -114,25 +112,8 @@ def _table_source(command: Command) -> TableSource:
         separator=facts["label_separator"],
         has_label_sets=_kind(settings, command.trained) == MULTI_LABEL,
     )
-    _refuse_unread_flags(settings, source)
     asks_run = settings.id_column is None and settings.do_predict and not settings.do_train
     return _with_ids_of_run(source, settings.output_dir) if asks_run else source
-
-
-def _refuse_unread_flags(settings: ClassifierSettings, source: TableSource) -> None:
-    """Refuses table flags that have no effect on any of the files to read.
-
-    Raises:
-      InputError: a flag has no effect; the message names the flag and a file.
-    """
-    wanted = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict}
-    paths = [path for split, is_read in wanted.items() if is_read for path in source.found(split)]
-    for flag, formats in {"has_header": ("tsv", "csv"), "quoted": ("tsv",)}.items():
-        value = getattr(settings, flag)
-        if value is not None and paths and not any(source.layout(path).format in formats for path in paths):
-            raise InputError(
-                f"--{flag}={value}: is for .{' and .'.join(formats)} files, not for {paths[0]}; drop the flag"
-            )
 
 
 def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
@@ -172,7 +153,6 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, source:
     named = _named_labels(settings)
     labels = named or (tuple(known.labels) if known else ()) or source.labels or _labels_in(source)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
-    class_checks.warn_of_names(labels, source.has_label_sets)
     if len(set(labels)) < len(labels):
         flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
         raise InputError(f"{flag}: a label is listed twice; remove one")
@@ -240,20 +220,14 @@ def _scale(task: OwnTask, known: TaskDescription | None) -> tuple[float, float]:
     """Returns the mean and the standard deviation of the training scores, from the run's record or the training data.
 
     Raises:
-      InputError: a score is not a finite number, all scores are equal, or their differences are too small for float32.
+      InputError: a score is not a finite number, or all scores are equal.
     """
     if known:
         return score_scale(known.parameters)
     scores = np.array([parse_score(example.label) for example in task.read("train")])
     if np.ptp(scores) == 0:
         raise InputError(f"train: every score is {scores[0]:g}, so there is nothing to learn; check the labels")
-    mean, deviation = float(scores.mean()), float(scores.std())
-    if np.spacing(np.float32(np.abs(scores).max())) > _COARSEST * deviation:
-        raise InputError(
-            f"train: the scores have the mean {mean:.6g} and the standard deviation {deviation:.3g}, which is too "
-            "small for float32; subtract a constant from the scores"
-        )
-    return mean, deviation
+    return float(scores.mean()), float(scores.std())
 
 
 def _is_number(text: str) -> bool:

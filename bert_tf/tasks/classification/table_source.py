@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import math
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,8 +11,6 @@ from bert_tf.tasks import tables
 from bert_tf.tasks.classification.classification_task import Example
 from bert_tf.tasks.example_source import ExampleSource, FileSource, Placed, with_labels_if_right
 from bert_tf.tasks.json_lines import meaning
-
-_PYTHON_LIST = re.compile(r"\[([^\[\]]*)\]")
 
 
 class TextSource(ExampleSource):
@@ -130,7 +127,6 @@ class TableSource(FileSource, TextSource):
         if isinstance(cell, str):
             parts = _list_in(cell)
             if parts is None:
-                self._refuse_other_lists(place, cell)
                 parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
                 if "" in parts:
                     raise InputError(
@@ -140,18 +136,7 @@ class TableSource(FileSource, TextSource):
         if not isinstance(parts, list):
             raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, or [] for no label")
         labels = tuple(label_text(place, part) for part in parts)
-        if len(set(labels)) < len(labels):
-            raise InputError(f"{place}: a label is listed twice; remove one")
-        return labels
-
-    def _refuse_other_lists(self, place: str, cell: str) -> None:
-        """Refuses a list in Python's notation, because its brackets and quotes would become parts of labels."""
-        inner = _PYTHON_LIST.fullmatch(cell.strip())
-        if inner and (self.separator in inner[1] or "'" in inner[1]):
-            raise InputError(
-                f"{place}: the labels {cell.strip()!r} are not a JSON list; write them with double quotes, such as "
-                '["x", "y"], or without brackets'
-            )
+        return tuple(dict.fromkeys(labels))
 
 
 def _list_in(cell: str) -> list | None:
@@ -159,7 +144,7 @@ def _list_in(cell: str) -> list | None:
         return None
     try:
         return json.loads(cell)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None
 
 

@@ -135,23 +135,7 @@ def _parsed(path: str) -> Any:
     except UnicodeDecodeError as error:
         raise tables.not_utf8(path, error) from error
     except json.JSONDecodeError as error:
-        raise _not_json(path, error) from error
-    except RecursionError as error:
-        raise InputError(f"{path}: is nested too deeply; give a file in SQuAD's layout") from error
-
-
-def _not_json(path: str, error: json.JSONDecodeError) -> InputError:
-    """Returns the error for a file that is not JSON, or that contains several JSON values."""
-    begin = error.doc.lstrip("\ufeff \t\r\n")
-    if not begin.startswith(("{", "[")):
-        return InputError(
-            f"{path}: begins with {begin.split()[0]!r:.40}, so it is not JSON; give a file in SQuAD's layout"
-        )
-    if error.msg == "Extra data":
-        return InputError(
-            f"{path}, line {error.lineno}: a second JSON value begins here; give one JSON object in SQuAD's layout"
-        )
-    return InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}, column {error.colno}); copy the file again")
+        raise InputError(f"{path}: is not JSON ({error}); give a file in SQuAD's layout") from error
 
 
 def _questions_of(paragraph: Any, place: str) -> list[Placed]:

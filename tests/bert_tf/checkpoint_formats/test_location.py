@@ -7,7 +7,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from bert_tf.runs import evaluations
 from bert_tf.runs.evaluations import Evaluations
-from bert_tf.runs.location import Location, locate, pickled_weights
+from bert_tf.runs.location import Location, locate
 
 
 def checkpoint(folder, name):
@@ -49,34 +49,20 @@ class Harmful:
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "epoch.ckpt"])
 @pytest.mark.parametrize("zipped", [True, False])
-def test_pickles_are_refused_unopened_with_the_way_to_convert_them(tmp_path, monkeypatch, name, zipped):
+def test_pickles_are_refused_unopened(tmp_path, monkeypatch, name, zipped):
     monkeypatch.chdir(tmp_path)
     if zipped:
         with zipfile.ZipFile(name, "w") as file:
             file.writestr("archive/data.pkl", pickle.dumps(Harmful()))
     else:
         (tmp_path / name).write_bytes(pickle.dumps(Harmful(), protocol=2))
-    message = r"is a pickle, .* not opened; .*torch.load\(.*weights_only=True"
+    message = "is a pickle, .* not opened; save the model as safetensors"
     with pytest.raises(InputError, match=message):
         locate(str(tmp_path / name))
     if not name.endswith(".ckpt"):
         with pytest.raises(InputError, match=message):
             locate(str(tmp_path))
     assert not (tmp_path / "opened_by_the_pickle").exists()
-
-
-def test_of_several_pickles_the_one_with_the_weights_is_converted_whole(tmp_path):
-    for name in ("optimizer.pt", "training_args.bin", "a.pth"):
-        (tmp_path / name).write_bytes(b"\x80\x02")
-    for name in ("pytorch_model-00001-of-00002.bin", "pytorch_model-00002-of-00002.bin"):
-        (tmp_path / name).write_bytes(b"\x80\x02")
-        with pytest.raises(
-            InputError, match=rf'glob\("{tmp_path}/pytorch_model-\?{{5}}-of-00002.bin"\) .*safetensors"'
-        ):
-            locate(str(tmp_path))
-    (tmp_path / "pytorch_model.bin").write_bytes(b"\x80\x02")
-    assert pickled_weights(["model.h5", "training_args.bin", "pytorch_model.bin"]) == "pytorch_model.bin"
-    assert pickled_weights(["model.h5"]) is None
 
 
 def test_other_files_are_no_checkpoints(tmp_path):

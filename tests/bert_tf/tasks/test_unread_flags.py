@@ -64,16 +64,6 @@ def test_texts_in_memory_and_prepared_sets_refuse_them_too(monkeypatch):
         assert "not for --tfds_name" in refused(["--tfds_name=imdb_reviews"], flag), flag
 
 
-@pytest.mark.parametrize(("end", "readers"), [("tsv", (0, 1)), ("csv", (1,)), ("jsonl", ())])
-def test_flags_of_tables_are_refused_for_files_that_have_no_use_for_them(tmp_path, end, readers):
-    path = tmp_path / f"train.{end}"
-    path.write_text('{"text": "a", "label": "x"}\n')
-    data = ["--task_name=own", f"--train_data_path={path}", "--labels=x,y"]
-    for number, (flag, files) in enumerate((("quoted=false", ".tsv"), ("has_header=true", ".tsv and .csv"))):
-        message = f"is for {files} files, not for {path}; drop the flag"
-        assert (message in refused(data, flag)) == (number not in readers), (flag, end)
-
-
 def test_every_flag_of_own_data_says_who_reads_it():
     flags = [flag.partition("=")[0] for flag in ALL]
     for field in dataclasses.fields(ClassifierSettings):

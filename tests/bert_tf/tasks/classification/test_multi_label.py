@@ -44,12 +44,8 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
     ("end", "content", "changes", "message"),
     [
         ("csv", "text,label\na,x\nb,z\n", {"labels": "x,y"}, "line 3: unknown label 'z'; the task's labels are x, y"),
-        ("csv", 'text,label\na,"x,x"\nb,y\n', {}, "line 2: a label is listed twice"),
         ("csv", 'text,label\na,"x,,y"\n', {}, r"line 2: one of the labels 'x,,y' is empty; remove a separator"),
         ("csv", "text,label\na,x|y|\n", {"label_separator": "|"}, r"'x\|y\|' is empty; remove a separator \('\|'\)"),
-        ("csv", "text,label\na,\"['x', 'y']\"\n", {}, "line 2: the labels .* are not a JSON list; write them with"),
-        ("csv", "text,label\na,['x' 'y']\n", {}, "line 2: the labels .* are not a JSON list"),
-        ("csv", 'text,label\na,"[x, y]"\n', {}, r"line 2: the labels '\[x, y\]' are not a JSON list"),
         ("jsonl", '{"text": "a", "label": ["x", ""]}', {}, "line 1: the label is empty"),
         ("csv", "text,label\na,\nb,\n", {}, "check --label_column and --label_separator"),
         ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),

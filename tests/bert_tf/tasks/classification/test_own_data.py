@@ -122,28 +122,9 @@ def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, messa
         own(tmp_path, f"{header}\na\tb\n", text_a_column=column)
 
 
-def test_the_classes_are_named_and_those_that_differ_in_case_doubted(tmp_path, caplog):
+def test_the_classes_are_named(tmp_path, caplog):
     own(tmp_path, "text\tlabel\na\tGood\nb\tgood\nc\tbad\n")
-    assert "3 classes: Good, bad, good" in caplog.text and "some classes differ only in case" in caplog.text
-    caplog.clear()
-    own(tmp_path, "text\tlabel\na\tcaf\u00e9\nb\tcafe\u0301\nc\tbad\n")
-    assert "or in the encoding of accents" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("labels", "changes", "message"),
-    [
-        (("1", "1.0", "2"), {}, "the classes '1' and '1.0' are the same number"),
-        (("a;b", "a", "b"), {"multi_label": True}, "the class 'a;b' looks like .* give --label_separator=';'"),
-        (("a|b", "b|c", "c|a"), {"multi_label": True}, r"the class 'a\|b' looks like"),
-        (("a;b", "a", "b"), {}, "give --multi_label --label_separator=';'"),
-        (("New York", "York", "1-2", "a/c", "2", "news"), {}, None),
-    ],
-)
-def test_classes_that_are_probably_the_same_or_several_are_doubted(tmp_path, caplog, labels, changes, message):
-    own(tmp_path, "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels), **changes)
-    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-    assert (len(warnings) == 1 and re.search(message, warnings[0])) if message else not warnings
+    assert "3 classes: Good, bad, good" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -151,8 +132,6 @@ def test_classes_that_are_probably_the_same_or_several_are_doubted(tmp_path, cap
     [
         ({"text_a_column": "label"}, "--text_a_column=label: is the column of the label"),
         ({"text_b_column": "label"}, "--text_b_column=label: is the column of the label"),
-        ({"text_a_column": "1"}, "train.tsv: two flags name the column '1'"),
-        ({"text_b_column": "text"}, "train.tsv: two flags name the column 'text'"),
     ],
 )
 def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
@@ -199,8 +178,6 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     ):
         with pytest.raises(InputError, match=message):  # the scale of train uses the same parser
             own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
-    with pytest.raises(InputError, match="mean 1.6e.09 and .* deviation 0.5, which is too small for float32; subtract"):
-        own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600000001\n", regression=True)
     assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
         own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
@@ -323,11 +300,8 @@ def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
         ("jsonl", '{"text": "a", "label": ["x"]}\n', "line 1: the label is a list.*give --multi_label"),
         ("jsonl", '{"text": "a", "label": {"x": 1}}\n', "line 1: the label is an object"),
         ("jsonl", '{"text": "a", "label": 1e999}\n', "line 1: the label is a number beyond float64"),
-        ("jsonl", '{"text": "a", "label": NaN}\n', "line 1: is not JSON .NaN is not a JSON number"),
-        ("jsonl", '{"text": "a", "text": "b", "label": 1}\n', "line 1: is not JSON .a field is listed twice"),
         ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: has half of a surrogate pair"),
         ("jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: is not JSON"),
-        ("jsonl", "[" * 100_000, "line 1: is not JSON .nested too deeply"),
         ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object per line"),
         ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object per line"),
         ("jsonl", "\n \n", "holds no example; add a line for each text"),
