@@ -23,7 +23,6 @@ from bert_tf.core.vocabulary_file import read_tokens
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-_RESERVED = re.compile(r"\[unused\d+\]")
 # The file in which transformers saves a tokenizer. Since version 5, transformers does not write a vocab.txt.
 TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
@@ -59,8 +58,6 @@ def load_vocabulary(path: str) -> list[str]:
     for special in SPECIAL_TOKENS:
         if special not in first_line:
             raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
-    if all(token in SPECIAL_TOKENS or not token or _RESERVED.fullmatch(token) for token in tokens):
-        raise InputError(f"{path}: contains only special tokens; give a complete vocabulary")
     return tokens
 
 

@@ -50,29 +50,20 @@ def _literal(path: str, flag: str) -> str:
         raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
     if path.endswith(manifest.SUFFIX):
         raise InputError(f"--{flag}: {path} is the manifest of a set of records; give its shards instead")
-    if "://" not in path and not os.path.isfile(path):  # a pipe can be read only once
-        raise InputError(f"--{flag}: {path} is not a regular file; save its contents to a file first")
     return path
 
 
 def _matches(pattern: str, flag: str) -> list[str]:
     folder, name = os.path.split(pattern)
-    try:
-        if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
-            # TensorFlow would interpret the folder's name as a glob too.
-            found = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
-        else:
-            found = tf.io.gfile.glob(pattern)
-    except UnicodeDecodeError as error:
-        raise InputError(
-            f"--{flag}: {pattern}: a name in this folder is not UTF-8 ({error.object!r}); rename that file"
-        ) from error
+    if re.search(r"[*?\[]", folder) and tf.io.gfile.isdir(folder):
+        # TensorFlow would interpret the folder's name as a glob too.
+        found = [os.path.join(folder, one) for one in fnmatch.filter(storage.list_folder(folder), name)]
+    else:
+        found = tf.io.gfile.glob(pattern)
     records = [one for one in found if not tf.io.gfile.isdir(one) and storage.TEMPORARY not in os.path.basename(one)]
     kept = sorted(one for one in records if not one.endswith(manifest.SUFFIX))
     if not kept:
         what = "the glob matches no file" if re.search(r"[*?\[]", pattern) else "no such file"
-        if records:
-            what = "the glob matches a manifest, but none of its shards"
         raise InputError(f"--{flag}: {pattern}: {what}; check the path")
     return kept
 

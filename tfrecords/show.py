@@ -19,7 +19,7 @@ if not __package__:  # run by path: the packages are in the parent folder
 from absl import app, flags
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.flag_parsing import exit_code, is_utf8, parse_flags
+from bert_tf.core.flag_parsing import exit_code, parse_flags
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -53,7 +53,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
     """Returns the lines that describe one `tf.train.Example`.
 
     Raises:
-      InputError: the example has no `input_ids`, has ids outside the vocabulary, or is not pre-training data.
+      InputError: the example has no `input_ids`, or has ids outside the vocabulary.
     """
     values = {
         name: list(feature.int64_list.value or feature.float_list.value)
@@ -81,7 +81,7 @@ def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
 
 
 def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
-    """Raises InputError for ids outside the vocabulary, inconsistent lengths of features, and an invalid mask."""
+    """Raises InputError for ids outside the vocabulary."""
     ids = [*values["input_ids"], *values.get("masked_lm_ids", [])]
     wrong = [number for number in ids if not 0 <= number < vocab_size]
     if wrong:
@@ -89,12 +89,6 @@ def _check(values: Mapping[str, list], vocab_size: int, title: str) -> None:
             f"{title}: contains id {wrong[0]}, but the vocabulary has {vocab_size} tokens; give the --vocab_file with "
             "which the data was made"
         )
-    for names in (("input_ids", "input_mask", "segment_ids"), _PREDICTIONS):
-        lengths = {name: len(values[name]) for name in names if name in values}
-        if len(set(lengths.values())) > 1 or (names == _PREDICTIONS and len(lengths) in (1, 2)):
-            raise InputError(f"{title}: its features do not match in length: {lengths}; is it pre-training data?")
-    if not set(values.get("input_mask", [])) <= {0, 1}:
-        raise InputError(f"{title}: its input_mask contains values other than 0 and 1; is it pre-training data?")
 
 
 def _labels(values: Mapping[str, list], vocabulary: Sequence[str]) -> dict[int, str]:
@@ -152,8 +146,6 @@ def main(words: Sequence[str]) -> int:
         if not paths:
             raise InputError("name the file to show: show_tfrecords FILE")
         for path in paths:
-            if not is_utf8(path + values.vocab_file):
-                raise InputError(f"{path!a}: the name is not UTF-8; rename the file")
             tokens = _vocabulary(path, os.path.expanduser(values.vocab_file))
             show(path, tokens, values.first, values.num_examples)
 

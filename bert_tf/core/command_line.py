@@ -193,10 +193,7 @@ def parse(settings_class: type, arguments: Sequence[str]):
 def _refuse_words(words: Sequence[str]) -> None:
     # absl would read "--do_train False" as --do_train=true and a positional argument.
     if words:
-        dash = (
-            f"{words[0][0]!r} is not '-'; " if words[0][:1] and words[0][0] in "\u2012\u2013\u2014\u2015\u2212" else ""
-        )
-        raise InputError(f"unexpected argument {words[0]!r}; {dash}write flags as --name=value")
+        raise InputError(f"unexpected argument {words[0]!r}; write flags as --name=value")
 
 
 def to_json(settings) -> str:

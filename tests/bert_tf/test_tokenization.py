@@ -189,7 +189,6 @@ def test_tokens_of_white_space_alone_keep_their_ids_and_no_text_gets_them(tmp_pa
     [
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
         (b"", ": contains none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is not a vocabulary"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n[unused0]\n", ": contains only special tokens; give a complete"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' is already on line 6"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
     ],

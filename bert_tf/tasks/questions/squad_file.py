@@ -118,8 +118,6 @@ def read_questions(path: str) -> list[Placed]:
             questions += _questions_of(paragraph, f"{place}.paragraphs[{at}]")
     if not questions:
         raise InputError(f"{path}: holds no question; give each paragraph its questions in 'qas'")
-    if not any(question.context.strip() for _, question in questions):
-        raise InputError(f"{path}: every context is empty; give each paragraph its text in 'context'")
     return questions
 
 
@@ -147,8 +145,6 @@ def _questions_of(paragraph: Any, place: str) -> list[Placed]:
         where = f"{where} (id {id_})"
         answers = _answers(entry, where) if "answers" in entry else None
         is_impossible = entry.get("is_impossible", answers == ())
-        if not isinstance(is_impossible, bool):
-            raise InputError(f"{where}: is_impossible is {is_impossible!r}; it must be true or false")
         if answers is None and entry.get("is_impossible"):
             answers = ()
         question = Question(id_, _text(entry, "question", where), context, answers, is_impossible)

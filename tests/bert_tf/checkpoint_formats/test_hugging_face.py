@@ -107,10 +107,9 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
         checkpoints.load_encoder(str(tmp_path))
-    for damaged in ("{}", json.dumps({"weight_map": {"a": None, "b": second}})):
-        index.write_text(damaged)
-        with pytest.raises(InputError, match="is not an index of safetensors"):
-            checkpoints.load_encoder(str(tmp_path))
+    index.write_text("{}")
+    with pytest.raises(InputError, match="is not an index of safetensors"):
+        checkpoints.load_encoder(str(tmp_path))
 
 
 def test_a_classifier_is_one_of_tokens_if_its_class_says_so(values, tmp_path):
@@ -177,9 +176,6 @@ def test_weights_have_the_mode_of_other_files(values, tmp_path):
          "crossattention.self.key.bias has no place in the model; .* architecture is not BERT"),
         (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
          r"encoder.layer.0.intermediate.dense.weight\) has shape"),
-        (lambda t: t.update({"bert.embeddings.LayerNorm.gamma": np.ones([16], np.float32)}),
-         "bert.embeddings.LayerNorm.weight and bert.embeddings.LayerNorm.gamma are the same weight|"
-         "bert.embeddings.LayerNorm.gamma and bert.embeddings.LayerNorm.weight are the same weight"),
         (lambda t: t.update({"bert.pooler.dense.bias": np.ones([16], np.int8)}), "pooler.dense.bias has type I8"),
         (lambda t: t.pop("bert.embeddings.word_embeddings.weight"), "holds no BERT encoder"),
         (lambda t: t.update({"b.embeddings.word_embeddings.weight": np.ones([2, 2])}), "holds two encoders"),
