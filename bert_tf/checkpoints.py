@@ -97,7 +97,11 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
 
 
 def initialize(
-    model: tf.Module, path: str, reinitialize_head: bool = False, output_order: Sequence[int] | None = None
+    model: tf.Module,
+    path: str,
+    reinitialize_head: bool = False,
+    output_order: Sequence[int] | None = None,
+    transfer_layers: int | None = None,
 ) -> str:
     """Initializes a model's encoder from a checkpoint; also initializes each head that the checkpoint contains.
 
@@ -109,6 +113,8 @@ def initialize(
       reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
       output_order: for each output of the model's head, the index of this output in the checkpoint's head; None if the
         order is the same.
+      transfer_layers: number of the lowest layers to initialize, in addition to the embeddings. The other layers, the
+        pooler and the heads keep their initial values. None, or the number of all layers, initializes everything.
 
     Returns:
       The checkpoint's prefix or file.
@@ -121,11 +127,13 @@ def initialize(
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
     contents = contents if output_order is None else contents.with_outputs(output_order)
     fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
+    is_whole = transfer_layers in (None, model.config.num_hidden_layers)
+    taken = {name for name in variables if is_whole or names.is_in_lowest_layers(name, transfer_layers)}
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
-    values = contents.read(name for name in variables if name in contents.tensors)
+    values = contents.read(name for name in variables if name in contents.tensors and name in taken)
     for name, value in values.items():
         variables[name].assign(value)
-    contents.report(values, fresh)
+    contents.report(values, {*fresh, *variables} - values.keys())
     return contents.source
 
 

@@ -256,7 +256,8 @@ class Contents:
         logging.info("loaded %d tensors from %s (%s)", len(loaded), self.source, self.format)
         if fresh:
             logging.info(
-                "these variables are not in the checkpoint, and keep their initial values: %s", ", ".join(sorted(fresh))
+                "these variables are not taken from the checkpoint, and keep their initial values: %s",
+                ", ".join(sorted(fresh)),
             )
         left_over = sorted([self.describe(path) for path in self.tensors if path not in loaded]) + sorted(
             self.left_over

@@ -195,6 +195,12 @@ def head_of(path: str) -> str:
     return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
 
 
+def is_in_lowest_layers(path: str, layers: int) -> bool:
+    """Returns whether a path belongs to the embeddings or to one of the lowest `layers` layers of the encoder."""
+    layer = _OUR_LAYER.search(path)
+    return int(layer[0]) < layers if layer else path.startswith("encoder/embeddings/")
+
+
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
     """Returns the names of the heads to which paths belong."""
     return {head_of(path) for path in paths} - {"encoder", "encoder/pooler"}

@@ -202,7 +202,9 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if starts_from := run_folder.initial_checkpoint(settings):
         order = output_order(starts_from, run.task, objective.model.head_name)
         with strategy.scope():
-            source = checkpoints.initialize(objective.model, starts_from, settings.reinitialize_head, order)
+            source = checkpoints.initialize(
+                objective.model, starts_from, settings.reinitialize_head, order, settings.transfer_layers
+            )
             run_folder.warn_if_unfinished(source)
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")

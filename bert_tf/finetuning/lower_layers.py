@@ -21,11 +21,16 @@ WHOLE_ENCODER = -1
 
 
 def check(config: BertConfig, settings: FineTuningSettings) -> None:
-    """Refuses settings that freeze more layers than the model has.
+    """Refuses settings that freeze or transfer more layers than the model has.
 
     Raises:
-      InputError: the model has fewer layers than `frozen_layers`.
+      InputError: the model has fewer layers than `frozen_layers` or `transfer_layers`.
     """
+    for layers in (settings.transfer_layers, *(settings.transferred if settings.sweep else ())):
+        if layers is not None and layers > config.num_hidden_layers:
+            raise InputError(
+                f"--transfer_layers={layers}: the model has {config.num_hidden_layers} layers; give at most this number"
+            )
     if settings.frozen_layers > config.num_hidden_layers:
         raise InputError(
             f"--frozen_layers={settings.frozen_layers}: the model has {config.num_hidden_layers} layers; give at most "

@@ -24,7 +24,10 @@ from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
 
 # Optimizer facts that differ between trials, or that are computed from facts that differ between trials.
-_OF_A_TRIAL = (*sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed")
+_OF_A_TRIAL = (
+    *sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed",
+    sweep_results.TRANSFERRED,
+)  # fmt: skip
 # Settings that all trials of a sweep share. They must not change when the sweep resumes; see `facts_of`.
 _OF_A_SWEEP = (
     "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
@@ -63,6 +66,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
         **trial.varied,
         **{name: defaults[name] for name in ("sweep", *SWEEP_FLAGS)},
         random_seed=trial.random_seed,
+        transfer_layers=settings.transfer_layers if trial.transfer_layers is None else trial.transfer_layers,
         init_checkpoint=sweep_results.initial_checkpoint(settings, trial),
         output_dir=sweep_results.folder_of(settings.output_dir, trial),
         do_predict=False,

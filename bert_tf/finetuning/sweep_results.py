@@ -24,7 +24,9 @@ TRIALS = "trials"
 PENDING, FINISHED, FAILED = "pending", "finished", "failed"
 # Settings that differ between trials. Trials also differ in the restart and the initial checkpoint.
 VARIED = ("learning_rate", "train_batch_size", "num_train_epochs")
-PRETRAINED = "pretrained_steps"
+PRETRAINED, TRANSFERRED = "pretrained_steps", "transfer_layers"
+# Further settings that a sweep may vary, and their names in tables.
+EXTRA = {PRETRAINED: "pre-training steps", TRANSFERRED: "layers transferred"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Trial:
       error: why the trial failed; "" if it did not fail.
       seconds: duration in seconds from the last start or resumption of the trial to its end; None before the end.
       pretrained_steps: step of the initial checkpoint; None if the trial starts from the command's `init_checkpoint`.
+      transfer_layers: see the flag; None if the sweep does not vary this setting.
     """
 
     name: str
@@ -56,17 +59,18 @@ class Trial:
     error: str = ""
     seconds: float | None = None
     pretrained_steps: int | None = None
+    transfer_layers: int | None = None
 
     @property
     def varied(self) -> dict[str, float]:
-        """The settings in `VARIED`; they do not include the restart and the initial checkpoint."""
+        """The settings in `VARIED`; they do not include the restart and the settings in `EXTRA`."""
         return {name: getattr(self, name) for name in VARIED}
 
     @property
     def combination(self) -> dict[str, float]:
-        """The settings in `VARIED` and the initial checkpoint; all restarts of a combination have the same values."""
-        steps = {} if self.pretrained_steps is None else {PRETRAINED: self.pretrained_steps}
-        return steps | self.varied
+        """The settings in `VARIED` and in `EXTRA`; all restarts of a combination have the same values."""
+        extra = {name: getattr(self, name) for name in EXTRA}
+        return {name: value for name, value in extra.items() if value is not None} | self.varied
 
 
 @dataclasses.dataclass(frozen=True)
@@ -130,19 +134,18 @@ class Results:
             rows.append(dict(varied) | counts | summary)
         return rows
 
-    def by_pretrained_steps(self) -> list[tuple[int, float]]:
-        """Compares the initial checkpoints.
+    def best_by(self, name: str) -> list[tuple[int, float]]:
+        """Compares the values of a setting in `EXTRA`.
 
         Returns:
-          For each initial checkpoint, its number of pre-training steps and the best mean of the main metric, sorted by
-          steps. Each combination with this checkpoint has one mean, over its finished restarts.
+          Each value of the setting and the best mean of the main metric, sorted by value; [] if the sweep does not vary
+          the setting. Each combination with this value has one mean, over its finished restarts.
         """
         best: dict[int, float] = {}
         choose = max if self.higher_is_better else min
         for row in self.combinations():
-            if PRETRAINED in row and row["mean"] is not None:
-                steps = row[PRETRAINED]
-                best[steps] = choose(best.get(steps, row["mean"]), row["mean"])
+            if name in row and row["mean"] is not None:
+                best[row[name]] = choose(best.get(row[name], row["mean"]), row["mean"])
         return sorted(best.items())
 
 
@@ -153,15 +156,17 @@ def planned_trials(settings: FineTuningSettings) -> list[Trial]:
       InputError: `sweep_checkpoints` is true, but the folder of `init_checkpoint` has no numbered checkpoints.
     """
     trials = []
-    for restart, steps, values in itertools.product(
-        range(settings.sweep_restarts), _pretrained_steps(settings), itertools.product(*settings.grid.values())
-    ):
+    for restart, steps, layers, values in itertools.product(
+        range(settings.sweep_restarts), _pretrained_steps(settings), settings.transferred,
+        itertools.product(*settings.grid.values()),
+    ):  # fmt: skip
         varied = dict(zip(settings.grid, values, strict=True))
         rate, batch, epochs = (f"{varied[name]:.15g}" for name in VARIED)
-        start = "" if steps is None else f"step{steps}_"
+        start = ("" if steps is None else f"step{steps}_") + ("" if layers is None else f"layers{layers}_")
         name = f"{start}lr{rate}_batch{batch}_epochs{epochs}_restart{restart + 1}"
         seed = settings.random_seed + restart
-        trials.append(Trial(name, **varied, restart=restart + 1, random_seed=seed, pretrained_steps=steps))
+        extra = {PRETRAINED: steps, TRANSFERRED: layers}
+        trials.append(Trial(name, **varied, restart=restart + 1, random_seed=seed, **extra))
     return trials
 
 
@@ -244,7 +249,8 @@ def write(folder: str, results: Results) -> None:
         "higher_is_better": results.higher_is_better,
         "best": best and {"trial": best.name, "folder": f"{TRIALS}/{best.name}", "scores": dict(best.scores)},
         "combinations": results.combinations(),
-        "by_pretrained_steps": [{"steps": steps, "mean": mean} for steps, mean in results.by_pretrained_steps()],
+        "by_pretrained_steps": [{"steps": steps, "mean": mean} for steps, mean in results.best_by(PRETRAINED)],
+        "by_transfer_layers": [{"layers": layers, "mean": mean} for layers, mean in results.best_by(TRANSFERRED)],
         "trials": [dataclasses.asdict(trial) for trial in results.trials],
         "facts": results.facts,
     }
@@ -279,11 +285,11 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
 def table(results: Results) -> list[list[str]]:
     """Returns a table: the header, then a row for each combination of settings. The best combination comes first."""
     sign = -1 if results.higher_is_better else 1
-    starts = ["pre-training steps"] if any(PRETRAINED in trial.combination for trial in results.trials) else []
-    head = [*starts, "learning rate", "batch size", "epochs", "trials", f"{results.metric} mean", "deviation", "best",
-            "failed"]  # fmt: skip
+    extra = [name for name in EXTRA if any(name in trial.combination for trial in results.trials)]
+    scores = [f"{results.metric} mean", "deviation", "best"]
+    head = [*map(EXTRA.get, extra), "learning rate", "batch size", "epochs", "trials", *scores, "failed"]
     rows = sorted(results.combinations(), key=lambda row: math.inf if row["mean"] is None else sign * row["mean"])
-    return [head, *([*(f"{row.get(PRETRAINED, '-')}" for _ in starts), *_cells(row)] for row in rows)]
+    return [head, *([*(f"{row.get(name, '-')}" for name in extra), *_cells(row)] for row in rows)]
 
 
 def _cells(row: Mapping) -> list[str]:

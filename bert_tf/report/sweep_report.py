@@ -3,7 +3,7 @@
 import os
 
 from bert_tf.finetuning import sweep_results
-from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, VARIED, Results
+from bert_tf.finetuning.sweep_results import EXTRA, FAILED, FINISHED, PENDING, PRETRAINED, TRANSFERRED, VARIED, Results
 from bert_tf.report import charts
 from bert_tf.report.page import elements, render
 from bert_tf.training import metrics_file
@@ -28,7 +28,8 @@ def page(folder: str) -> str:
     if results.best:
         values |= {
             "score": _best_score(folder, results),
-            "by_steps": _by_steps(results),
+            "by_steps": _curve(results, PRETRAINED),
+            "by_layers": _curve(results, TRANSFERRED),
             "combinations": elements.table(head, rows),
             "dots": charts.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results)),
         }
@@ -43,13 +44,13 @@ def _best_score(folder: str, results: Results) -> str:
     return told + "".join(f" Always {one['answer']}: {one['scores'].get(results.metric, 0):.4f}." for one in always)
 
 
-def _by_steps(results: Results) -> str:
-    """Draws the metric over the steps of pre-training, if trials start from several checkpoints."""
-    points = results.by_pretrained_steps()
+def _curve(results: Results, name: str) -> str:
+    """Draws the metric over a setting in `EXTRA`; returns "" if the sweep does not vary this setting."""
+    points = results.best_by(name)
     if not points:
         return ""
     curve = charts.Curve(results.metric, points, dots=True)
-    return charts.panel(f"{results.metric} over steps of pre-training", [curve], last_step=points[-1][0])
+    return charts.panel(f"{results.metric} over {EXTRA[name]}", [curve], last_step=points[-1][0])
 
 
 def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
@@ -59,6 +60,8 @@ def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
         if trial.state == FINISHED:
             rate, batch, epochs = (f"{trial.varied[name]:g}" for name in VARIED)
             label = f"rate {rate}, batch {batch}, epochs {epochs}"
+            if trial.transfer_layers is not None:
+                label = f"{trial.transfer_layers} layers, {label}"
             if trial.pretrained_steps is not None:
                 label = f"{trial.pretrained_steps:,} steps, {label}"
             groups.setdefault(label, []).append(trial.scores[results.metric])

@@ -114,6 +114,11 @@ class FineTuningSettings(protocol.ProtocolSettings):
             self.init_checkpoint or not self.sweep_checkpoints,
             "--sweep_checkpoints needs an --init_checkpoint, the folder of a pre-training run",
         )
+        transfers = self.transfer_layers is not None or bool(self.sweep_transfer_layers)
+        require(
+            bool(self.init_checkpoint) or not (transfers and self.do_train),
+            "--transfer_layers needs an --init_checkpoint, whose lowest layers are taken",
+        )
         protocol.check(self, self.do_train, self.do_eval)
         for name in self.tuned_on_dev:
             require(not getattr(self, name) or self.do_eval, f"--{name} needs the dev data; add --do_eval")

@@ -18,7 +18,7 @@ _GRID = {
     "num_train_epochs": "sweep_epochs",
 }
 # Flags that only sweeps use.
-SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints")
+SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints", "sweep_transfer_layers")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +55,10 @@ class ProtocolSettings(TrainingSettings):
         "full rate, the top layer has this share of the full rate, and the embeddings have the lowest rate", 1.0,
         above=0, at_most=1,
     )  # fmt: skip
+    transfer_layers: int | None = setting(
+        "take only the embeddings and this many of the lowest layers from --init_checkpoint; the other layers, the "
+        "pooler and the head start from random weights; default: take all weights", None, at_least=0,
+    )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
         "--output_dir, and keep only the checkpoints of the run that is best on the dev data", False, group="Sweep",
@@ -74,11 +78,16 @@ class ProtocolSettings(TrainingSettings):
         "with --sweep: fine-tune each checkpoint of the pre-training run in --init_checkpoint, and plot the main "
         "metric on the dev data against the pre-training step, as in Figure 5 of the paper", False, group="Sweep",
     )  # fmt: skip
+    sweep_transfer_layers: str = setting(
+        "with --sweep: values of --transfer_layers, comma-separated; the report plots the main metric on the dev data "
+        "against the number of layers, as in Figure 2 of the GPT paper", "", group="Sweep",
+    )  # fmt: skip
 
     @property
     def training_facts(self) -> dict:
         """The values of the flags in this class that affect the weights."""
-        return {name: getattr(self, name) for name in ("frozen_layers", "layer_learning_rate_decay")}
+        names = ("frozen_layers", "layer_learning_rate_decay", "transfer_layers")
+        return {name: getattr(self, name) for name in names}
 
     @property
     def grid(self) -> dict[str, tuple]:
@@ -89,6 +98,15 @@ class ProtocolSettings(TrainingSettings):
         """
         kinds = {"train_batch_size": int}
         return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
+
+    @property
+    def transferred(self) -> tuple[int | None, ...]:
+        """The values of `transfer_layers` in a sweep; (None,) if the sweep does not vary this setting.
+
+        Raises:
+          InputError: a value is not a whole number, or is listed twice.
+        """
+        return _numbers(self, "sweep_transfer_layers", int, above=-1) if self.sweep_transfer_layers else (None,)
 
 
 def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
@@ -146,10 +164,14 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
     restarts = settings.sweep_restarts
     last = settings.random_seed + restarts - 1
     require(last < SEEDS, f"--sweep_restarts={restarts}: the last seed would be {last}; lower --random_seed")
-    _ = settings.grid
+    require(
+        settings.transfer_layers is None or not settings.sweep_transfer_layers,
+        f"--transfer_layers={settings.transfer_layers} has no effect with --sweep_transfer_layers; drop one of them",
+    )
+    _ = settings.grid, settings.transferred
 
 
-def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]) -> tuple:
+def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float], above: int = 0) -> tuple:
     """Returns the numbers that a flag lists, separated by commas."""
     text = getattr(settings, name)
     numbers = []
@@ -159,8 +181,8 @@ def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]
         except ValueError:
             number = math.nan
         require(
-            0 < number < math.inf,
-            f"--{name}={text}: {word.strip()!r} is not a {'whole ' if kind is int else ''}number above 0; give "
+            above < number < math.inf,
+            f"--{name}={text}: {word.strip()!r} is not a {'whole ' if kind is int else ''}number above {above}; give "
             "numbers separated by commas",
         )
         require(number not in numbers, f"--{name}={text}: {word.strip()} is listed twice; remove one")

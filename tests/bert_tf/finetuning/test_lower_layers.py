@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import checkpoints
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import lower_layers
@@ -13,6 +14,7 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.training import flops, gradients
 from bert_tf.training.optimization import CLIP_NORM, AdamWeightDecay, clipped_update, decays
 from tests.bert_tf.classification import make_objective
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.small_configs import small_config
 
 CONFIG = small_config(60, 8, 3, dropout=0.0, max_position_embeddings=8, initializer_range=0.05)
@@ -47,6 +49,28 @@ def test_frozen_layers_are_not_trained(frozen, trained):
     lower_layers.freeze(model.encoder, frozen)
     expected = [weight for name in trained for weight in weights_by_layer(model)[name]]
     assert {id(w) for w in model.trainable_variables} == {id(w) for w in expected}
+
+
+@pytest.mark.parametrize(
+    ("layers", "taken"),
+    [
+        (0, ["embeddings"]),
+        (2, ["embeddings", *LAYERS[:2]]),
+        (3, ["embeddings", *LAYERS, "pooler"]),
+        (None, ["embeddings", *LAYERS, "pooler"]),
+    ],
+)
+def test_only_the_lowest_layers_are_transferred(tmp_path, vocab_file, layers, taken):
+    theirs = write_pretrained(tmp_path, vocab_file)
+    model = make_objective(theirs.config, 2).model
+    before = {name: [w.numpy() for w in weights] for name, weights in weights_by_layer(model).items()}
+    checkpoints.initialize(model, str(tmp_path), transfer_layers=layers)
+    encoder = theirs.encoder
+    named = zip(["embeddings", *LAYERS, "pooler"], [encoder.embeddings, *encoder.blocks, encoder.pooler], strict=True)
+    expected = before | {name: [w.numpy() for w in part.weights] for name, part in named if name in taken}
+    for name, weights in weights_by_layer(model).items():
+        for weight, value in zip(weights, expected[name], strict=True):
+            np.testing.assert_array_equal(weight, value, err_msg=name)
 
 
 @pytest.mark.slow
@@ -99,6 +123,11 @@ def settings(*flags):
 
 def test_more_frozen_layers_than_there_are_are_refused():
     lower_layers.check(CONFIG, settings("--frozen_layers=3"))
+    lower_layers.check(CONFIG, settings("--transfer_layers=3", "--init_checkpoint=x"))
+    with pytest.raises(InputError, match="--transfer_layers=4: the model has 3 layers; give at most this number"):
+        lower_layers.check(CONFIG, settings("--transfer_layers=4", "--init_checkpoint=x"))
+    with pytest.raises(InputError, match="--transfer_layers needs an --init_checkpoint"):
+        settings("--transfer_layers=1", "--do_train")
     with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most this number, or -1"):
         lower_layers.check(CONFIG, settings("--frozen_layers=4"))
 

@@ -29,6 +29,7 @@ from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
 from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
+from tests.bert_tf.pretrained_folder import write_pretrained
 
 FACTS = {"model": "toy", "dev": ["dev.txt"]}
 RATES = [1e-3, 2e-3, 3e-3]
@@ -378,7 +379,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
     assert started == [f"{pretrained}/ckpt-{step}" for step in steps]
     results = sweep_results.read(str(output))
     assert len(results.trials) == 6 and results.trials[2].name == "step100_lr0.001_batch8_epochs2_restart1"
-    steps, means = zip(*results.by_pretrained_steps(), strict=True)
+    steps, means = zip(*results.best_by(sweep_results.PRETRAINED), strict=True)
     assert steps == (0, 100, 1000) and means == pytest.approx((0.002, 0.052, 0.502))
     written = json.loads((output / "results.json").read_text())
     assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": pytest.approx(0.052)}
@@ -386,10 +387,43 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
     assert head[:2] == ["pre-training steps", "learning rate"] and best[:2] == ["1000", "0.002"]
     run_report.write(str(output))
     page = (output / "report.html").read_text()
-    assert "f1 over steps of pre-training" in page and "1,000 steps, rate 0.002" in page
+    assert "f1 over pre-training steps" in page and "1,000 steps, rate 0.002" in page
     run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
     sweep_of(output, *flags).run(train)  # pre-training has meanwhile continued
     assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
+
+
+@pytest.mark.slow
+def test_a_sweep_over_transferred_layers_trains_each_and_draws_the_curve(tmp_path, vocab_file):
+    write_pretrained(tmp_path / "pretrained", vocab_file)
+    for split in ("train", "dev"):
+        rows = "".join(f"{text}\t{label}\n" for text, label in [("the man said", "a"), ("all of you", "b")] * 8)
+        (tmp_path / f"{split}.tsv").write_text(f"text\tlabel\n{rows}")
+    run_classifier.main(parse(ClassifierSettings, [
+        "--task_name=own", f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", "--do_train", "--do_eval",
+        f"--init_checkpoint={tmp_path}/pretrained", "--max_seq_length=16", "--sweep", "--sweep_batch_sizes=8",
+        "--sweep_learning_rates=1e-3", "--sweep_epochs=2", "--sweep_transfer_layers=0,3",
+    ]))  # fmt: skip
+    results = sweep_results.read(f"{tmp_path}/out")
+    assert [trial.transfer_layers for trial in results.trials] == [0, 3]
+    assert results.trials[0].scores["loss"] != results.trials[1].scores["loss"]
+    recorded = run_record.last_settings(f"{tmp_path}/out/trials/{results.trials[1].name}")
+    assert recorded["transfer_layers"] == 3 and results.trials[1].name.startswith("layers3_lr0.001_")
+    written = json.loads((tmp_path / "out/results.json").read_text())
+    assert [point["layers"] for point in written["by_transfer_layers"]] == [0, 3]
+    assert "accuracy over layers transferred" in (tmp_path / "out/report.html").read_text()
+
+
+def test_transferred_layers_of_a_sweep_are_checked():
+    for flags, message in [
+        (["--sweep_transfer_layers=0,0"], "0 is listed twice"),
+        (["--sweep_transfer_layers=-1"], "'-1' is not a whole number above -1"),
+        (["--sweep_transfer_layers=1", "--transfer_layers=2"], "--transfer_layers=2 has no effect with"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            parsed("out", "--init_checkpoint=x", *flags)
+    with pytest.raises(InputError, match="--transfer_layers needs an --init_checkpoint"):
+        parsed("out", "--sweep_transfer_layers=1")
 
 
 def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
