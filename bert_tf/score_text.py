@@ -1,4 +1,6 @@
-r"""Computes pseudo-log-likelihoods of texts and tokens, or predicts the token of each [MASK], with a masked LM.
+r"""Computes log-likelihoods of texts and tokens with a pre-trained model, or predicts the token of each [MASK].
+
+A masked LM gives pseudo-log-likelihoods, and a left-to-right model gives log-likelihoods.
 
 score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=scores.jsonl
 

@@ -1,8 +1,10 @@
-"""Scores texts with a pre-trained masked LM, by masking one token at a time.
+"""Scores texts with a pre-trained model.
 
-Paper: section 3.1, Task 1 (the masked LM). Pseudo-log-likelihoods: J. Salazar et al., "Masked Language Model Scoring",
-ACL 2020. Masking the rest of the word too: C. Kauf and A. Ivanova, "A Better Way to Do Masked Language Model Scoring",
-ACL 2023.
+A masked LM masks one token at a time. A model of one direction predicts each token from the tokens before it.
+
+Paper: section 3.1, Task 1 (the masked LM); section 5.1, "LTR". Pseudo-log-likelihoods: J. Salazar et al., "Masked
+Language Model Scoring", ACL 2020. Masking the rest of the word too: C. Kauf and A. Ivanova, "A Better Way to Do Masked
+Language Model Scoring", ACL 2023.
 
 Letters: B rows in a batch, S sequence length, V vocabulary size, G guesses, Q masked positions.
 """
@@ -25,6 +27,8 @@ from bert_tf.tokenization import BertTokenizer
 # Rows are padded to one of these lengths, so that TensorFlow traces only a few graphs.
 _LENGTHS = (16, 32, 64, 128, 256)
 _LARGEST_EXPONENT = 700.0
+# Number of positions of a model of one direction that have scores for all tokens of the vocabulary at the same time.
+_POSITIONS_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,17 +48,32 @@ class Text:
 
 @dataclasses.dataclass(frozen=True)
 class Answers:
-    """The model's predictions at the masked positions of a text.
+    """The model's predictions at the blanks of a text.
 
     Attributes:
       log_probabilities: log-probabilities of the right tokens, float32 [Q].
-      guesses: ids of the most probable tokens, int32 [Q, G].
-      guess_log_probabilities: log-probabilities of the guesses, float32 [Q, G].
+      guesses: ids of the most probable tokens, int32 [Q, G]; None from a model of one direction.
+      guess_log_probabilities: log-probabilities of the guesses, float32 [Q, G]; None from a model of one direction.
     """
 
     log_probabilities: np.ndarray
-    guesses: np.ndarray
-    guess_log_probabilities: np.ndarray
+    guesses: np.ndarray | None = None
+    guess_log_probabilities: np.ndarray | None = None
+
+
+def require_language_model(contents: Contents) -> BertConfig:
+    """Returns the configuration of a checkpoint that predicts tokens.
+
+    Raises:
+      InputError: the checkpoint cannot predict tokens, or lacks a tensor.
+    """
+    config = contents.require_config()
+    if "masked_lm" not in names.heads_in(contents.tensors):
+        raise InputError(
+            f"{contents.source}: has no masked-LM head and cannot predict tokens; give a pre-trained checkpoint"
+        )
+    contents.check_pretrained(config)
+    return config
 
 
 def require_masked_lm(contents: Contents) -> BertConfig:
@@ -63,17 +82,12 @@ def require_masked_lm(contents: Contents) -> BertConfig:
     Raises:
       InputError: the checkpoint cannot predict masked tokens, or lacks a tensor.
     """
-    config = contents.require_config()
-    if "masked_lm" not in names.heads_in(contents.tensors):
-        raise InputError(
-            f"{contents.source}: has no masked-LM head and cannot predict tokens; give a pre-trained checkpoint"
-        )
+    config = require_language_model(contents)
     if config.directionality != "bidi":
         raise InputError(
             f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
             "bidirectional model"
         )
-    contents.check_pretrained(config)
     return config
 
 
@@ -86,7 +100,12 @@ class MaskedScorer:
       batch_size: B, number of rows in a batch.
       num_guesses: G, number of guesses per masked position.
       hide_rest_of_word: whether to mask each token together with the later tokens of the same word.
+
+    Attributes:
+      prefix: beginning of the names of likelihoods in the output.
     """
+
+    prefix = "pseudo_"
 
     def __init__(
         self,
@@ -155,22 +174,69 @@ class MaskedScorer:
         return tf.gather(log_probabilities, right, batch_dims=1), guesses, values
 
 
-def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
-    """Returns the output for a text; each token of the text was masked in turn."""
+class DirectedScorer:
+    """Predicts each token of a text from the preceding tokens in the model's direction, in one pass over the text.
+
+    The first predicted token is read from [CLS], or from [SEP] if the model reads from right to left. [CLS] and [SEP]
+    are not predicted, as in pre-training.
+
+    Args:
+      model: a trained model with the directionality "ltr" or "rtl".
+
+    Attributes:
+      prefix: see `MaskedScorer`.
+    """
+
+    prefix = ""
+
+    def __init__(self, model: BertPretrainer):
+        self._model, most = model, model.config.max_position_embeddings
+        self._lengths = [*(length for length in _LENGTHS if length < most), most]
+        self._step = tf.function(self._log_probabilities, autograph=False)
+
+    def answers(self, rows: Sequence[Row]) -> list[Answers]:
+        """Returns the log-probabilities of the blanks of each row. All tokens between [CLS] and [SEP] are blanks."""
+        found: dict[int, Answers] = {}
+        for length in self._lengths:
+            todo = [i for i, row in enumerate(rows) if i not in found and len(row.input_ids) <= length]
+            count = max(1, _POSITIONS_AT_ONCE // length)
+            for batch in (todo[start : start + count] for start in range(0, len(todo), count)):
+                ids, mask = np.zeros([count, length], np.int32), np.zeros([count, length], np.int32)
+                for place, i in enumerate(batch):
+                    tokens = len(rows[i].input_ids)
+                    ids[place, :tokens], mask[place, :tokens] = rows[i].input_ids, 1
+                values = self._step(tf.constant(ids), tf.constant(mask)).numpy()
+                for place, i in enumerate(batch):
+                    found[i] = Answers(values[place, np.array(rows[i].blanks)])
+        return [found[i] for i in range(len(rows))]
+
+    def _log_probabilities(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
+        """Returns the log-probability of the token at each position, float32 [B, S]; 0 where nothing is predicted."""
+        encoder, head = self._model.encoder, self._model.masked_lm
+        states = encoder({"input_ids": ids, "input_mask": mask, "segment_ids": tf.zeros_like(ids)})["sequence_output"]
+        is_ltr = self._model.config.directionality == "ltr"
+        read, predicted = (states[:, :-1], ids[:, 1:]) if is_ltr else (states[:, 1:], ids[:, :-1])
+        scores = head(read, None, encoder.embeddings.word_embeddings)  # [B (S - 1), V]
+        losses, _ = head.losses(scores, tf.reshape(predicted, [-1]))
+        return tf.pad(-tf.reshape(losses, tf.shape(predicted)), [[0, 0], [1, 0] if is_ltr else [0, 1]])
+
+
+def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer, prefix: str) -> dict:
+    """Returns the output for a text and its tokens; `prefix` is "pseudo_" if each token was masked in turn, else ""."""
     values = answers.log_probabilities.tolist()
     tokens = [tokenizer.vocabulary[i] for i in text.row.right_ids]
     total = math.fsum(values)
     return {
         "line": text.line,
         "text": text.text,
-        "pseudo_log_likelihood": total,
-        "pseudo_perplexity": perplexity(total, len(values)),
+        f"{prefix}log_likelihood": total,
+        f"{prefix}perplexity": perplexity(total, len(values)),
         "tokens": [{"token": token, "log_probability": value} for token, value in zip(tokens, values, strict=True)],
     }
 
 
 def perplexity(log_likelihood: float, num_tokens: int) -> float:
-    """Returns the pseudo-perplexity of a text, at most e^700."""
+    """Returns the perplexity of a text per token, at most e^700."""
     return math.exp(min(-log_likelihood / num_tokens, _LARGEST_EXPONENT))
 
 

@@ -25,7 +25,7 @@ from bert_tf.jobs.runner import Runner
 from bert_tf.pretraining import fill_mask, scoring
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.pretraining.scoring import MaskedScorer, Text
+from bert_tf.pretraining.scoring import DirectedScorer, MaskedScorer, Text
 from bert_tf.settings import ScoringSettings
 from bert_tf.settings.scoring import FILL_MASK, LIKELIHOOD
 from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
@@ -57,8 +57,8 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     For details, see `bert_tf.jobs.parts.run`.
 
     Raises:
-      InputError: the checkpoint is not a pre-trained masked LM, existing output has other settings, or a text cannot
-        be scored. All texts are checked before the first text is scored.
+      InputError: the checkpoint cannot predict tokens, existing output has other settings, or a text cannot be scored.
+        All texts are checked before the first text is scored.
     """
     settings, contents = _resolve(settings)
     scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
@@ -78,10 +78,12 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint.
 
     Raises:
-      InputError: the checkpoint has no masked-LM head, is not bidirectional, or does not fit the flags.
+      InputError: the checkpoint has no masked-LM head, has one direction but must fill in masks, or does not fit the
+        flags.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    config = scoring.require_masked_lm(contents)
+    needs_masks = settings.mode == FILL_MASK or settings.hide_rest_of_word
+    config = (scoring.require_masked_lm if needs_masks else scoring.require_language_model)(contents)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
@@ -101,7 +103,7 @@ def _tokenizer(vocab_file: str, do_lower_case: bool) -> BertTokenizer:
 
 
 @functools.lru_cache(maxsize=1)
-def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
+def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer | DirectedScorer:
     """Returns the scorer of this process; the weights are loaded only once."""
     silence_compilation_messages()
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
@@ -109,6 +111,8 @@ def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer:
     variables = checkpoints.variables_by_path(model)
     for path, value in contents.read(path for path in variables if path in contents.tensors).items():
         variables[path].assign(value)
+    if model.config.directionality != "bidi":
+        return DirectedScorer(model)
     tokenizer = _tokenizer(settings.vocab_file, settings.do_lower_case)
     return MaskedScorer(model, tokenizer, settings.batch_size, settings.num_guesses, settings.hide_rest_of_word)
 
@@ -168,7 +172,9 @@ def _write(task: PartTask) -> Facts:
     """Writes the scores of the texts in a source."""
     settings, counts = task.settings, Facts(lines=task.source.lines)
     scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings.vocab_file, settings.do_lower_case)
-    entry_of = scoring.guesses_entry if settings.mode == FILL_MASK else scoring.likelihood_entry
+    entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
+    if settings.mode == FILL_MASK:
+        entry_of = scoring.guesses_entry
     unknown = tokenizer.vocabulary.index(UNK)
     with local_files.written(task.path) as temporary, open(temporary, "w", encoding="utf-8") as file:
         for group in _groups(_texts(settings, task.source)):
@@ -201,9 +207,12 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode == LIKELIHOOD:
+        contents = checkpoints.open_checkpoint(this.settings.init_checkpoint, this.settings.bert_config_file)
+        prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
         logging.info(
-            "%d texts, %d tokens: pseudo-log-likelihood %.4f per token, pseudo-perplexity %.4g", facts.texts,
-            facts.tokens, facts.log_likelihood / facts.tokens, scoring.perplexity(facts.log_likelihood, facts.tokens),
+            "%d texts, %d tokens: %slog-likelihood %.4f per token, %sperplexity %.4g", facts.texts, facts.tokens,
+            prefix, facts.log_likelihood / facts.tokens, prefix,
+            scoring.perplexity(facts.log_likelihood, facts.tokens),
         )  # fmt: skip
     logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown")}

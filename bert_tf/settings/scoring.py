@@ -24,8 +24,8 @@ class ScoringSettings(JobSettings):
         group="Data",
     )
     mode: str = setting(
-        "likelihood: write the pseudo-log-likelihood of each text and token; fill_mask: write predictions for each "
-        "[MASK] in the texts",
+        "likelihood: write the log-likelihood of each text and token (the pseudo-log-likelihood with a bidirectional "
+        "model); fill_mask: write predictions for each [MASK] in the texts",
         LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK), group="Output", first=True,
     )  # fmt: skip
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")

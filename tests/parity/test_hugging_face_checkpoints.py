@@ -14,8 +14,9 @@ from bert_tf.checkpoint_formats.contents import trained_pooler
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
-from bert_tf.tokenization import BertTokenizer
+from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
 from tests.bert_tf.classification import make_classifier
+from tests.bert_tf.pretraining.scored_texts import scored
 from tests.bert_tf.reference import random_batch, relative_error
 
 pytestmark = pytest.mark.torch
@@ -120,6 +121,19 @@ def test_a_decoder_of_theirs_is_left_to_right_here(batch, tmp_path):
     folder = convert(tmp_path / "theirs", tmp_path / "again", "hugging_face")
     again = transformers.BertForMaskedLM.from_pretrained(folder, attn_implementation="eager").eval()
     assert relative_error(outputs_of(again, batch)["sequence"] * kept, expected) < 1e-6
+
+
+def test_a_decoder_of_theirs_scores_a_text_as_they_do(tmp_path):
+    model = theirs("BertLMHeadModel", is_decoder=True)
+    model.save_pretrained(tmp_path / "theirs")
+    tokens = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(55))]
+    (tmp_path / "theirs/vocab.txt").write_text("\n".join(tokens) + "\n")
+    (entry,) = scored(tmp_path / "theirs", tmp_path, ["w3 w54 w3 w20 w0"])
+    ids = [tokens.index(token) for token in ("[CLS]", "w3", "w54", "w3", "w20", "w0")]
+    with torch.no_grad():
+        expected = model(torch.tensor([ids])).logits[0].double().log_softmax(-1)[range(5), ids[1:]]
+    np.testing.assert_allclose([token["log_probability"] for token in entry["tokens"]], expected, atol=1e-5)
+    assert entry["log_likelihood"] == pytest.approx(float(expected.sum()), abs=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

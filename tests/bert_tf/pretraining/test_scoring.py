@@ -82,6 +82,29 @@ def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file
     assert (entries["lines"], entries["texts"]) == (4, 3) and not (tmp_path / "out.jsonl.work").exists()
 
 
+@pytest.mark.parametrize("direction", ["ltr", "rtl"])
+def test_a_model_of_one_direction_predicts_each_token_from_those_before(direction, vocab_file, tmp_path):
+    """The expected values come from calls of the model on the tokens that it may see, one call for each token."""
+    config = dataclasses.replace(CONFIG, directionality=direction)
+    model = random_pretrainer(config, seed=1, stddev=0.3)
+    folder = write_checkpoint(tmp_path / "pretrained", model, config, vocab_file)
+    texts = [*TEXTS, *(f"the man {'was ' * count}there" for count in range(16))]
+    tokenizer = BertTokenizer(vocab_file)
+    for entry in scored(folder, tmp_path, texts):
+        ids = [tokenizer.cls_id, *tokenizer.encode([entry["text"]]).to_list()[0], tokenizer.sep_id]
+        values = []
+        for at in range(1, len(ids) - 1):
+            if direction == "ltr":
+                values.append(log_probabilities(model, ids[:at], at - 1)[ids[at]])
+            else:  # other tokens before the predicted one change nothing, but keep the positions
+                values.append(log_probabilities(model, [tokenizer.mask_id] * (at + 1) + ids[at + 1 :], at + 1)[ids[at]])
+        found = [token["log_probability"] for token in entry["tokens"]]
+        np.testing.assert_allclose(found, values, atol=1e-4)
+        assert entry["log_likelihood"] == pytest.approx(sum(values), abs=1e-3)
+        assert entry["perplexity"] == pytest.approx(np.exp(-np.mean(values)), rel=1e-3)
+        assert not any(key.startswith("pseudo") for key in entry)
+
+
 def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_path):
     text = "the [MASK] was [MASK]"
     (entry,) = scored(checkpoint, tmp_path, [text], "--mode=fill_mask", "--num_guesses=3")
@@ -159,7 +182,7 @@ def test_a_model_that_cannot_fill_in_is_refused(vocab_file, tmp_path, model):
     ]:
         folder = write_checkpoint(tmp_path / name, one, config, vocab_file)
         with pytest.raises(InputError, match=message):
-            scored(folder, tmp_path, ["the man"])
+            scored(folder, tmp_path, ["the [MASK]"], "--mode=fill_mask")
     assert isinstance(load_encoder(tmp_path / "encoder"), BertEncoder)
 
 
