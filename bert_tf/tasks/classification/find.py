@@ -7,7 +7,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.tasks.classification import glue, xnli
+from bert_tf.tasks.classification import glue, inference, xnli
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.glue_task import GlueTask
 from bert_tf.tasks.classification.multi_label import MULTI_LABEL
@@ -114,12 +114,13 @@ def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDe
 
 def _benchmark_task(settings: ClassifierSettings) -> GlueTask:
     name = _spelled(settings.task_name)
-    for known in glue.TASK_NAMES:
+    tasks = glue.TASKS | inference.TASKS
+    for known, task in tasks.items():
         if _spelled(known) == name:
-            return glue.task(known, settings.data_dir)
+            return dataclasses.replace(task, data_dir=settings.data_dir)
     if _spelled(xnli.NAME) == name:
         return xnli.xnli_task(settings.xnli_language, settings.data_dir)
-    names = ", ".join((*glue.TASK_NAMES, xnli.NAME))
+    names = ", ".join((*tasks, xnli.NAME))
     raise InputError(f"--task_name={settings.task_name}: unknown; known are {names} and {OWN_DATA}, for your own data")
 
 

@@ -59,6 +59,8 @@ class GlueTask(ClassificationTask):
       score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
       score_range: lowest and highest score of a regression.
       skips_incomplete: whether incomplete lines of train and dev are skipped; if false, they are refused.
+      undecided: label of the examples on which the annotators did not agree; these examples are left out. "" if there
+        are none.
       submits_majority: whether the majority class is submitted instead of the model's predictions.
       data_dir: folder with the files.
       reading: see `ClassificationTask`.
@@ -73,6 +75,7 @@ class GlueTask(ClassificationTask):
     score_range: tuple[float, float] = (0.0, 0.0)
     skips_incomplete: bool = False
     submits_majority: bool = False
+    undecided: str = ""
     data_dir: str = ""
     reading: Reading = READ_AS_IN_THE_PAPER
     held_out: HeldOut | None = None
@@ -106,6 +109,8 @@ class GlueTask(ClassificationTask):
         path = file.path(self.data_dir)
         skip = self.skips_incomplete and split != "test"  # each line of a test file needs a prediction
         placed = read_examples(path, file.columns, id_column=file.id_column, skip_incomplete=skip)
+        if self.undecided:
+            placed = [each for each in placed if each.example.label != self.undecided]
         for place, example in placed:
             try:
                 if example.label is not None:

@@ -45,8 +45,8 @@ class ClassifierSettings(FineTuningSettings):
         "file may be named val or validation", "", first=True,
     )  # fmt: skip
     task_name: str = setting(
-        "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), XNLI, or own "
-        "for your own data; default: the task of the run in --output_dir",
+        "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), SNLI, SciTail, "
+        "XNLI, or own for your own data; default: the task of the run in --output_dir",
         "",
         first=True,
     )

@@ -14,7 +14,8 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
+from bert_tf.tasks.classification.glue_task import SplitFile
+from bert_tf.tasks.classification.inference import LabeledTask
 from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
@@ -24,7 +25,7 @@ _SPELLINGS = {"contradictory": "contradiction"}
 
 
 @dataclasses.dataclass(frozen=True)
-class XnliTask(GlueTask):
+class XnliTask(LabeledTask):
     """XNLI in one or several of its languages.
 
     Attributes:
@@ -73,10 +74,6 @@ class XnliTask(GlueTask):
         """Returns the names of the split's files; for dev and test, also returns the languages that are read."""
         files = super().data_name_of(split)
         return files if split == "train" else f"{files} ({' '.join(self.languages)})"
-
-    def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes nothing, because XNLI has no server that computes scores; XNLI's test file has labels."""
-        return []
 
 
 def xnli_task(languages: str, data_dir: str) -> XnliTask:

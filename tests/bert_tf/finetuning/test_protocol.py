@@ -189,23 +189,6 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
 
 
-@pytest.mark.slow
-def test_a_checkpoint_that_a_training_beside_replaces_is_sought_again(prepared, tmp_path, plain, monkeypatch):
-    """When the evaluation retries, the best checkpoint is another file, or the newest one is of another step."""
-    folder = shutil.copytree(plain, tmp_path / "run")
-    monkeypatch.setattr(engine, "_evaluate", lambda run, objective, step, dev_outputs: step)
-    found = [ResumePoint(f"{folder}/ckpt-4"), ResumePoint(f"{folder}/ckpt-9")]
-    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: found.pop(0))
-    given = prepared(folder, "--nodo_train", "--do_eval", "--allow_unfinished")
-    assert engine._run_checked(given, None) == 9 and not found
-    monkeypatch.setattr(engine.chosen_checkpoint, "choose", lambda *arguments: ResumePoint(f"{folder}/ckpt-9"))
-    for path in folder.glob("ckpt-9.index"):
-        os.truncate(path, 10)
-    monkeypatch.setattr(engine.resume, "find", lambda *arguments: ResumePoint(f"{plain}/ckpt-9"))
-    with pytest.raises(tf.errors.OpError):  # the checkpoint exists, but is damaged
-        engine._restore(given, None)
-
-
 def _assert_same_weights(ours, theirs):
     """The weights do not depend on evaluations, and the schedule keeps its full length."""
     expected, found = weights(theirs), weights(ours)

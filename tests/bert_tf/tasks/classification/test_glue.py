@@ -90,7 +90,8 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
 
 def test_an_unknown_task_is_refused_with_the_known_ones():
     with pytest.raises(
-        InputError, match="--task_name=XYZ: unknown; known are CoLA, .*, AX, XNLI and own, for your own data"
+        InputError,
+        match="--task_name=XYZ: unknown; known are CoLA, .*, AX, SNLI, SciTail, XNLI and own, for your own data",
     ):
         find_task(settings("XYZ"))
 

@@ -1,0 +1,72 @@
+"""SNLI and SciTail, read from files with the layout of their archives."""
+
+import json
+
+import pytest
+
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks_of_flags import find_task
+
+_HEADER = (
+    "gold_label\tsentence1_binary_parse\tsentence2_binary_parse\tsentence1_parse\tsentence2_parse\tsentence1\t"
+    "sentence2\tcaptionID\tpairID\tlabel1\tlabel2\tlabel3\tlabel4\tlabel5"
+)
+
+
+def snli_line(number, label, first, second) -> str:
+    parses = "\t".join([f"( {first} )", f"( {second} )", f"(ROOT {first})", f"(ROOT {second})"])
+    return f"{label}\t{parses}\t{first}\t{second}\t{number}.jpg#0\t{number}.jpg#0r1n\t{label}\t\t\t\t"
+
+
+def write_snli(folder, count=9):
+    labels = ("neutral", "contradiction", "entailment")
+    for split in ("train", "dev", "test"):
+        lines = [snli_line(i, labels[i % 3], "the man said", f"all of you {i}") for i in range(count)]
+        lines.insert(2, snli_line(99, "-", "they had", "no answer"))
+        (folder / f"snli_1.0_{split}.txt").write_text("\n".join([_HEADER, *lines]) + "\n")
+
+
+def settings(name, folder, *more) -> ClassifierSettings:
+    return parse(ClassifierSettings, [f"--task_name={name}", f"--data_dir={folder}", *more])
+
+
+def test_snli_leaves_out_pairs_without_a_gold_label(tmp_path):
+    write_snli(tmp_path)
+    task = find_task(settings("snli", tmp_path, "--output_dir=out", "--do_train"))
+    for split in ("train", "dev"):
+        examples = task.read(split)
+        assert len(examples) == 9 and {example.label for example in examples} == set(task.labels)
+        assert (examples[0].text_a, examples[0].text_b) == ("the man said", "all of you 0")
+    assert task.labels == ("contradiction", "entailment", "neutral")
+    assert [example.id for example in task.read("test")][:2] == ["0.jpg#0r1n", "1.jpg#0r1n"]
+
+
+def test_scitail_is_found_in_its_archives_subfolder(tmp_path):
+    (tmp_path / "tsv_format").mkdir()
+    for split in ("train", "dev", "test"):
+        lines = ["Pluto rotates.\tPluto turns.\tentails", 'A "quote" stays.\tIt goes.\tneutral']
+        (tmp_path / f"tsv_format/scitail_1.0_{split}.tsv").write_text("\n".join(lines) + "\n")
+    task = find_task(settings("SciTail", tmp_path, "--output_dir=out", "--do_train"))
+    first, second = task.read("train")
+    assert (first.text_a, first.text_b, first.label) == ("Pluto rotates.", "Pluto turns.", "entails")
+    assert (second.text_a, second.label) == ('A "quote" stays.', "neutral")
+    (tmp_path / "tsv_format/scitail_1.0_dev.tsv").write_text("a\tb\tcontradicts\n")
+    with pytest.raises(InputError, match=r"scitail_1.0_dev.tsv, line 1: .*contradicts"):
+        task.read("dev")
+
+
+@pytest.mark.slow
+def test_a_command_trains_evaluates_and_predicts_snli(tmp_path, vocab_file):
+    write_pretrained(tmp_path / "pretrained", vocab_file)
+    write_snli(tmp_path)
+    run_classifier(settings(
+        "SNLI", tmp_path, f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/pretrained", "--do_train",
+        "--do_eval", "--do_predict", "--max_seq_length=24", "--train_batch_size=3", "--num_train_epochs=1",
+    ))  # fmt: skip
+    assert len((tmp_path / "out/test_results.tsv").read_text().splitlines()) == 9
+    assert json.loads((tmp_path / "out/task.json").read_text())["task_name"] == "SNLI"
+    assert not (tmp_path / "out/SNLI.tsv").exists(), "there is no server for it"
