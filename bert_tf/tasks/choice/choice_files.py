@@ -1,7 +1,8 @@
-"""Reads examples with several choices from tables with SWAG's columns, or from JSON Lines.
+"""Reads examples with several choices from tables of SWAG or of the Story Cloze Test, or from JSON Lines.
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
-Inference", 2018.
+Inference", 2018. Story Cloze Test: N. Mostafazadeh et al., "A Corpus and Cloze Evaluation for Deeper Understanding of
+Commonsense Stories", 2016.
 """
 
 import dataclasses
@@ -24,6 +25,10 @@ _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
 # SWAG's "full" files have no numbered endings. One column has the right ending, and further columns have wrong endings.
 _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
+# The Story Cloze Test has four sentences of context and two endings. Its labels count the endings from 1.
+_STORY = tuple(f"inputsentence{number}" for number in range(1, 5))
+_ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
+_STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,16 +96,19 @@ class _Columns:
     """The indices of a table's columns; None for an absent column.
 
     Attributes:
-      context, start, choices, label, id: see `ChoiceExample`.
+      context: columns of the sentences of the context.
+      start, choices, label, id: see `ChoiceExample`.
       is_full: whether the table is a "full" file of SWAG, where the first of the choices is the right ending.
+      first_label: the label of the first choice.
     """
 
-    context: int
+    context: tuple[int, ...]
     start: int | None
     choices: tuple[int, ...]
     label: int | None
     id: int | None
-    is_full: bool
+    is_full: bool = False
+    first_label: int = 0
 
 
 def _columns(path: str, header: Sequence[str]) -> _Columns:
@@ -114,6 +122,9 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     def find(wanted: Sequence[str]) -> int | None:
         return next((names.index(name) for name in wanted if name in names), None)
 
+    if {*_STORY, *_ENDINGS} <= {*names}:
+        story, endings = (tuple(map(names.index, columns)) for columns in (_STORY, _ENDINGS))
+        return _Columns(story, None, endings, find([_STORY_LABEL]), find([_STORY_ID]), first_label=1)
     is_full = _RIGHT in names
     numbered = _numbered(names, _WRONG if is_full else _CHOICE)
     choices = (names.index(_RIGHT), *numbered) if is_full else numbered
@@ -121,7 +132,7 @@ def _columns(path: str, header: Sequence[str]) -> _Columns:
     if context is None or not choices:
         missing = "sent1 or context" if context is None else "ending0, ending1 and so on"
         raise InputError(f"{path}, line 1: there is no column {missing}; the file has {_told(header)}")
-    return _Columns(context, find(_START), choices, find([_LABEL]), find(_IDS), is_full)
+    return _Columns((context,), find(_START), choices, find([_LABEL]), find(_IDS), is_full)
 
 
 def _told(header: Sequence[str]) -> str:
@@ -150,11 +161,13 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExampl
                     f"{len(choices)} choices; fix the line, or write examples with fewer choices as JSON Lines"
                 )
         label = (
-            (0 if columns.is_full else _number(f"{path}, line {line}", cells[columns.label])) if has_labels else None
+            (0 if columns.is_full else _number(f"{path}, line {line}", cells[columns.label]) - columns.first_label)
+            if has_labels
+            else None
         )
         start = "" if columns.start is None else cells[columns.start]
         id = None if columns.id is None else cells[columns.id].strip() or None
-        yield line, ChoiceExample(cells[columns.context], start, choices, label, id)
+        yield line, ChoiceExample(" ".join(cells[column] for column in columns.context), start, choices, label, id)
 
 
 def _number(place: str, cell: str) -> int:

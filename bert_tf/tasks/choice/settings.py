@@ -16,8 +16,9 @@ class SwagSettings(FineTuningSettings):
     reported: ClassVar[tuple[str, ...]] = ("data_dir",)
 
     data_dir: str = setting(
-        "folder with the files train, dev (or val, validation) and test: .csv or .tsv with SWAG's columns, or .jsonl "
-        "or .json, where each line is an object with context, choices and label", "", first=True,
+        "folder with the files train, dev (or val, validation) and test: .csv or .tsv with the columns of SWAG or of "
+        "the Story Cloze Test, or .jsonl or .json, where each line is an object with context, choices and label", "",
+        first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)

@@ -54,6 +54,22 @@ def test_the_full_files_name_the_right_ending(tmp_path):
     assert read(path) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
 
 
+def test_a_story_cloze_file_has_two_endings_counted_from_1(tmp_path):
+    header = "InputStoryid,InputSentence1,InputSentence2,InputSentence3,InputSentence4,RandomFifthSentenceQuiz1,"
+    header += "RandomFifthSentenceQuiz2,AnswerRightEnding"
+    rows = [
+        '138d5bfb,Rick grew up.,"He hid, often.",He ran.,He fell.,He is happy.,He joined a gang.,1',
+        "x,a,b,c,d,e,f,2",
+    ]
+    first, second = read(write(tmp_path / "val.csv", header, *rows))
+    story = "Rick grew up. He hid, often. He ran. He fell."
+    assert first == ChoiceExample(story, "", ("He is happy.", "He joined a gang."), 0, "138d5bfb")
+    assert (second.context, second.label, second.id) == ("a b c d", 1, "x")
+    unlabeled = [",".join(line.split(",")[:-1]) for line in (header, rows[1])]
+    (example,) = read(write(tmp_path / "test.csv", *unlabeled), "test")
+    assert example.label is None and example.choices == ("e", "f")
+
+
 def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
     lines = [
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
