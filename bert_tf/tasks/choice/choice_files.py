@@ -1,4 +1,4 @@
-"""Reads examples with several choices from tables of SWAG or of the Story Cloze Test, or from JSON Lines.
+"""Reads examples with several choices: tables of SWAG or of the Story Cloze Test, JSON Lines, and folders of RACE.
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
 Inference", 2018. Story Cloze Test: N. Mostafazadeh et al., "A Corpus and Cloze Evaluation for Deeper Understanding of
@@ -10,8 +10,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import tensorflow as tf
+
 from bert_tf.core.errors import InputError
+from bert_tf.runs import run_folder
 from bert_tf.tasks import json_lines, tables
+from bert_tf.tasks.choice import race
+from bert_tf.tasks.choice.choice_example import ChoiceExample
 from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
 
 # Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
@@ -31,44 +36,32 @@ _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
 _STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
 
 
-@dataclasses.dataclass(frozen=True)
-class ChoiceExample:
-    """A context and several ways to continue it.
-
-    Attributes:
-      context: the first text.
-      start: the beginning of the second text, which each choice continues; "" if absent.
-      choices: two or more choices.
-      label: index of the right choice; None if no label was read.
-      id: id of the example in its file; None if absent.
-    """
-
-    context: str
-    start: str
-    choices: tuple[str, ...]
-    label: int | None
-    id: str | None = None
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that the model reads."""
-        return self.context, self.start, *self.choices
-
-
 class ChoiceSource(FileSource):
-    """Source of examples with choices, with one file per split. Each `Placed` contains a `ChoiceExample`."""
+    """Source of examples with choices, with a file or a folder per split. Each `Placed` contains a `ChoiceExample`."""
+
+    def file_names(self, split: str) -> list[str]:
+        """See `FileSource`. A folder of RACE has the name of its split."""
+        return [*super().file_names(split), split]
+
+    def fingerprint(self, split: str) -> list[str]:
+        """See `ExampleSource`. A folder has one entry for all of its files."""
+        contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in self.files(split)]
+        return [run_folder.identify(run_folder.fingerprint(files, whole=True)) for files in contents]
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads a table, or a .jsonl or .json file with one object per line.
+        """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE.
 
         Raises:
           InputError: the file is invalid; or an example has an empty context, fewer than two choices, an empty choice,
             or a label that is not one of the choices. The message names the file and, if possible, the line.
         """
-        read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
+        if tf.io.gfile.isdir(path):
+            read = race.read
+        else:
+            read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
 
         def read_checked(has_labels: bool) -> list[Placed]:
-            return [_checked(f"{path}, line {line}", example) for line, example in read(path, has_labels)]
+            return [_checked(place, example) for place, example in read(path, has_labels)]
 
         return with_labels_if_right(path, split, read_checked)
 
@@ -145,7 +138,7 @@ def _numbered(names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
     return tuple(column for _, column in found)
 
 
-def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
+def _read_table(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
     header, rows = tables.read_columns(path, tables.Layout(tables.format_of(path)))
     if not rows:
         return
@@ -167,7 +160,10 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExampl
         )
         start = "" if columns.start is None else cells[columns.start]
         id = None if columns.id is None else cells[columns.id].strip() or None
-        yield line, ChoiceExample(" ".join(cells[column] for column in columns.context), start, choices, label, id)
+        yield (
+            f"{path}, line {line}",
+            ChoiceExample(" ".join(cells[column] for column in columns.context), start, choices, label, id),
+        )
 
 
 def _number(place: str, cell: str) -> int:
@@ -180,7 +176,7 @@ def _number(place: str, cell: str) -> int:
     raise InputError(f"{place}: the label {cell!r} is not a whole number; give the number of the right choice, from 0")
 
 
-def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceExample]]:
+def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
     for line, entries in json_lines.read_objects(path, tables.decoded_lines(path)):
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
@@ -191,7 +187,7 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[int, ChoiceE
             raise InputError(f"{place}: {what}; give a list of texts")
         label = _label(place, entries.get(_LABEL), choices) if has_labels else None
         id = entries.get("id")
-        yield line, ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id))
+        yield place, ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id))
 
 
 def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:

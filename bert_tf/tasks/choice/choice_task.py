@@ -23,7 +23,8 @@ from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Spl
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file
-from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
+from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.source_task import SourceTask
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer

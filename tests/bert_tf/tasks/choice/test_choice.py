@@ -15,11 +15,13 @@ from bert_tf.finetuning.task import Split
 from bert_tf.run_swag import main as run_swag
 from bert_tf.runs import latest
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks.choice.choice_files import ChoiceExample, ChoiceSource
+from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, padded
 from tests.small_configs import small_config
 
@@ -68,6 +70,50 @@ def test_a_story_cloze_file_has_two_endings_counted_from_1(tmp_path):
     unlabeled = [",".join(line.split(",")[:-1]) for line in (header, rows[1])]
     (example,) = read(write(tmp_path / "test.csv", *unlabeled), "test")
     assert example.label is None and example.choices == ("e", "f")
+
+
+def write_race(folder):
+    for split in ("train", "dev", "test"):
+        for level, numbers in (("middle", range(3)), ("high", (7,))):
+            (folder / split / level).mkdir(parents=True)
+            for number in numbers:
+                entry = {
+                    "answers": ["B", "D"], "options": [["was", "is", "had", "all"], ["a", "the", "of", "you"]],
+                    "questions": ["The man _ there.", "Who said?"], "article": f"The man said so {number}.",
+                    "id": f"{level}{number}.txt",
+                }  # fmt: skip
+                (folder / split / level / f"{number}.txt").write_text(json.dumps(entry))
+
+
+def test_a_folder_of_race_has_the_questions_of_all_levels(tmp_path):
+    write_race(tmp_path)
+    source = ChoiceSource(str(tmp_path), {})
+    first, second, *rest = source.examples("train")
+    assert first == ChoiceExample(
+        "The man said so 7.", "The man _ there.", ("was", "is", "had", "all"), 1, "high/7.txt-0"
+    )
+    assert (second.start, second.label, len(rest)) == ("Who said?", 3, 6)
+    (entry,) = source.fingerprint("train")
+    assert entry.startswith("7.txt and 3 more, 4 files, ")
+    (middle,) = source.fingerprint("dev")
+    assert entry == middle, "the same contents"
+    (tmp_path / "dev/high/7.txt").write_text('{"article": "a", "questions": ["b"], "options": [], "answers": ["A"]}')
+    with pytest.raises(InputError, match="high/7.txt: does not have RACE's layout"):
+        ChoiceSource(str(tmp_path), {}).examples("dev")
+
+
+@pytest.mark.slow
+def test_a_command_trains_and_predicts_race(tmp_path, vocab_file):
+    write_race(tmp_path)
+    write_pretrained(tmp_path / "pretrained", vocab_file)
+    run_swag(parse(SwagSettings, [
+        f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/pretrained",
+        "--do_train", "--do_eval", "--do_predict", "--max_seq_length=24", "--train_batch_size=4",
+        "--num_train_epochs=1",
+    ]))  # fmt: skip
+    assert len((tmp_path / "out/test_predictions.jsonl").read_text().splitlines()) == 8
+    facts = json.loads((tmp_path / "out/run.json").read_text())["phases"][0]["data"]
+    assert len(facts["train"]) == 1 and "4 files" in facts["train"][0]
 
 
 def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
