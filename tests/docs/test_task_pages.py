@@ -26,6 +26,7 @@ from export.settings import ExportSettings
 from tests.bert_tf.tasks.classification import official_records
 from tests.bert_tf.tasks.classification.glue_files import MNLI, MNLI_DEV, NLI, mnli, write_files
 from tests.bert_tf.tasks.classification.glue_runs import make_run
+from tests.bert_tf.tasks.classification.test_inference_tasks import write_snli
 from tests.small_configs import small_config
 
 DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
@@ -154,6 +155,8 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     write_own_data()
     write_questions()
     write_glue(tmp_path)
+    (tmp_path / "snli_1.0").mkdir()
+    write_snli(tmp_path / "snli_1.0", 24)
     (tmp_path / "mrpc").mkdir()
     official_records.create(tmp_path / "mrpc", vocab_file)
     found = {name: blocks(name) for name in PAGES}
