@@ -126,14 +126,14 @@ def initialize(
     variables = variables_by_path(model)
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
     contents = contents if output_order is None else contents.with_outputs(output_order)
-    fresh = contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
+    contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     is_whole = transfer_layers in (None, model.config.num_hidden_layers)
-    taken = {name for name in variables if is_whole or names.is_in_lowest_layers(name, transfer_layers)}
+    taken = [name for name in variables if is_whole or names.is_in_lowest_layers(name, transfer_layers)]
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
-    values = contents.read(name for name in variables if name in contents.tensors and name in taken)
+    values = contents.read(name for name in taken if name in contents.tensors)
     for name, value in values.items():
         variables[name].assign(value)
-    contents.report(values, {*fresh, *variables} - values.keys())
+    contents.report(values, variables.keys() - values.keys())
     return contents.source
 
 

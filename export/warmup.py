@@ -55,27 +55,20 @@ def write(folder: str, model: str, requests: Sequence[Request]) -> None:
             file.write(log.SerializeToString(deterministic=True))
 
 
-def logs(folder: str) -> Iterator[PredictionLog]:
-    """Yields the records of a version's file; yields nothing if the file is missing.
+def read(folder: str) -> Iterator[Request]:
+    """Yields the warm-up requests of a version; yields nothing if the file is missing.
 
     Raises:
       google.protobuf.message.DecodeError: a record is not a `PredictionLog`.
       tf.errors.OpError: the file is damaged.
-    """
-    path = os.path.join(folder, NAME)
-    if tf.io.gfile.exists(path):
-        records = without_autotune(tf.data.TFRecordDataset(path))
-        yield from map(PredictionLog.FromString, records.as_numpy_iterator())
-
-
-def read(folder: str) -> Iterator[Request]:
-    """Yields the warm-up requests of a version.
-
-    Raises:
-      google.protobuf.message.DecodeError, tf.errors.OpError: see `logs`.
       ValueError: a record is a request of another kind.
     """
-    for index, log in enumerate(logs(folder)):
+    path = os.path.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        return
+    records = without_autotune(tf.data.TFRecordDataset(path))
+    for index, record in enumerate(records.as_numpy_iterator()):
+        log = PredictionLog.FromString(record)
         method = next((kind for kind in _KINDS if log.HasField(f"{kind}_log")), None)
         if method is None:
             raise ValueError(f"record {index} is not a request to predict, classify or regress")

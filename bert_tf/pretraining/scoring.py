@@ -91,6 +91,12 @@ def require_masked_lm(contents: Contents) -> BertConfig:
     return config
 
 
+def _lengths_up_to(config: BertConfig) -> list[int]:
+    """Returns the lengths of rows for a model, in ascending order; the last is its number of positions."""
+    most = config.max_position_embeddings
+    return [*(length for length in _LENGTHS if length < most), most]
+
+
 class MaskedScorer:
     """Predicts masked tokens with a trained model, in batches of static shapes.
 
@@ -119,8 +125,7 @@ class MaskedScorer:
         self._hides_rest = hide_rest_of_word
         self._continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
         self._num_guesses = min(num_guesses, len(tokenizer.vocabulary))
-        self._num_tokens, most = len(tokenizer.vocabulary), model.config.max_position_embeddings
-        self._lengths = [*(length for length in _LENGTHS if length < most), most]
+        self._num_tokens, self._lengths = len(tokenizer.vocabulary), _lengths_up_to(model.config)
         self._step = tf.function(self._answer, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:
@@ -190,8 +195,7 @@ class DirectedScorer:
     prefix = ""
 
     def __init__(self, model: BertPretrainer):
-        self._model, most = model, model.config.max_position_embeddings
-        self._lengths = [*(length for length in _LENGTHS if length < most), most]
+        self._model, self._lengths = model, _lengths_up_to(model.config)
         self._step = tf.function(self._log_probabilities, autograph=False)
 
     def answers(self, rows: Sequence[Row]) -> list[Answers]:

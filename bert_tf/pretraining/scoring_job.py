@@ -71,7 +71,10 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
         if not sum(runner.map(functools.partial(_count_texts, settings), sources)):
             raise InputError(f"--input_file={settings.input_file}: contains no text; write one text per line")
 
-    return parts.run(_PROGRAM, settings, identity, runner, check)
+    prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
+    finish = functools.partial(_finish, prefix)
+    program = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, finish)
+    return parts.run(program, settings, identity, runner, check)
 
 
 def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
@@ -202,13 +205,11 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
         yield group
 
 
-def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
+def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
     """Logs the results, and returns the counts for the manifest."""
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode == LIKELIHOOD:
-        contents = checkpoints.open_checkpoint(this.settings.init_checkpoint, this.settings.bert_config_file)
-        prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
         logging.info(
             "%d texts, %d tokens: %slog-likelihood %.4f per token, %sperplexity %.4g", facts.texts, facts.tokens,
             prefix, facts.log_likelihood / facts.tokens, prefix,
@@ -216,6 +217,3 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
         )  # fmt: skip
     logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown")}
-
-
-_PROGRAM = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, _finish)

@@ -44,10 +44,10 @@ class Metrics:
     def _histogram(self, name: str, help: str, labels: tuple[str, ...], buckets=_BUCKETS):
         return prometheus_client.Histogram(name, help, labels, registry=self._registry, buckets=buckets)
 
-    def on_request(self, model: str, api: str, entrypoint: str, status: str, seconds: float) -> None:
-        """Counts an answered request; `model` is the name of a served model or ""."""
+    def on_request(self, model: str, entrypoint: str, status: str, seconds: float) -> None:
+        """Counts an answered Predict request; `model` is the name of a served model or ""."""
         self._requests.add(model, status)
-        self._latency.labels(model, api, entrypoint).observe(seconds * _MICROSECONDS)
+        self._latency.labels(model, "predict", entrypoint).observe(seconds * _MICROSECONDS)
 
     def on_load(self, folder: str, seconds: float, succeeded: bool) -> None:
         """Counts an attempt to load a version from a model's folder."""

@@ -56,10 +56,10 @@ class Models:
             _check_folder(versions.folder)
         await asyncio.gather(*(versions.update() for versions in self._models.values()))
         for versions in self._models.values():
-            for failed in versions.all():
-                if failed.error and versions.latest() is None:
-                    problem = f"version {failed.number} cannot be loaded: {failed.error.message}"
-                    raise InputError(f"{versions.folder}: {problem}")
+            if versions.latest() is None:
+                failed = versions.all()[:1]
+                problem = "".join(f"version {one.number} cannot be loaded: {one.error.message}" for one in failed)
+                raise InputError(f"{versions.folder}: {problem or 'cannot be read; check the folder'}")
         if self._poll_seconds:
             self._pollers = [asyncio.create_task(self._poll(versions)) for versions in self._models.values()]
 

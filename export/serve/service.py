@@ -163,4 +163,4 @@ class Service:
             raise
         finally:
             known = model if model in self.models.names() else ""
-            self.metrics.on_request(known, "predict", entrypoint, status, time.monotonic() - start)
+            self.metrics.on_request(known, entrypoint, status, time.monotonic() - start)

@@ -89,6 +89,13 @@ def test_several_models_and_a_deleted_version(tmp_path):
         assert answered_version(server, "m") == 1
 
 
+def test_a_folder_that_cannot_be_read_ends_the_start(tmp_path, monkeypatch):
+    write_model(tmp_path, 1)
+    monkeypatch.setattr("export.serve.versions.numbers_in", lambda folder: None)
+    with pytest.raises(InputError, match=f"^{tmp_path}: cannot be read; check the folder$"):
+        Running(f"--model_base_path={tmp_path}")
+
+
 def test_what_cannot_be_served_is_said_in_one_line(tmp_path):
     def why(*flags):
         with pytest.raises(InputError) as raised:
