@@ -16,7 +16,7 @@ from bert_tf.core import storage
 from bert_tf.jobs.job import Counts
 from bert_tf.text import masking
 from data_gen import unit_files
-from data_gen.sentence_pairs import Rows, Window, sample_pairs, sample_segments
+from data_gen.sentence_pairs import Rows, Window, cut_blocks, join_documents, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block, load_window
 from data_gen.work_units import Unit
@@ -115,6 +115,8 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
         for columns in example_columns(window, documents, settings, task.special_tokens, rng):
             facts += _facts_of(columns)
             made += records.serialize(columns, features_of(settings))
+        if settings.join_documents:
+            facts += Facts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
     facts += Facts(bytes=size)
     storage.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
@@ -154,8 +156,13 @@ def example_columns(
     Yields:
       For each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them.
     """
-    sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
-    rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
+    if settings.objective == "lm":
+        if settings.join_documents:
+            window, documents = join_documents(window, documents, special_tokens.sep_id), range(1)
+        rows = cut_blocks(window, documents, settings.max_seq_length)
+    else:
+        sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
+        rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
     for start in range(0, len(rows.start_a), _ROWS_PER_STEP):
         part = Rows(*(column[start : start + _ROWS_PER_STEP] for column in dataclasses.astuple(rows)))
         columns, lengths, is_text = fill_rows(window.tokens, part, settings.max_seq_length, special_tokens)

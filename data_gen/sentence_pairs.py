@@ -1,13 +1,16 @@
-"""Samples sentence pairs for the next-sentence task, as ranges of tokens.
+"""Divides documents into the rows of an objective, as ranges of tokens.
 
 Paper: section 3.1 (Task 2) and appendix A.2. Segment B follows segment A in half of the pairs, and comes from another
-document in the other half. Pairs fill their rows, except for a share of pairs that are short on purpose.
+document in the other half. Pairs fill their rows, except for a share of pairs that are short on purpose. For language
+models of one direction, rows are contiguous blocks of text (A. Radford et al., "Improving Language Understanding by
+Generative Pre-Training", 2018, section 4.1).
 
 Letters: R rows, D documents, Q sentences, T tokens of a window.
 """
 
 import bisect
 import dataclasses
+import itertools
 
 import numpy as np
 
@@ -114,6 +117,34 @@ def sample_segments(
     start, end = (np.array(column) for column in zip(*rows, strict=True))
     none = np.zeros(len(rows), np.int64)
     return _truncate(Rows(start, end - start, end, none, none.astype(bool)), longest, rng)
+
+
+def cut_blocks(window: Window, documents: range, max_seq_length: int) -> Rows:
+    """Cuts each document into contiguous blocks that fill a row; only the last block of a document may be shorter.
+
+    Args:
+      window: the window that contains the documents.
+      documents: range of the documents to cut.
+      max_seq_length: row length, including [CLS] and [SEP].
+    """
+    longest = max_seq_length - 2
+    edges = _document_edges(window, documents)
+    start = np.concatenate([np.arange(first, end, longest) for first, end in itertools.pairwise(edges)])
+    end = np.minimum(start + longest, edges[np.searchsorted(edges, start, "right")])
+    none = np.zeros(len(start), np.int64)
+    return Rows(start, end - start, end, none, none.astype(bool))
+
+
+def join_documents(window: Window, documents: range, sep_id: int) -> Window:
+    """Returns a window with one document, which consists of the given documents with [SEP] between them."""
+    edges = _document_edges(window, documents)
+    tokens = np.insert(window.tokens[edges[0] : edges[-1]], edges[1:-1] - edges[0], sep_id)
+    return Window(tokens, np.array([0, len(tokens)]), np.array([0, 1]))
+
+
+def _document_edges(window: Window, documents: range) -> np.ndarray:
+    """Returns the first token of each document, then the end of the last document, int64 [D + 1]."""
+    return window.sentence_starts[window.document_starts[documents.start : documents.stop + 1]]
 
 
 def _target_lengths(count: int, longest: int, short_seq_prob: float, rng: np.random.Generator) -> np.ndarray:

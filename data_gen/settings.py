@@ -59,7 +59,7 @@ class GeneratorSettings(RunnerSettings):
     random_seed: int = setting("seed of all random choices", 12345, group="Examples", first=True, at_least=0)
     dupe_factor: int | None = setting(
         "number of passes over the corpus, each with different masks; default 10, or 1 if no masks are written "
-        "(--masking=dynamic, --objective=ltr)",
+        "(--masking=dynamic, --objective=lm)",
         None,
         group="Examples",
         first=True,
@@ -69,11 +69,17 @@ class GeneratorSettings(RunnerSettings):
         "fraction of the tokens that the model predicts", 0.15, group="Masking", first=True, above=0, below=1
     )
     short_seq_prob: float = setting(
-        "probability that a document is split into rows shorter than the maximum",
+        "probability that a document is split into rows shorter than the maximum; no effect on --objective=lm",
         0.1,
         group="Examples",
         at_least=0,
         at_most=1,
+    )
+    join_documents: bool = setting(
+        "with --objective=lm: fill the last row of a document with the beginning of the next document, after a [SEP], "
+        "instead of padding",
+        False,
+        group="Examples",
     )
     mask_fraction: float = setting("fraction of the predicted tokens that [MASK] replaces", 0.8, group="Masking")
     random_fraction: float = setting(
@@ -82,9 +88,9 @@ class GeneratorSettings(RunnerSettings):
     keep_fraction: float = setting("fraction of the predicted tokens that stay unchanged", 0.1, group="Masking")
     objective: str = setting(
         "mlm_nsp: masked LM and next sentence; mlm: masked LM, one segment per row; "
-        "ltr: left-to-right language model, no masks",
+        "lm: language model of one direction, rows of contiguous text without masks",
         "mlm_nsp",
-        choices=("mlm_nsp", "mlm", "ltr"),
+        choices=("mlm_nsp", "mlm", "lm"),
         group="Examples",
     )
     masking: str = setting(
@@ -114,7 +120,7 @@ class GeneratorSettings(RunnerSettings):
     @property
     def masks(self) -> bool:
         """Whether the records contain masked rows."""
-        return self.masking == "static" and self.objective != "ltr"
+        return self.masking == "static" and self.objective != "lm"
 
     def _check_masking(self) -> None:
         require(
@@ -128,8 +134,12 @@ class GeneratorSettings(RunnerSettings):
             f"--max_ngram_size={size} needs --do_whole_word_mask, because n-grams consist of words",
         )
         require(
-            self.masking == "static" or self.objective != "ltr",
-            "--masking=dynamic contradicts --objective=ltr, which does not mask; omit one of the two flags",
+            self.masking == "static" or self.objective != "lm",
+            "--masking=dynamic contradicts --objective=lm, which does not mask; omit one of the two flags",
+        )
+        require(
+            not self.join_documents or self.objective == "lm",
+            f"--join_documents is for --objective=lm, not for {self.objective}; drop the flag",
         )
         fractions = (self.mask_fraction, self.random_fraction, self.keep_fraction)
         require(

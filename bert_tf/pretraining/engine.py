@@ -222,7 +222,8 @@ def _make_trainer(
     keras.utils.set_random_seed(settings.random_seed)
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
-        objective = PretrainingObjective(BertPretrainer(config, settings.recompute_activations), has_next_sentence)
+        model = BertPretrainer(config, settings.recompute_activations)
+        objective = PretrainingObjective(model, has_next_sentence, record_files.starts_word(config, data))
         eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)

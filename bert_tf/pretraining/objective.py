@@ -7,7 +7,7 @@ Letters: B rows in a batch, S sequence length, P predictions, N examples in a pa
 size.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 import tf_keras as keras
@@ -33,6 +33,14 @@ _MASKED_LM = (
         log_scale=True, derived_from=("masked_lm_loss",), derive=metrics.perplexity,
     ),
 )  # fmt: skip
+# Perplexities per word are comparable between vocabularies, unlike perplexities per token.
+_WORDS = (
+    Metric("word_loss", tag="masked_lm/word_loss"),
+    Metric(
+        "word_perplexity", "word ppl", "masked_lm", "masked_lm/word_perplexity", "perplexity per word", log_scale=True,
+        derived_from=("word_loss",), derive=metrics.perplexity,
+    ),
+)  # fmt: skip
 _NEXT_SENTENCE = (
     Metric("next_sentence_loss", tag="next_sentence/loss"),
     Metric(
@@ -42,7 +50,7 @@ _NEXT_SENTENCE = (
     Metric(RANDOM_NEXT_SHARE, tag="next_sentence/random_share"),
 )  # fmt: skip
 _TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
-METRICS = (_TOTAL, *_MASKED_LM, *_NEXT_SENTENCE)
+METRICS = (_TOTAL, *_MASKED_LM, *_WORDS, *_NEXT_SENTENCE)
 
 
 class BertPretrainer(keras.Model):
@@ -100,16 +108,21 @@ def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
 class PretrainingObjective:
     """The joint loss and its metrics; see `gradients.Objective`."""
 
-    def __init__(self, model: BertPretrainer, next_sentence: bool = True):
+    def __init__(self, model: BertPretrainer, next_sentence: bool = True, starts_word: Sequence[bool] | None = None):
         """Creates the objective of a model.
 
         Args:
           model: the model.
           next_sentence: whether batches contain sentence pairs with `next_sentence_labels`.
+          starts_word: for each token of the vocabulary, whether a word begins with it; None to measure no loss per
+            word. The loss per word is only meaningful if the model predicts every token.
         """
         self.model = model
         self._next_sentence = next_sentence
-        self.metrics = METRICS if next_sentence else (_TOTAL, *_MASKED_LM)
+        self._starts_word = None if starts_word is None else tf.constant(starts_word, tf.float32)
+        self.metrics = (
+            _TOTAL, *_MASKED_LM, *(() if starts_word is None else _WORDS), *(_NEXT_SENTENCE if next_sentence else ()),
+        )  # fmt: skip
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes the joint loss, float32 [], from the sums that `numerators` and `denominators` return.
@@ -129,6 +142,9 @@ class PretrainingObjective:
         measured = {f"{task}_accuracy": count for task, count in counts.items()}
         if self._next_sentence:
             measured[RANDOM_NEXT_SHARE] = counts["next_sentence"]
+        if self._starts_word is not None:
+            starts = tf.gather(self._starts_word, batch["masked_lm_ids"])
+            measured["word_loss"] = tf.reduce_sum(batch["masked_lm_weights"] * starts)
         return {"loss": {f"{task}_loss": count for task, count in counts.items()}, "metrics": measured}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
@@ -144,6 +160,8 @@ class PretrainingObjective:
             "loss": {"masked_lm_loss": tf.reduce_sum(weights * nll)},
             "metrics": {"masked_lm_accuracy": tf.reduce_sum(weights * predicted)},
         }
+        if self._starts_word is not None:
+            sums["metrics"]["word_loss"] = sums["loss"]["masked_lm_loss"]
         if self._next_sentence:
             nll, right, random = _next_sentence_sums(batch, outputs["next_sentence_logits"])
             sums["loss"]["next_sentence_loss"] = nll

@@ -89,6 +89,17 @@ def reading_options(settings: PretrainingSettings, config: BertConfig, data: Pre
     )
 
 
+def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
+    """Returns, for each row of the embedding table, whether its token begins a word.
+
+    None if the model does not predict every token, or if the file of the vocabulary was not found.
+    """
+    if config.directionality == "bidi" or not data.vocab_file:
+        return None
+    known = [not token.startswith("##") for token in load_vocabulary(data.vocab_file)]
+    return known + [True] * (config.vocab_size - len(known))
+
+
 def inspect(
     settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
 ) -> tuple[PretrainingSettings, PretrainingData]:
@@ -245,7 +256,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
         if "masked_lm_positions" in reader.first_example(path).features.feature:
             raise InputError(
                 f"{path}: its rows are masked, but {settings.bert_config_file} says directionality="
-                f"{config.directionality}, and such a model predicts every token; make the data with --objective=ltr"
+                f"{config.directionality}, and such a model predicts every token; make the data with --objective=lm"
             )
 
 

@@ -147,14 +147,14 @@ def test_rows_unmasked_are_text_of_the_corpus_with_masks_segments_and_padding_to
     assert seen == set(range(len(corpus)))
 
 
-@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "ltr"])
+@pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "lm"])
 @pytest.mark.parametrize("masking", ["static", "dynamic"])
 def test_objectives_and_masking_decide_what_a_record_holds(generator, read_rows, objective, masking):
-    if (objective, masking) == ("ltr", "dynamic"):
+    if (objective, masking) == ("lm", "dynamic"):
         return
     generator.run(objective=objective, masking=masking)
     names = {"input_ids", "input_mask", "segment_ids"}
-    if masking == "static" and objective != "ltr":
+    if masking == "static" and objective != "lm":
         names |= {"masked_lm_positions", "masked_lm_ids", "masked_lm_weights"}
     if objective == "mlm_nsp":
         names |= {"next_sentence_labels"}

@@ -230,3 +230,18 @@ def test_rows_depend_on_the_seed_alone():
     first, again, other = (pairs(window, range(2), 20, seed=seed) for seed in (0, 0, 1))
     assert first == again != other
     assert len(list(itertools.chain(first))) > 5
+
+
+@GIVEN
+@given(cases(fewest=1), st.booleans())
+def test_blocks_hold_each_token_once_and_in_order(case, joins):
+    window, documents, max_seq_length, _, _ = case
+    texts = [list(range(*bounds(window)[i : i + 2])) for i in documents]
+    if joins:  # -1 plays the role of [SEP]
+        texts = [[token for text in texts for token in (*text, -1)][:-1]]
+        window, documents = sentence_pairs.join_documents(window, documents, -1), range(1)
+    rows = sentence_pairs.cut_blocks(window, documents, max_seq_length)
+    blocks = [window.tokens[a : a + m].tolist() for a, m in zip(rows.start_a, rows.length_a, strict=True)]
+    size = max_seq_length - 2
+    assert blocks == [text[i : i + size] for text in texts for i in range(0, len(text), size)]
+    assert not rows.length_b.any()

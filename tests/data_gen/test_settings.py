@@ -27,7 +27,8 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"masked_lm_prob": math.nan}, "--masked_lm_prob=nan"),
         ({"max_ngram_size": -1, "do_whole_word_mask": True}, "--max_ngram_size=-1: must be at least 0"),
         ({"max_ngram_size": 1}, "--max_ngram_size=1 needs --do_whole_word_mask"),
-        ({"masking": "dynamic", "objective": "ltr"}, "--masking=dynamic contradicts --objective=ltr"),
+        ({"masking": "dynamic", "objective": "lm"}, "--masking=dynamic contradicts --objective=lm"),
+        ({"join_documents": True}, "--join_documents is for --objective=lm, not for mlm_nsp"),
         ({"mask_fraction": 0.7}, "they must add up to 1"),
         ({"mask_fraction": 1.1, "random_fraction": -0.2}, "none may be negative"),
         ({"keep_fraction": math.nan}, "--keep_fraction=nan"),
@@ -55,7 +56,7 @@ def test_what_cannot_be_is_refused_and_named(changes, message):
         {"max_ngram_size": 3, "do_whole_word_mask": True},
         {"mask_fraction": 0.3, "random_fraction": 0.3, "keep_fraction": 0.4},
         {"num_workers": 1, "runner": "spark", "spark_master": "local[2]"},
-        {"objective": "ltr"},
+        {"objective": "lm"},
         {"masking": "dynamic", "objective": "mlm"},
     ],
 )
@@ -68,7 +69,7 @@ def test_the_limits_themselves_are_allowed(changes):
     [
         ({}, 10),
         ({"objective": "mlm"}, 10),
-        ({"objective": "ltr"}, 1),
+        ({"objective": "lm"}, 1),
         ({"masking": "dynamic"}, 1),
         ({"masking": "dynamic", "dupe_factor": 3}, 3),
         ({"dupe_factor": 1}, 1),

@@ -43,6 +43,16 @@ def test_losses_and_accuracies_follow_their_definition():
         np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=name)
 
 
+def test_the_loss_per_word_counts_only_tokens_that_begin_a_word():
+    batch = random_batch(CONFIG, batch=6, length=16, predictions=5)
+    starts_word = np.random.default_rng(0).random(CONFIG.vocab_size) < 0.5
+    objective = PretrainingObjective(random_pretrainer(CONFIG), next_sentence=False, starts_word=starts_word)
+    got = means_of(objective, batch)
+    weights, labels = batch["masked_lm_weights"].numpy(), batch["masked_lm_ids"].numpy()
+    tokens_per_word = weights.sum() / (weights * starts_word[labels]).sum()
+    np.testing.assert_allclose(got["word_loss"], got["masked_lm_loss"] * tokens_per_word, rtol=1e-5)
+
+
 def test_a_batch_without_any_prediction_gives_no_nan():
     batch = random_batch(CONFIG, batch=2, length=16, predictions=3)
     batch["masked_lm_weights"] = tf.zeros([2, 3])

@@ -30,7 +30,7 @@ KINDS = {
     "dynamic_wide": {"masking": "dynamic", "masked_lm_prob": 0.4, "max_predictions_per_seq": 12},
     "mlm": {"objective": "mlm", "gzip_compress": True},
     "dynamic_mlm": {"objective": "mlm", "masking": "dynamic"},
-    "ltr": {"objective": "ltr"},
+    "ltr": {"objective": "lm"},
 }
 
 
@@ -217,6 +217,7 @@ def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp
     results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
     assert np.isfinite(results["masked_lm_loss"])
     assert ("next_sentence_loss" in results) == (name == "dynamic")
+    assert results["word_perplexity"] == pytest.approx(results["masked_lm_perplexity"])  # each word is one token
     assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
 
 
@@ -241,7 +242,7 @@ def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
 
 def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
     with pytest.raises(
-        InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=ltr"
+        InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=lm"
     ):
         look(data, "mlm", one_way(data, tmp_path))
 
