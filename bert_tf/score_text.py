@@ -6,6 +6,8 @@ score_text --init_checkpoint=uncased --input_file=sentences.txt --output_file=sc
 
 score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
       --output_file=guesses.jsonl
+
+score_text --mode=choose --init_checkpoint=gpt --input_file=swag/val.csv --output_file=choices.jsonl
 """
 
 import pathlib
@@ -20,6 +22,13 @@ from bert_tf.settings import ScoringSettings
 
 def main(settings: ScoringSettings) -> None:
     """Runs the script with resolved settings."""
+    from bert_tf.settings.scoring import CHOOSE
+
+    if settings.mode == CHOOSE:
+        from bert_tf.tasks.choice.zero_shot import choose
+
+        choose(settings)
+        return
     from bert_tf.jobs.runner import started
 
     with started(settings, "bert_tf.pretraining.scoring_job", num_gpus=settings.num_gpus) as (settings, runner):

@@ -91,6 +91,21 @@ def require_masked_lm(contents: Contents) -> BertConfig:
     return config
 
 
+def require_left_to_right(contents: Contents) -> BertConfig:
+    """Returns the configuration of a checkpoint that predicts each token from the tokens before it.
+
+    Raises:
+      InputError: the checkpoint cannot predict tokens, has another direction, or lacks a tensor.
+    """
+    config = require_language_model(contents)
+    if config.directionality != "ltr":
+        raise InputError(
+            f"{contents.source}: has directionality={config.directionality}, but only a left-to-right model gives the "
+            "likelihood of a continuation; give a model with directionality=ltr"
+        )
+    return config
+
+
 def _lengths_up_to(config: BertConfig) -> list[int]:
     """Returns the lengths of rows for a model, in ascending order; the last is its number of positions."""
     most = config.max_position_embeddings

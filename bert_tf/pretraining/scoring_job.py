@@ -27,7 +27,7 @@ from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.scoring import DirectedScorer, MaskedScorer, Text
 from bert_tf.settings import ScoringSettings
-from bert_tf.settings.scoring import FILL_MASK, LIKELIHOOD
+from bert_tf.settings.scoring import CONTINUATION, FILL_MASK
 from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
 from bert_tf.training import metrics
 from tfrecords import manifest
@@ -60,7 +60,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
       InputError: the checkpoint cannot predict tokens, existing output has other settings, or a text cannot be scored.
         All texts are checked before the first text is scored.
     """
-    settings, contents = _resolve(settings)
+    settings, contents = resolve(settings)
     scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
     identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
@@ -77,7 +77,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     return parts.run(program, settings, identity, runner, check)
 
 
-def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
+def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint.
 
     Raises:
@@ -85,8 +85,9 @@ def _resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
         flags.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    needs_masks = settings.mode == FILL_MASK or settings.hide_rest_of_word
-    config = (scoring.require_masked_lm if needs_masks else scoring.require_language_model)(contents)
+    required = {FILL_MASK: scoring.require_masked_lm, CONTINUATION: scoring.require_left_to_right}
+    require = scoring.require_masked_lm if settings.hide_rest_of_word else required.get(settings.mode)
+    config = (require or scoring.require_language_model)(contents)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
@@ -108,6 +109,12 @@ def _tokenizer(vocab_file: str, do_lower_case: bool) -> BertTokenizer:
 @functools.lru_cache(maxsize=1)
 def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer | DirectedScorer:
     """Returns the scorer of this process; the weights are loaded only once."""
+    del weights_sha256  # part of the cache key, because the file may have changed
+    return load_scorer(settings)
+
+
+def load_scorer(settings: ScoringSettings) -> MaskedScorer | DirectedScorer:
+    """Loads the model of resolved settings, and returns its scorer."""
     silence_compilation_messages()
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     model = BertPretrainer(contents.require_config())
@@ -142,7 +149,22 @@ def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
     ):
         _check_text(where, line, len(tokens), longest)
         ids = np.array([tokenizer.cls_id, *tokens, tokenizer.sep_id], np.int32)
-        yield Text(number, line, Row(ids, np.zeros_like(ids), range(1, len(ids) - 1), tokens))
+        first = _first_of_continuation(where, line, tokenizer, len(tokens)) if settings.mode == CONTINUATION else 0
+        yield Text(number, line, Row(ids, np.zeros_like(ids), range(1 + first, len(ids) - 1), tokens[first:]))
+
+
+def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_tokens: int) -> int:
+    """Returns the number of tokens before the tab of a line.
+
+    Raises:
+      InputError: the line has no tab or several tabs, or no token follows the tab.
+    """
+    if line.count("\t") != 1:
+        raise InputError(f"{where}: has {line.count(chr(9))} tabs; write the context, one tab, and the continuation")
+    first = tokenizer.encode([line.split("\t")[0]]).row_lengths().numpy()[0]
+    if first == num_tokens:
+        raise InputError(f"{where}: has no token after the tab; write the continuation there")
+    return int(first)
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
@@ -209,7 +231,7 @@ def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: Fac
     """Logs the results, and returns the counts for the manifest."""
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
-    if this.settings.mode == LIKELIHOOD:
+    if this.settings.mode != FILL_MASK:
         logging.info(
             "%d texts, %d tokens: %slog-likelihood %.4f per token, %sperplexity %.4g", facts.texts, facts.tokens,
             prefix, facts.log_likelihood / facts.tokens, prefix,

@@ -1,12 +1,13 @@
 """Settings of `score_text`: every field is a flag."""
 
 import dataclasses
+import json
 
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER
 
-LIKELIHOOD, FILL_MASK = "likelihood", "fill_mask"
+LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE = "likelihood", "fill_mask", "continuation", "choose"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -18,16 +19,29 @@ class ScoringSettings(JobSettings):
     init_checkpoint: str = setting(
         "pre-trained checkpoint in any supported format: prefix, folder, or hf://owner/model"
     )
-    input_file: str = setting("UTF-8 text files, one text per line: comma-separated paths and globs", group="Data")
+    input_file: str = setting(
+        "UTF-8 text files, one text per line: comma-separated paths and globs; with --mode=choose: a file or folder in "
+        "a format of run_swag, or a table of texts and labels", group="Data",
+    )  # fmt: skip
     output_file: str = setting(
         "JSON Lines file to write, one object per text: one path, a comma-separated list, or PATH@N for N shards",
         group="Data",
     )
     mode: str = setting(
         "likelihood: write the log-likelihood of each text and token (the pseudo-log-likelihood with a bidirectional "
-        "model); fill_mask: write predictions for each [MASK] in the texts",
-        LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK), group="Output", first=True,
+        "model); fill_mask: write predictions for each [MASK] in the texts; continuation: write the log-likelihood of "
+        "the text after the tab of each line, given the text before the tab; choose: choose among the answers of each "
+        "example without training; continuation and choose need a left-to-right model",
+        LIKELIHOOD, choices=(LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE), group="Output", first=True,
     )  # fmt: skip
+    label_texts: str = setting(
+        "with --mode=choose and a table of texts and labels: a JSON object that maps each label to the text that "
+        "continues the texts of this label", "", group="Data",
+    )  # fmt: skip
+    text_column: str = setting(
+        "with --label_texts: column of the text, by name or by number from 0", "text", group="Data"
+    )
+    label_column: str = setting("with --label_texts: column of the label", "label", group="Data")
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
     do_lower_case: bool | None = setting(
@@ -61,7 +75,32 @@ class ScoringSettings(JobSettings):
         check_values(self)
         self.check_devices()
         format_of_output(self.output_file, None, ("jsonl",))
+        require(not self.label_texts or self.mode == CHOOSE, f"--label_texts is for --mode={CHOOSE}; drop the flag")
+        require(
+            self.mode != CHOOSE or "@" not in self.output_file,
+            f"--output_file={self.output_file}: --mode={CHOOSE} writes one file; give its name without @N",
+        )
+        _ = self.texts_of_labels
         require(
             not self.hide_rest_of_word or self.mode == LIKELIHOOD,
             f"--hide_rest_of_word is for --mode={LIKELIHOOD}; drop one of the flags",
         )
+
+    @property
+    def texts_of_labels(self) -> dict[str, str]:
+        """The texts of `label_texts` by label; {} if the flag is not given.
+
+        Raises:
+          InputError: the flag is not a JSON object of texts, or has fewer than two labels.
+        """
+        try:
+            found = json.loads(self.label_texts or "{}")
+        except ValueError:
+            found = None
+        is_right = isinstance(found, dict) and all(isinstance(text, str) and text for text in found.values())
+        require(
+            is_right and (len(found) > 1 or not self.label_texts),
+            f"--label_texts={self.label_texts}: is not a JSON object of two or more texts; write, for example, "
+            '\'{"positive": "It was great.", "negative": "It was bad."}\'',
+        )
+        return found

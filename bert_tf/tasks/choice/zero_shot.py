@@ -1,0 +1,125 @@
+"""Chooses among texts with a left-to-right language model that was not trained on the task.
+
+The choice is the text with the highest mean log-probability of its tokens, given the context.
+
+Paper: section 5.1 (OpenAI GPT); A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018,
+section 5 ("Zero-shot Behaviors").
+"""
+
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.pretraining import scoring_job
+from bert_tf.pretraining.fill_mask import Row
+from bert_tf.pretraining.scoring import require_left_to_right
+from bert_tf.settings import ScoringSettings
+from bert_tf.tasks import tables
+from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceSource
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import metrics_file
+
+_ROWS_AT_ONCE = 512
+
+
+def choose(settings: ScoringSettings) -> dict[str, float]:
+    """Chooses one of the texts of each example, and writes a JSON object per example to `output_file`.
+
+    If all right choices are known, the accuracy is also written to `eval_results.txt` beside the output.
+
+    Returns:
+      The accuracy by name; {} if right choices are unknown.
+
+    Raises:
+      InputError: the model is not left to right, the file is invalid, or a choice does not fit into a row.
+    """
+    settings, contents = scoring_job.resolve(settings)
+    require_left_to_right(contents)
+    examples = read_examples(settings)
+    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    rows = make_rows(examples, tokenizer, settings.max_seq_length)
+    scorer = scoring_job.load_scorer(settings)
+    answers = [
+        answer for i in range(0, len(rows), _ROWS_AT_ONCE) for answer in scorer.answers(rows[i : i + _ROWS_AT_ONCE])
+    ]
+    found, lines, right = iter(answers), [], []
+    for number, example in enumerate(examples):
+        values = [next(found).log_probabilities for _ in example.choices]
+        best = int(np.argmax([value.mean(dtype=np.float64) for value in values]))
+        entry = {
+            "id": example.id or str(number),
+            "prediction": best,
+            "choice": example.choices[best],
+            "label": example.label,
+            "log_likelihoods": [float(value.sum(dtype=np.float64)) for value in values],
+            "tokens": [len(value) for value in values],
+        }
+        lines.append(json.dumps(entry, ensure_ascii=False) + "\n")
+        right.append(None if example.label is None else best == example.label)
+    storage.write_text(settings.output_file, "".join(lines))
+    logging.info("%s: wrote the choices of %d examples", settings.output_file, len(examples))
+    if None in right:
+        return {}
+    scores = {"accuracy": float(np.mean(right))}
+    metrics_file.write_results(os.path.dirname(settings.output_file) or ".", scores)
+    most = np.bincount([example.label for example in examples]).max() / len(examples)
+    logging.info("accuracy %.4f without training; the most frequent choice has %.4f", scores["accuracy"], most)
+    return scores
+
+
+def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
+    """Reads a file in a format of `run_swag`; with `label_texts`, a table of texts and labels.
+
+    Raises:
+      InputError: the file is invalid, or a label has no text.
+    """
+    path = settings.input_file
+    texts = settings.texts_of_labels
+    if not texts:
+        return [example for _, example in ChoiceSource("", {"test": (path,)}).read("test")]
+    layout = tables.Layout(tables.format_of(path))
+    _, rows = tables.read_columns(path, layout, [settings.text_column, settings.label_column])
+    labels, examples = list(texts), []
+    for line, (text, label) in rows:
+        if str(label) not in texts:
+            raise InputError(
+                f"{path}, line {line}: the label {label!r} has no text in --label_texts, which names "
+                f"{', '.join(labels)}; add it, or fix the line"
+            )
+        examples.append(ChoiceExample(str(text), "", tuple(texts.values()), labels.index(str(label))))
+    if not examples:
+        raise InputError(f"{path}: holds no example; add a line for each text")
+    return examples
+
+
+def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longest: int) -> list[Row]:
+    """Returns a row for each choice: [CLS] context choice [SEP]. Only the tokens of the choice are predicted.
+
+    A context that is too long loses its first tokens.
+
+    Raises:
+      InputError: a choice has no token, or does not fit into a row.
+    """
+    starts = [f"{e.context} {e.start}".strip() for e in examples]
+    contexts = tokenizer.encode(starts).to_list()
+    choices = iter(tokenizer.encode([choice for example in examples for choice in example.choices]).to_list())
+    rows = []
+    for example, context in zip(examples, contexts, strict=True):
+        for text in example.choices:
+            choice = next(choices)
+            room = longest - 2 - len(choice)
+            if not choice or room < 0:
+                raise InputError(
+                    f"the choice {text[:60]!r} has {len(choice)} tokens, but must have 1 to {longest - 2}; shorten it, "
+                    "or give a larger --max_seq_length"
+                )
+            kept = context[max(0, len(context) - room) :]
+            ids = np.array([tokenizer.cls_id, *kept, *choice, tokenizer.sep_id], np.int32)
+            rows.append(Row(ids, np.zeros_like(ids), range(1 + len(kept), len(ids) - 1), choice))
+    return rows

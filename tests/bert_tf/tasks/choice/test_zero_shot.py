@@ -1,0 +1,94 @@
+"""Choices and continuations scored by a left-to-right model that was not trained on the task."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.score_text import main as score_text
+from bert_tf.settings import ScoringSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
+
+CHOICES = [("the man said", ["he was there", "all of you", "they had"], 1), ("you had the word", ["was", "he said"], 0)]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory, vocab_file):
+    folder = tmp_path_factory.mktemp("models")
+    for direction in ("ltr", "bidi"):
+        write_pretrained(folder / direction, vocab_file, directionality=direction, vocab_size=400)
+    return folder
+
+
+def score(folder, models, mode, lines, *flags, model="ltr", name="input.txt"):
+    """Returns the objects that the script writes for lines."""
+    (folder / name).write_text("".join(line + "\n" for line in lines))
+    settings = parse(
+        ScoringSettings,
+        [f"--init_checkpoint={models}/{model}", f"--input_file={folder}/{name}", f"--output_file={folder}/{mode}.jsonl",
+         f"--mode={mode}", "--num_workers=1", *flags],
+    )  # fmt: skip
+    score_text(settings)
+    return [json.loads(line) for line in (folder / f"{mode}.jsonl").read_text().splitlines()]
+
+
+def test_a_continuation_has_what_it_adds_to_the_likelihood_of_its_context(models, tmp_path):
+    pairs = [(context, choice) for context, choices, _ in CHOICES for choice in choices]
+    found = score(tmp_path, models, "continuation", ["\t".join(pair) for pair in pairs])
+    whole = score(tmp_path, models, "likelihood", [" ".join(pair) for pair in pairs], name="whole.txt")
+    (tmp_path / "likelihood.jsonl").unlink()
+    (tmp_path / "likelihood.jsonl.manifest.json").unlink()
+    contexts = score(tmp_path, models, "likelihood", [context for context, _ in pairs], name="contexts.txt")
+    for continuation, both, context in zip(found, whole, contexts, strict=True):
+        expected = both["log_likelihood"] - context["log_likelihood"]
+        np.testing.assert_allclose(continuation["log_likelihood"], expected, rtol=1e-5)
+        assert len(continuation["tokens"]) == len(both["tokens"]) - len(context["tokens"])
+
+
+def test_the_choice_has_the_highest_mean_log_probability(models, tmp_path):
+    lines = [json.dumps({"context": c, "choices": choices, "label": label}) for c, choices, label in CHOICES]
+    found = score(tmp_path, models, "choose", lines, name="examples.jsonl")
+    pairs = [f"{context}\t{choice}" for context, choices, _ in CHOICES for choice in choices]
+    values = iter(score(tmp_path, models, "continuation", pairs))
+    right = []
+    for entry, (_, choices, label) in zip(found, CHOICES, strict=True):
+        alone = [next(values) for _ in choices]
+        np.testing.assert_allclose(entry["log_likelihoods"], [each["log_likelihood"] for each in alone], rtol=1e-5)
+        means = [each["log_likelihood"] / len(each["tokens"]) for each in alone]
+        assert entry["prediction"] == np.argmax(means) and entry["choice"] == choices[entry["prediction"]]
+        right.append(entry["prediction"] == label)
+    assert (tmp_path / "eval_results.txt").read_text() == f"accuracy = {np.mean(right)}\n"
+
+
+def test_labels_are_chosen_by_their_texts_and_long_contexts_lose_their_beginning(models, tmp_path):
+    texts = json.dumps({"good": "it was good", "bad": "it was bad"})
+    rows = ["text\tlabel", "the man said\tgood", f"{'word ' * 100}the man said\tbad"]
+    found = score(tmp_path, models, "choose", rows, f"--label_texts={texts}", "--max_seq_length=24", name="rows.tsv")
+    assert [entry["label"] for entry in found] == [0, 1]
+    rows[2] = f"{'word ' * 40}the man said\tbad"
+    again = score(tmp_path, models, "choose", rows, f"--label_texts={texts}", "--max_seq_length=24", name="rows.tsv")
+    assert again == found  # the same last tokens remain
+
+
+@pytest.mark.parametrize(
+    ("mode", "line", "flags", "message"),
+    [
+        ("continuation", "no tab", [], "line 1: has 0 tabs; write the context, one tab, and the continuation"),
+        ("continuation", "the man\t", [], "line 1: has no token after the tab"),
+        ("choose", "text\tlabel\nthe man\tother", ["--label_texts=" + json.dumps({"a": "x", "b": "y"})],
+         "line 2: the label 'other' has no text in --label_texts, which names a, b"),
+        ("choose", "x", ["--label_texts=positive"], "--label_texts=positive: is not a JSON object"),
+        ("likelihood", "x", ["--label_texts={}"], "--label_texts is for --mode=choose"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_scored_is_refused(models, tmp_path, mode, line, flags, message):
+    with pytest.raises(InputError, match=message):
+        score(tmp_path, models, mode, [line], *flags, name="input.tsv")
+
+
+@pytest.mark.parametrize("mode", ["continuation", "choose"])
+def test_a_bidirectional_model_is_refused(models, tmp_path, mode):
+    with pytest.raises(InputError, match=r"has directionality=bidi, but only a left-to-right model gives"):
+        score(tmp_path, models, mode, ["the man\tsaid"], model="bidi", name="input.tsv")
