@@ -47,7 +47,7 @@ class CheckpointTokenizer:
     @property
     def folder(self) -> str:
         """The folder of the checkpoint's files."""
-        return os.path.dirname(self.source) or "."
+        return os.path.dirname(self.source.split(",")[0]) or "."
 
     def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
         """Refuses a changed vocabulary file, and any flag that contradicts the checkpoint's casing or vocabulary.
@@ -149,7 +149,7 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
     Raises:
       InputError: `tokenizer_config.json`, `tokenizer.json`, or the record of the run or conversion is damaged.
     """
-    folder = os.path.dirname(contents.source) or "."
+    folder = contents.folder
     casing = tokenizer_config.find(folder, path)
     return CheckpointTokenizer(contents.source, contents.vocab_file, casing, _recorded_sha256(folder))
 

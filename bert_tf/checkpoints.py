@@ -5,18 +5,19 @@ A run's folder contains TensorFlow 2 checkpoints of `model`, `optimizer` and `gl
 tf-models-official and Hugging Face.
 """
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import hub, hugging_face, model_config, names, native, tf1, tf_models
+from bert_tf.checkpoint_formats import hub, hugging_face, model_config, names, native, pair, tf1, tf_models
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoder import BertEncoder, EncoderPair, make_encoder
 from bert_tf.runs import latest, location
 from bert_tf.tokenization import TOKENIZER_JSON
 
@@ -32,7 +33,8 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
 
     Args:
       path: a folder, a prefix, a file of the checkpoint, or `hf://owner/model`. A run's folder means the checkpoint
-        with the best dev score if the run was evaluated during training, else the newest checkpoint.
+        with the best dev score if the run was evaluated during training, else the newest checkpoint. Two paths,
+        separated by a comma, mean a pair of encoders; see `pair.join`.
       config_file: the model's configuration; "" for the file in the checkpoint's folder.
 
     Raises:
@@ -40,6 +42,11 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         architecture.
     """
     path = os.fspath(path)
+    if pair.SEPARATOR in path:
+        files = config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ("", "")
+        paths = path.split(pair.SEPARATOR)
+        joined = pair.join({each: open_checkpoint(each, file) for each, file in zip(paths, files, strict=False)})
+        return dataclasses.replace(joined, config=read_config(config_file)) if config_file else joined
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
     first = model_config.HUGGING_FACE_NAME if found.is_safetensors else model_config.ORIGINAL_NAME
     found_file = config_file or model_config.find(found.folder, first)
@@ -71,7 +78,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     )
 
 
-def load_encoder(path: str, config_file: str = "") -> BertEncoder:
+def load_encoder(path: str, config_file: str = "") -> BertEncoder | EncoderPair:
     """Builds the encoder of a checkpoint, and loads the encoder's weights.
 
     Args:
@@ -85,7 +92,7 @@ def load_encoder(path: str, config_file: str = "") -> BertEncoder:
     config = contents.require_config()
     fresh = contents.check(config, names.encoder_shapes(config))
     values = contents.read(path for path in names.encoder_shapes(config) if path in contents.tensors)
-    encoder = BertEncoder(config)
+    encoder = make_encoder(config)
     for name, variable in variables_by_path(encoder).items():
         if f"encoder/{name}" in values:
             variable.assign(values[f"encoder/{name}"])
@@ -102,6 +109,7 @@ def initialize(
     reinitialize_head: bool = False,
     output_order: Sequence[int] | None = None,
     transfer_layers: int | None = None,
+    new_tokens: Sequence[int] = (),
 ) -> str:
     """Initializes a model's encoder from a checkpoint; also initializes each head that the checkpoint contains.
 
@@ -115,6 +123,7 @@ def initialize(
         order is the same.
       transfer_layers: number of the lowest layers to initialize, in addition to the embeddings. The other layers, the
         pooler and the heads keep their initial values. None, or the number of all layers, initializes everything.
+      new_tokens: ids of the tokens whose embeddings keep their initial values.
 
     Returns:
       The checkpoint's prefix or file.
@@ -131,6 +140,9 @@ def initialize(
     taken = [name for name in variables if is_whole or names.is_in_lowest_layers(name, transfer_layers)]
     # Read everything before the first assignment, so that a damaged file leaves the model unchanged.
     values = contents.read(name for name in taken if name in contents.tensors)
+    if new_tokens:
+        table = "encoder/embeddings/word_embeddings"
+        values[table][list(new_tokens)] = variables[table].numpy()[list(new_tokens)]
     for name, value in values.items():
         variables[name].assign(value)
     contents.report(values, variables.keys() - values.keys())

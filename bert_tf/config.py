@@ -31,8 +31,13 @@ _SIZE_BY_NUMBERS = re.compile(r"L-(\d+)_H-(\d+)_A-(\d+)")
 
 ACTIVATIONS = ("gelu", "gelu_erf", "relu", "tanh", "linear")
 
-# The directions of attention: both directions, only to the left (section 5.1, "LTR"), and only to the right.
-DIRECTIONS = ("bidi", "ltr", "rtl")
+# The directions of attention: both directions, only to the left (section 5.1, "LTR"), only to the right, and two
+# encoders, one in each direction.
+PAIR = "ltr+rtl"
+DIRECTIONS = ("bidi", "ltr", "rtl", PAIR)
+
+# The sizes of the joined encoders, of which each encoder has half.
+_OF_HALVES = ("hidden_size", "num_attention_heads", "intermediate_size")
 
 # Keys of published configurations that have no effect on the paper's encoder.
 _IGNORED_PREFIXES = ("pooler_",)
@@ -72,8 +77,11 @@ class BertConfig:
       type_vocab_size: number of segments.
       initializer_range: standard deviation of the truncated normal distribution that initializes weights.
       directionality: the positions to which a token attends: "bidi" for all, "ltr" for the token and the preceding
-        tokens, "rtl" for the token and the following tokens.
+        tokens, "rtl" for the token and the following tokens. "ltr+rtl" means two encoders of half the size, whose
+        outputs are joined, as in ELMo.
       classifier_dropout: dropout rate of the heads of fine-tuned models; None means `hidden_dropout_prob`.
+      extract_token_id: the token that replaces the token at which the pooled output is read, as in GPT. The pooled
+        output is then the last layer at this token, without the pooler. None for the tokens of the row.
 
     Raises:
       InputError: a value is invalid, or values contradict each other.
@@ -92,6 +100,7 @@ class BertConfig:
     initializer_range: float = 0.02
     directionality: str = "bidi"
     classifier_dropout: float | None = None
+    extract_token_id: int | None = None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -112,6 +121,9 @@ class BertConfig:
             raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
         if self.directionality not in DIRECTIONS:
             raise InputError(f"directionality={self.directionality!r}: must be one of {', '.join(DIRECTIONS)}")
+        for name in _OF_HALVES * (self.directionality == PAIR):
+            if getattr(self, name) % 2:
+                raise InputError(f"{name}={getattr(self, name)}: must be even, because directionality={PAIR}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")
@@ -127,6 +139,19 @@ class BertConfig:
     def head_dropout_prob(self) -> float:
         """Dropout rate of the heads of fine-tuned models."""
         return self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
+
+    @property
+    def encoders(self) -> dict[str, "BertConfig"]:
+        """The configurations of the encoders: of one encoder with the name "", or of two named by their directions."""
+        if self.directionality != PAIR:
+            return {"": self}
+        sizes = {name: getattr(self, name) // 2 for name in _OF_HALVES}
+        return {name: dataclasses.replace(self, directionality=name, **sizes) for name in PAIR.split("+")}
+
+    @classmethod
+    def joined(cls, half: "BertConfig") -> "BertConfig":
+        """Returns the configuration of two encoders with the sizes of `half`, one in each direction."""
+        return dataclasses.replace(half, directionality=PAIR, **{name: 2 * getattr(half, name) for name in _OF_HALVES})
 
     def check_length(self, max_seq_length: int, config_file: str) -> None:
         """Checks that the sequence length is at most `max_position_embeddings`.
@@ -218,7 +243,7 @@ class BertConfig:
         return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def to_dict(self) -> dict:
-        """Returns the keys and values of the configuration, without `classifier_dropout` if it is None."""
+        """Returns the keys and values of the configuration; values that are None are left out."""
         return {key: value for key, value in dataclasses.asdict(self).items() if value is not None}
 
 

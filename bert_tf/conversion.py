@@ -72,7 +72,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     if settings.format != "bert_tf":
-        tensors = _with_users_scores(tensors, os.path.dirname(contents.source))
+        tensors = _with_users_scores(tensors, contents.folder)
     entries = _entries_of(contents, extended or vocabulary)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         if settings.format == "hugging_face":
@@ -80,7 +80,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
         else:
             _write(settings.format, folder, tensors, config)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
-        sentence_transformers.copy(os.path.dirname(contents.source) or ".", folder)
+        sentence_transformers.copy(contents.folder, folder)
         _write_record(folder, settings, entries, extended or vocabulary)
     contents.report(tensors, [])
     if fresh:
@@ -171,7 +171,7 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
 
 def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
-    folder = os.path.dirname(contents.source)
+    folder = contents.folder
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
     task = _read_task(folder)
     entries = recorded | hugging_face.read_task_entries(contents)
@@ -202,7 +202,7 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
             "original code does not support this direction and would compute other outputs; give --format=bert_tf"
         )
     heads = names.heads_in(contents.tensors)
-    task = _read_task(os.path.dirname(contents.source))
+    task = _read_task(contents.folder)
     if task and format != "bert_tf":
         _check_kind(format, contents.source, task)
     if contents.own_heads and format != "bert_tf":

@@ -269,6 +269,11 @@ class BertEncoder(keras.Model):
         self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
         self.pooler = Dense(config.hidden_size, config.hidden_size, config)
 
+    @property
+    def encoders(self) -> list["BertEncoder"]:
+        """The encoders of which this encoder consists: only itself; see `EncoderPair`."""
+        return [self]
+
     def call(self, inputs, training=False, seed=None, positions=None):
         """Encodes a batch.
 
@@ -310,6 +315,9 @@ class BertEncoder(keras.Model):
         operations = (FUSED if self.fused else PLAIN) if training else self.inference_operations
         operations = operations.of_rows(input_mask)
         bias = attention_bias(input_mask, self.config.directionality, inputs.get("sequence_ids"))
+        if self.config.extract_token_id is not None:
+            is_read = self._is_end(inputs.get("sequence_ids", input_mask))
+            input_ids = tf.where(is_read, self.config.extract_token_id, input_ids)
         columns = operations.joined(input_ids, segment_ids, inputs.get("position_ids"))
         x = embedding_output = self.embeddings(*columns, seed=seed, operations=operations)
         pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
@@ -323,9 +331,10 @@ class BertEncoder(keras.Model):
             encoder_outputs.append(x)
         examples = pooled.shape[1]
         first = operations.gathered(x, pooled) if positions is None else x[:, :examples]
+        first = first if "cls_positions" in inputs else first[:, 0]
         return {
             "sequence_output": operations.padded(x) if positions is None else x[:, examples:],
-            "pooled_output": self.pooler(first if "cls_positions" in inputs else first[:, 0], "tanh"),
+            "pooled_output": self.pooler(first, "tanh") if self.config.extract_token_id is None else first,
             "embedding_output": operations.padded(embedding_output),
             "encoder_outputs": [operations.padded(output) for output in encoder_outputs],
         }
@@ -376,6 +385,54 @@ class BertEncoder(keras.Model):
         if not left_to_right:
             return tf.zeros_like(input_mask[:, 0], tf.int32)[:, tf.newaxis]  # one column, even if S is dynamic
         return tf.maximum(tf.reduce_sum(tf.cast(input_mask, tf.int32), axis=1, keepdims=True) - 1, 0)
+
+    def _is_end(self, sequence_ids: tf.Tensor) -> tf.Tensor:
+        """Returns whether each token is the pooled token of its row or example, bool [B, S]; the ids are 0 on padding.
+
+        This is the last token if the direction is left to right, else the first token.
+        """
+        neighbors = tf.pad(sequence_ids, [[0, 0], [1, 1]])
+        neighbors = neighbors[:, 2:] if self.config.directionality == "ltr" else neighbors[:, :-2]
+        return (sequence_ids > 0) & (sequence_ids != neighbors)
+
+
+class EncoderPair(keras.Model):
+    """A left-to-right and a right-to-left encoder, with the outputs of both joined along the last axis.
+
+    Paper: section 5.1 (the last paragraph) and Figure 3, ELMo.
+
+    Args:
+      config: the configuration of the pair; H is the size of both encoders together.
+      recompute_activations: see `BertEncoder`.
+
+    Attributes:
+      ltr, rtl: the two encoders, each with the hidden size H / 2.
+    """
+
+    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
+        super().__init__(**kwargs)
+        self.config = config
+        self.ltr, self.rtl = (BertEncoder(half, recompute_activations) for half in config.encoders.values())
+
+    @property
+    def encoders(self) -> list[BertEncoder]:
+        """The two encoders."""
+        return [self.ltr, self.rtl]
+
+    def call(self, inputs, training=False, seed=None, positions=None):
+        """Encodes a batch; see `BertEncoder.call` for the arguments and the result."""
+        seed = dropout_seed(training, seed)
+        seeds = [None, None] if seed is None else [seed, tf.random.experimental.stateless_fold_in(seed, 1)]
+        found = [
+            encoder(inputs, training=training, seed=seed, positions=positions)
+            for encoder, seed in zip(self.encoders, seeds, strict=True)
+        ]
+        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=-1), *found)
+
+
+def make_encoder(config: BertConfig, recompute_activations: bool = False) -> BertEncoder | EncoderPair:
+    """Returns a new encoder, or a pair of encoders if the configuration says so."""
+    return (EncoderPair if len(config.encoders) > 1 else BertEncoder)(config, recompute_activations)
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:

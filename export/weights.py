@@ -27,7 +27,8 @@ def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
       halved: whether the encoder computes each layer in two halves; see `HalvedOperations`.
     """
     # An export must not need a compiler.
-    model.encoder.inference_operations = HalvedOperations(model.encoder) if halved else PLAIN
+    for encoder in model.encoder.encoders:
+        encoder.inference_operations = HalvedOperations(encoder) if halved else PLAIN
     if dtype == "float32":
         return
     for layer in model.submodules:
@@ -41,4 +42,5 @@ def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
 
 def of(model: keras.Model) -> list[tf.Variable]:
     """Returns all weights of a model, including the weights of its halves."""
-    return [*model.variables, *getattr(model.encoder.inference_operations, "variables", ())]
+    operations = [encoder.inference_operations for encoder in model.encoder.encoders]
+    return [*model.variables, *(weight for each in operations for weight in getattr(each, "variables", ()))]

@@ -6,6 +6,7 @@ Letters: H hidden size.
 import contextlib
 import dataclasses
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -83,6 +84,11 @@ class Contents:
     left_over: tuple[str, ...] = ()
     optimizer_tensors: int = 0
     num_attention_heads: int | None = None
+
+    @property
+    def folder(self) -> str:
+        """The folder of the checkpoint; for a pair of encoders, the folder of the first encoder."""
+        return os.path.dirname(self.source.split(",")[0]) or "."
 
     def require_config(self) -> BertConfig:
         """Returns the configuration.

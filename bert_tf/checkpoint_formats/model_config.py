@@ -5,6 +5,7 @@ import os
 
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import pair
 from bert_tf.config import BertConfig, read_json, refuse_other_architectures
 from bert_tf.core.errors import InputError
 
@@ -46,7 +47,7 @@ def read(path: str) -> tuple[BertConfig, dict]:
     format.
 
     Args:
-      path: the file.
+      path: the file; or two files, separated by a comma, for a pair of encoders.
 
     Returns:
       config: the configuration.
@@ -55,6 +56,8 @@ def read(path: str) -> tuple[BertConfig, dict]:
     Raises:
       InputError: the file is missing, is not JSON, or describes a model other than BERT.
     """
+    if pair.SEPARATOR in path:
+        return pair.join_configs({each: read(each)[0] for each in path.split(pair.SEPARATOR)}), {}
     if path.endswith(".yaml"):
         return _read_tf_models(path), {}
     entries = read_json(path)

@@ -109,6 +109,8 @@ BILSTM = "head/lstm/"
 
 _BY_PATH = {row.ours: row for row in ROWS}
 _OUR_LAYER = re.compile(r"(?<=^encoder/blocks/)\d+(?=/)")
+# The name of one of two encoders in a path; see `BertConfig.encoders`.
+_DIRECTION = re.compile(r"(?<=^encoder/)(ltr|rtl)/")
 _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")
 
 
@@ -152,7 +154,15 @@ def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
 
 
 def encoder_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all weights of `BertEncoder` by path."""
+    """Returns the shapes of all weights of the encoder, or of both encoders, by path."""
+    found = {}
+    for name, part in config.encoders.items():
+        scope = f"encoder/{name}/" if name else "encoder/"
+        found |= {path.replace("encoder/", scope, 1): shape for path, shape in _shapes_of_one(part).items()}
+    return found
+
+
+def _shapes_of_one(config: BertConfig) -> dict[str, tuple[int, ...]]:
     hidden, wide = config.hidden_size, config.intermediate_size
     special = {
         "encoder/embeddings/word_embeddings": (config.vocab_size, hidden),
@@ -192,11 +202,12 @@ def is_of_own_head(path: str) -> bool:
 
 def head_of(path: str) -> str:
     """Returns the part of the model to which a path belongs: "encoder", "encoder/pooler", "masked_lm", ..."""
-    return "encoder/pooler" if path.startswith("encoder/pooler/") else path.split("/")[0]
+    return "encoder/pooler" if _DIRECTION.sub("", path).startswith("encoder/pooler/") else path.split("/")[0]
 
 
 def is_in_lowest_layers(path: str, layers: int) -> bool:
     """Returns whether a path belongs to the embeddings or to one of the lowest `layers` layers of the encoder."""
+    path = _DIRECTION.sub("", path)
     layer = _OUR_LAYER.search(path)
     return int(layer[0]) < layers if layer else path.startswith("encoder/embeddings/")
 

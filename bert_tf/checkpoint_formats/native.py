@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoint_formats import names, tensor_bundle
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, TensorBundle
+from bert_tf.config import PAIR
 from bert_tf.core.errors import InputError
 
 _STEP = "global_step"
@@ -21,6 +22,8 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     graph = bundle.graph()
     # The encoder need not have a pooler, since converted checkpoints of other projects may lack a pooler.
     encoders = [node for node in range(len(graph)) if {"embeddings", "blocks"} <= graph.children(node).keys()]
+    pairs = [node for node in range(len(graph)) if set(PAIR.split("+")) <= graph.children(node).keys()]
+    encoders = pairs or encoders
     if not encoders:
         return None
     if len(encoders) > 1:

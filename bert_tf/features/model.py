@@ -4,7 +4,6 @@ Paper: section 5.3.
 """
 
 import dataclasses
-import os
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
@@ -28,7 +27,7 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     layer_indices(settings, contents.require_config())
-    folder = os.path.dirname(contents.source) or "."
+    folder = contents.folder
     changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
     changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}
     if settings.sentence_vectors:
@@ -81,6 +80,7 @@ def encoder_sha256(settings: VectorSettings) -> str:
 def load(settings: VectorSettings) -> BertEncoder:
     """Loads the encoder without the layers above the highest requested layer."""
     encoder = checkpoints.load_encoder(settings.init_checkpoint, settings.bert_config_file)
-    encoder.blocks = encoder.blocks[: max(layer_indices(settings, encoder.config))]
+    for each in encoder.encoders:
+        each.blocks = each.blocks[: max(layer_indices(settings, encoder.config))]
     encoder.trainable = False
     return encoder

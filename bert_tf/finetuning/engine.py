@@ -129,10 +129,12 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
     workers.check_same_facts(strategy, run.same_on_workers())
     keras.utils.set_random_seed(settings.random_seed)
     with strategy.scope(), contextlib.nullcontext() if settings.do_train else created_as_zeros():
-        model = FineTunedBert(run.config, run.make_head, settings.recompute_activations)
+        model = FineTunedBert(
+            run.config, run.make_head, settings.recompute_activations, has_language_model=settings.lm_coefficient > 0
+        )
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
-    objective = FineTuningObjective(model, run.task)
+    objective = FineTuningObjective(model, run.task, settings.lm_coefficient)
     dev_outputs: DevOutputs = {}
     if settings.do_train:
         _train(run, objective, lock, dev_outputs)
@@ -203,8 +205,9 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         order = output_order(starts_from, run.task, objective.model.head_name)
         with strategy.scope():
             source = checkpoints.initialize(
-                objective.model, starts_from, settings.reinitialize_head, order, settings.transfer_layers
-            )
+                objective.model, starts_from, settings.reinitialize_head, order, settings.transfer_layers,
+                run.new_tokens,
+            )  # fmt: skip
             run_folder.warn_if_unfinished(source)
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")

@@ -3,7 +3,6 @@
 Letters: C classes.
 """
 
-import os
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -30,10 +29,10 @@ def fingerprint(path: str) -> str:
     """
     if not path:
         return ""
-    source = checkpoints.open_checkpoint(path).source
-    index = f"{source}.index"  # contains the checksums of all weights
-    (found,) = run_folder.fingerprint([index if tf.io.gfile.exists(index) else source], whole=True)
-    return found
+    sources = checkpoints.open_checkpoint(path).source.split(",")  # two for a pair of encoders
+    # An index contains the checksums of all weights.
+    files = [f"{each}.index" if tf.io.gfile.exists(f"{each}.index") else each for each in sources]
+    return ", ".join(run_folder.fingerprint(files, whole=True))
 
 
 def check_initial(
@@ -70,7 +69,7 @@ def check_initial(
     contents = checkpoints.check_initial(path, config, head_shapes=shapes)
     if contents.lacks_place_for_bilstm(shapes):
         return  # the checkpoint's head is not used
-    folder = os.path.dirname(contents.source)
+    folder = contents.folder
     trained = description.read(folder) if description.exists(folder) else None
     pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained or task, task))
     if pooling != wanted:
@@ -112,7 +111,7 @@ def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     """Returns the names of a checkpoint's classes in the order of the head's outputs; () if the names are unknown."""
     if head not in names.heads_in([*contents.tensors, *contents.own_heads]):
         return ()
-    folder = os.path.dirname(contents.source)
+    folder = contents.folder
     if description.exists(folder):
         return tuple(description.read(folder).labels)
     labels = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {}) | (

@@ -51,8 +51,9 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
     if frozen_layers == WHOLE_ENCODER:
         encoder.trainable = False
     elif frozen_layers:
-        for layer in (encoder.embeddings, *encoder.blocks[:frozen_layers]):
-            layer.trainable = False
+        for each in encoder.encoders:
+            for layer in (each.embeddings, *each.blocks[:frozen_layers]):
+                layer.trainable = False
 
 
 def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
@@ -87,8 +88,10 @@ def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], f
     """
     if decay == 1.0:
         return None
-    from_the_top = [*reversed(encoder.blocks), encoder.embeddings]
     factors = {
-        id(weight): decay**power for power, layer in enumerate(from_the_top, start=1) for weight in layer.weights
+        id(weight): decay**power
+        for each in encoder.encoders
+        for power, layer in enumerate([*reversed(each.blocks), each.embeddings], start=1)
+        for weight in layer.weights
     }
     return lambda weight: factors.get(id(weight), 1.0)

@@ -1,6 +1,7 @@
 """The encoder with a task's head, and its training objective.
 
-Paper: section 3.2, Figure 4.
+Paper: section 3.2, Figure 4. The auxiliary loss of the language model is from A. Radford et al., "Improving Language
+Understanding by Generative Pre-Training", 2018, section 3.2.
 
 Letters: B rows of a batch, S sequence length, H hidden size, L layers that the head reads, R packed rows of a batch, W
 length of packed rows, K maximum number of rows in a packed row.
@@ -13,14 +14,18 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoder import make_encoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
+from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.modeling.bilstm import BiLstmHead
+from bert_tf.modeling.heads import MaskedLanguageModelHead
+from bert_tf.training.metrics import Metric
 
 # The value of a head's attribute `reads` if the head reads the activations of several layers instead of an
 # output of the encoder; see `Task.head`.
 ACTIVATIONS = "activations"
+_LM_LOSS = Metric("lm_loss", "lm loss", "language_model", title="loss of the language model, nats")
 
 
 class FineTunedBert(keras.Model):
@@ -33,6 +38,8 @@ class FineTunedBert(keras.Model):
       make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs; see
         `Task.head`.
       recompute_activations: see `BertEncoder`.
+      has_language_model: whether the model also has the masked-LM head, for the auxiliary loss of
+        `FineTuningObjective`.
 
     Attributes:
       head_name: the head's name in checkpoints.
@@ -43,11 +50,13 @@ class FineTunedBert(keras.Model):
         config: BertConfig,
         make_head: Callable[[BertConfig], keras.layers.Layer],
         recompute_activations: bool = False,
+        has_language_model: bool = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
         self.config = config
-        self.encoder = BertEncoder(config, recompute_activations)
+        self.encoder = make_encoder(config, recompute_activations)
+        self.masked_lm = MaskedLanguageModelHead(config) if has_language_model else None
         head = make_head(config)
         self.head_name = getattr(head, "checkpoint_name", "head")
         setattr(self, self.head_name, head)
@@ -75,9 +84,10 @@ class FineTunedBert(keras.Model):
             read = inputs["activations"] if "activations" in inputs else self.activations(inputs)
             mask = row_columns(inputs)["read_mask"]
             return {"logits": head(read, read_mask=mask, training=training, seed=seed)}
-        # The encoder computes its last layer only at positions that the head reads.
+        # The encoder computes its last layer only at positions that the heads read.
         nowhere = tf.zeros([tf.shape(inputs["input_ids"])[0], 0], tf.int32)
-        positions = nowhere if head.reads == "pooled_output" else None
+        reads_all = head.reads != "pooled_output" or (training and self.masked_lm is not None)
+        positions = None if reads_all else nowhere
         outputs = self.encoder(inputs, training=training, seed=seed, positions=positions)
         read = outputs[head.reads]
         if getattr(head, "is_per_token", False):
@@ -86,8 +96,8 @@ class FineTunedBert(keras.Model):
             return {**outputs, "logits": _of_rows(logits, inputs, head.reads) if "slots" in inputs else logits}
         if "slots" in inputs:
             read = _of_rows(read, inputs, head.reads)
-        mask = {"input_mask": row_columns(inputs)["input_mask"]} if getattr(head, "reads_mask", False) else {}
-        return {**outputs, "logits": head(read, **mask, training=training, seed=seed)}
+        columns = {name: row_columns(inputs)[name] for name in getattr(head, "columns", ())}
+        return {**outputs, "logits": head(read, **columns, training=training, seed=seed)}
 
     def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes the activations that the head reads, without dropout.
@@ -141,34 +151,66 @@ def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf
 class FineTuningObjective:
     """The loss and the metrics of a task; see `gradients.Objective`.
 
+    In training, the loss is L2 + c L1. L2 is the mean loss of the task, L1 is the mean loss of the language model over
+    all tokens of the same rows except special tokens, and c is `lm_coefficient`. Evaluations measure only L2.
+
     Args:
       model: model that maps a batch to `logits`.
       task: task that computes the losses from the logits.
+      lm_coefficient: c; if it is above 0, the model must have a language model.
 
     Attributes:
       evaluation_step: the step function of `evaluation.evaluate_rows`; None before the first evaluation.
     """
 
-    def __init__(self, model: keras.Model, task: Task):
-        self.model, self._task = model, task
+    def __init__(self, model: keras.Model, task: Task, lm_coefficient: float = 0.0):
+        self.model, self._task, self._lm_coefficient = model, task, lm_coefficient
         self.evaluation_step: Callable | None = None
-        self.metrics = task.metrics
+        self.metrics = (*task.metrics, _LM_LOSS) if lm_coefficient else task.metrics
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weighted loss divided by the sum of the weights, float32 []."""
-        return tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
+        """Returns the weighted loss divided by the sum of the weights, float32 []; see the class."""
+        loss = tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
+        if not self._lm_coefficient:
+            return loss
+        name = _LM_LOSS.name
+        return loss + self._lm_coefficient * tf.math.divide_no_nan(numerators[name], denominators[name])
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the denominators of the loss and of each metric: the sum of the batch's weights, float32 []."""
         total = tf.reduce_sum(self._task.weights(row_columns(batch)))
-        names = [metric.name for metric in self.metrics if not metric.derived_from]
-        return {"loss": {"loss": total}, "metrics": {name: total for name in names if name != "loss"}}
+        names = [metric.name for metric in self._task.metrics if not metric.derived_from]
+        terms = {"loss": total}
+        if self._lm_coefficient:
+            terms[_LM_LOSS.name] = tf.reduce_sum(self._predicted(batch)["masked_lm_weights"])
+        return {"loss": terms, "metrics": {name: total for name in names if name != "loss"}}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the numerators of the loss and of each metric: weighted sums over the batch, float32 [] each."""
-        logits = self.model(batch, training=training, seed=seed)["logits"]
-        sums = self.weighted_sums(logits, batch)
-        return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}
+        outputs = self.model(batch, training=training, seed=seed)
+        sums = self.weighted_sums(outputs["logits"], batch)
+        terms = {"loss": sums.pop("loss")}
+        if self._lm_coefficient:
+            terms[_LM_LOSS.name] = self._language_model_loss(outputs["sequence_output"], batch)
+        return {"loss": terms, "metrics": sums}
+
+    def _predicted(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns the tokens that the language model predicts; see `every_token_predicted`.
+
+        In a packed row, no token is predicted from another example, because the first token in the model's direction is
+        a special token.
+        """
+        predicted = every_token_predicted(batch, self.model.config.directionality)
+        if "row_weights" in batch:  # padding rows of an unpacked batch
+            predicted["masked_lm_weights"] *= batch["row_weights"][:, tf.newaxis]
+        return predicted
+
+    def _language_model_loss(self, states: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Sums the language model's losses over the predicted tokens, float32 []; `states` is float [B, S, H]."""
+        predicted, head = self._predicted(batch), self.model.masked_lm
+        scores = head(states, predicted["masked_lm_positions"], self.model.encoder.embeddings.word_embeddings)
+        losses, _ = head.losses(scores, tf.reshape(predicted["masked_lm_ids"], [-1]))
+        return tf.reduce_sum(losses * tf.reshape(predicted["masked_lm_weights"], [-1]))
 
     def weighted_sums(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the weighted sums of the loss and of the metrics, float32 [] each."""

@@ -10,6 +10,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import activations, description, evaluated_data, lower_layers
@@ -68,6 +69,13 @@ class PreparedRun:
     def make_head(self) -> Callable[[BertConfig], keras.layers.Layer]:
         """The function that makes the model's head from a configuration."""
         return head_maker(self.task.head, self.settings.bilstm_head)
+
+    @property
+    def new_tokens(self) -> tuple[int, ...]:
+        """The ids of the start, delimiter and extract tokens if they start from random embeddings, else ()."""
+        tokenizer = self.tokenizer
+        is_new = self.settings.special_tokens == "new"
+        return (tokenizer.cls_id, tokenizer.sep_id, self.config.extract_token_id) if is_new else ()
 
     @property
     def packed_for(self) -> BertConfig | None:
@@ -162,6 +170,8 @@ class PreparedRun:
         length, examples = (plan.shape.width, plan.shape.sequences) if plan.shape else (settings.max_seq_length, 1)
         of_encoder = self.task.training_flops(config, length, examples)
         of_encoder -= lower_layers.flops_saved(config, settings.frozen_layers, length)
+        if settings.lm_coefficient:
+            of_encoder += flops.prediction_flops(config, length)
         if not settings.bilstm_head:
             return of_encoder
         # The BiLSTM reads each row separately, even if several rows share a packed row of the encoder.
@@ -237,6 +247,7 @@ def prepare(
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     lower_layers.check(config, settings)
+    config = _of_gpt(config, settings, tokenizer)
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     task.check(config, settings)
@@ -247,10 +258,34 @@ def prepare(
     if starts_from := run_folder.initial_checkpoint(settings):
         make_head = head_maker(task.head, settings.bilstm_head)
         check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
+        contents = checkpoints.open_checkpoint(starts_from)
+        if settings.lm_coefficient and "masked_lm" not in names.heads_in(contents.tensors):
+            raise InputError(
+                f"--lm_coefficient={settings.lm_coefficient}: {contents.source} has no masked-LM head, so there is no "
+                "language model to train; give a checkpoint of run_pretraining, or drop the flag"
+            )
     splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
     if shares_test:
         splits["test"] = splits["dev"]
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, most_parts)
+
+
+def _of_gpt(config: BertConfig, settings: FineTuningSettings, tokenizer: BertTokenizer) -> BertConfig:
+    """Returns the configuration with the extract token that `special_tokens` asks for; see `BertConfig`.
+
+    The extract token has the id of [MASK], because models of one direction do not use [MASK] otherwise.
+
+    Raises:
+      InputError: the model is bidirectional, but the settings need a model of one direction.
+    """
+    is_new = settings.special_tokens == "new"
+    flag = "--special_tokens=new" if is_new else f"--lm_coefficient={settings.lm_coefficient}"
+    if (is_new or settings.lm_coefficient) and config.directionality not in ("ltr", "rtl"):
+        raise InputError(
+            f"{flag}: {settings.bert_config_file} says directionality={config.directionality}, but GPT's recipe needs "
+            "a model of one direction; give a left-to-right --init_checkpoint, or drop the flag"
+        )
+    return dataclasses.replace(config, extract_token_id=tokenizer.mask_id) if is_new else config
 
 
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:

@@ -276,7 +276,7 @@ class Task(abc.ABC):
         The attributes of the head:
 
         - `reads`: name of the encoder's output that the head reads, or "activations".
-        - `reads_mask`: if true, the head is also called with `input_mask`, int32 [B, S].
+        - `columns`: names of the batch's columns that the head is also called with, such as `input_mask`.
         - `is_per_token`: if true, the head maps each token separately, from [..., H] to [..., outputs]. Such a head is
           applied to packed rows directly.
         - `checkpoint_name`: the head's name in checkpoints; by default, "head".

@@ -118,7 +118,7 @@ class BiLstmHead(keras.layers.Layer):
 
     Attributes:
       reads: name of the encoder's output that this layer takes.
-      reads_mask: True, because this layer also takes `input_mask`.
+      columns: names of the batch's columns that this layer also takes.
       head: the task's head.
 
     Raises:
@@ -126,7 +126,6 @@ class BiLstmHead(keras.layers.Layer):
     """
 
     reads = "sequence_output"
-    reads_mask = True
 
     def __init__(self, config: BertConfig, make_head: Callable[[BertConfig], keras.layers.Layer], **kwargs):
         super().__init__(**kwargs)
@@ -134,8 +133,9 @@ class BiLstmHead(keras.layers.Layer):
         self.head = make_head(dataclasses.replace(config, hidden_size=2 * config.hidden_size))
         if self.head.reads not in ("pooled_output", "sequence_output"):
             raise ValueError(f"a head that reads {self.head.reads} does not support a BiLSTM")
+        self.columns = tuple({"input_mask": None, **dict.fromkeys(getattr(self.head, "columns", ()))})
 
-    def call(self, x, input_mask, training=False, seed=None):
+    def call(self, x, input_mask, training=False, seed=None, **columns):
         """Computes the logits of the task's head.
 
         Args:
@@ -143,12 +143,13 @@ class BiLstmHead(keras.layers.Layer):
           input_mask: int32 [B, S], 1 on tokens, then 0 on padding.
           training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
+          **columns: the other columns that the task's head takes.
         """
-        lengths, options = tf.reduce_sum(input_mask, axis=1), {"training": training, "seed": seed}
+        lengths, options = tf.reduce_sum(input_mask, axis=1), {"training": training, "seed": seed, **columns}
         x = self._states(tf.cast(x, self.compute_dtype), lengths)
         if self.head.reads == "pooled_output":
             return self.head(_last_states(x, lengths), **options)
-        if getattr(self.head, "reads_mask", False):
+        if "input_mask" in getattr(self.head, "columns", ()):
             options["input_mask"] = input_mask
         return self.head(x, **options)
 

@@ -19,7 +19,8 @@ from bert_tf.modeling.fused import cross_entropy
 # The encoder's dropouts have the sites 0, 1, ... Heads start with this site, so that all masks differ.
 _DROPOUT_SITE = 1 << 16
 # The rows of Table 7: the layers, and how they are combined. Layer 0 is the embeddings; negative numbers count from the
-# top.
+# top; None means all layers. ELMo's sum includes the embeddings, and has a learned scale (M. Peters et al., "Deep
+# contextualized word representations", 2018, equation 1).
 FEATURES = {
     "embeddings": ((0,), "concat"),
     "second_to_last_hidden": ((-2,), "concat"),
@@ -27,6 +28,7 @@ FEATURES = {
     "weighted_sum_last_four": ((-4, -3, -2, -1), "sum"),
     "concat_last_four": ((-4, -3, -2, -1), "concat"),
     "weighted_sum_all": (None, "sum"),
+    "elmo": (None, "scaled_sum"),
 }
 _LSTM_LAYERS = 2
 
@@ -115,26 +117,33 @@ class ClassificationHead(keras.layers.Layer):
       config: the encoder's configuration.
       num_outputs: number of classes; 1 for a regression.
       pooling: the vector of a row; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
+      adds_orders: whether two consecutive rows are the two orders of one pair of texts. Both rows then have the logits
+        of the sum of their vectors, as in GPT's similarity tasks.
 
     Attributes:
       reads: name of the encoder's output that the head takes.
-      reads_mask: whether the head also takes `input_mask`.
+      columns: names of the batch's columns that the head also takes.
     """
 
-    def __init__(self, config: BertConfig, num_outputs: int, pooling: str = "cls", **kwargs):
+    def __init__(self, config: BertConfig, num_outputs: int, pooling: str = "cls", adds_orders: bool = False, **kwargs):
         super().__init__(**kwargs)
         self._rate, self._pooling = config.head_dropout_prob, pooling
-        self.reads_mask = pooling != "cls"
-        self.reads = "sequence_output" if self.reads_mask else "pooled_output"
+        self.reads = "pooled_output" if pooling == "cls" else "sequence_output"
+        self.columns = ("input_mask",) * (pooling != "cls") + ("order_ids",) * adds_orders
         self.dense = Dense(config.hidden_size, num_outputs, config)
 
-    def call(self, x, input_mask=None, training=False, seed=None):
+    def call(self, x, input_mask=None, order_ids=None, training=False, seed=None):
         """Maps the encoder's output, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
 
-        With pooling "mean" or "max", `input_mask` is int32 [B, S].
+        With pooling "mean" or "max", `input_mask` is int32 [B, S]. With `adds_orders`, `order_ids` is int32 [B]: 0 for
+        the first row of a pair, 1 for the second.
         """
-        if self.reads_mask:
+        if input_mask is not None:
             x = pool_tokens(x, input_mask, self._pooling)
+        if order_ids is not None:
+            # A padding row is a copy of a first row, and may have no second row.
+            other = tf.range(tf.shape(x)[0]) + 1 - 2 * order_ids
+            x += tf.gather(x, tf.minimum(other, tf.shape(x)[0] - 1))
         x = dropout(x, self._rate, dropout_seed(training, seed), tf.constant(_DROPOUT_SITE))
         return tf.cast(self.dense(x), tf.float32)
 
@@ -200,9 +209,9 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
     Raises:
       ValueError: the encoder lacks one of the layers.
     """
-    layers, _ = FEATURES[features]
+    layers, combination = FEATURES[features]
     if layers is None:
-        return tuple(range(1, num_hidden_layers + 1))
+        return tuple(range(0 if combination == "scaled_sum" else 1, num_hidden_layers + 1))
     found = tuple(layer if layer >= 0 else num_hidden_layers + 1 + layer for layer in layers)
     if min(found) < 1 and layers != (0,):
         raise ValueError(f"{features} reads {-min(layers)} hidden layers from the top, but the encoder has "
@@ -232,11 +241,13 @@ class FeatureTaggingHead(keras.layers.Layer):
         super().__init__(**kwargs)
         self._rate = config.head_dropout_prob
         self.layers = layers_of(features, config.num_hidden_layers)
-        count, self.layer_weights = len(self.layers), None
-        if FEATURES[features][1] == "sum":
+        count, self.layer_weights, self.scale = len(self.layers), None, None
+        if FEATURES[features][1] != "concat":
             self.layer_weights = self.add_weight(
                 name="layer_weights", shape=[count], initializer="zeros", experimental_autocast=False
             )
+        if FEATURES[features][1] == "scaled_sum":
+            self.scale = self.add_weight(name="scale", shape=[], initializer="ones", experimental_autocast=False)
         inputs = config.hidden_size * (1 if self.layer_weights is not None else count)
         sizes = [inputs, *[2 * lstm_size] * (_LSTM_LAYERS - 1)]
         self.lstms = [BiLstm(size, lstm_size) for size in sizes]
@@ -271,7 +282,8 @@ class FeatureTaggingHead(keras.layers.Layer):
     def _combined(self, x):
         """Concatenates the layers to float [B, P, K H], or sums them to float [B, P, H]."""
         if self.layer_weights is not None:
-            return tf.einsum("bskh,k->bsh", x, tf.cast(tf.nn.softmax(self.layer_weights), x.dtype))
+            weights = tf.nn.softmax(self.layer_weights) * (1.0 if self.scale is None else self.scale)
+            return tf.einsum("bskh,k->bsh", x, tf.cast(weights, x.dtype))
         # Not -1 for the number of rows: a batch may have neither rows nor positions.
         rows, length = (static or tf.shape(x)[axis] for axis, static in enumerate(x.shape[:2]))
         return tf.reshape(x, [rows, length, x.shape[2] * x.shape[3]])

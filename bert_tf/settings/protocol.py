@@ -20,6 +20,9 @@ _GRID = {
 # Flags that only sweeps use.
 SWEEP_FLAGS = (*_GRID.values(), "sweep_restarts", "sweep_checkpoints", "sweep_transfer_layers")
 
+# Flags that have no effect if the encoder is not trained.
+TRAINS_ENCODER = ("layer_learning_rate_decay", "special_tokens", "lm_coefficient")
+
 
 @dataclasses.dataclass(frozen=True)
 class ProtocolSettings(TrainingSettings):
@@ -59,6 +62,16 @@ class ProtocolSettings(TrainingSettings):
         "take only the embeddings and this many of the lowest layers from --init_checkpoint; the other layers, the "
         "pooler and the head start from random weights; default: take all weights", None, at_least=0,
     )  # fmt: skip
+    special_tokens: str = setting(
+        "pretrained: the special tokens of a row have the embeddings from --init_checkpoint, as in BERT; new: the "
+        "start, delimiter and extract tokens start from random embeddings, and a classifier reads the last layer at "
+        "the extract token, as in GPT; new needs a model of one direction", "pretrained",
+        choices=("pretrained", "new"),
+    )  # fmt: skip
+    lm_coefficient: float = setting(
+        "add this multiple of the language model's loss on the same rows to the loss, as in GPT (0.5 there); needs a "
+        "model of one direction", 0.0, at_least=0,
+    )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
         "--output_dir, and keep only the checkpoints of the run that is best on the dev data", False, group="Sweep",
@@ -86,7 +99,7 @@ class ProtocolSettings(TrainingSettings):
     @property
     def training_facts(self) -> dict:
         """The values of the flags in this class that affect the weights."""
-        names = ("frozen_layers", "layer_learning_rate_decay", "transfer_layers")
+        names = ("frozen_layers", "layer_learning_rate_decay", "transfer_layers", "special_tokens", "lm_coefficient")
         return {name: getattr(self, name) for name in names}
 
     @property
@@ -138,11 +151,12 @@ def _check_evaluation(settings: ProtocolSettings, evaluates: bool) -> None:
 
 
 def _check_training(settings: ProtocolSettings) -> None:
-    frozen, decay = settings.frozen_layers, settings.layer_learning_rate_decay
-    require(
-        frozen != -1 or decay == 1,
-        f"--layer_learning_rate_decay={decay} has no effect with --frozen_layers=-1; drop one of the flags",
-    )
+    for name in TRAINS_ENCODER:
+        value = getattr(settings, name)
+        require(
+            settings.frozen_layers != -1 or value == getattr(ProtocolSettings, name),
+            f"--{name}={value} trains the encoder, but --frozen_layers=-1 does not; drop one of the flags",
+        )
 
 
 def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:

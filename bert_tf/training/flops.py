@@ -95,9 +95,14 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
     """
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
-    masked_lm = 2 * predictions * (hidden**2 + hidden * config.vocab_size)
     pooled = 2 * examples * (hidden**2 + hidden * outputs) if outputs else 0
-    return _TRAINING_OVER_FORWARD * (config.num_hidden_layers * layer + masked_lm + pooled)
+    encoder = _TRAINING_OVER_FORWARD * (config.num_hidden_layers * layer + pooled)
+    return encoder + prediction_flops(config, predictions)
+
+
+def prediction_flops(config: BertConfig, predictions: int) -> int:
+    """Computes the FLOPs of training the language model's head at a number of positions; see `training_flops`."""
+    return _TRAINING_OVER_FORWARD * 2 * predictions * (config.hidden_size**2 + config.hidden_size * config.vocab_size)
 
 
 def pretraining_flops(config: BertConfig, length: int, predictions: int, outputs: int, examples: int) -> int:

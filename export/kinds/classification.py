@@ -28,13 +28,27 @@ class _ServedClassification(ServedTask):
     def answer(self, **texts: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the answers to texts; see `answers_of` for the outputs."""
         columns = {name.replace("text", "segment"): text for name, text in texts.items()}
-        reading = Reading.of_parameters(self._description.parameters)
         model = functools.partial(row_groups.compute, self._logits)
-        return self.answers_of(reading.logits(columns, self.tokenizer, self.length, model))
+        return self.answers_of(self._reading.logits(columns, self.tokenizer, self.length, model))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the answer to each row, int32 [B, S]; see `answers_of`. Windows of one text are separate rows."""
-        return self.answers_of(self._logits(inputs))
+        """Computes the answer to each row, int32 [B, S]; see `answers_of`. Windows of one text are separate rows.
+
+        If the model reads pairs in both orders, the inputs are int32 [B, 2, S], with both orders of each pair.
+        """
+        if not self._reading.has_both_orders:
+            return self.answers_of(self._logits(inputs))
+        shape = tf.shape(inputs["input_ids"])
+        rows = {name: tf.reshape(values, [2 * shape[0], shape[2]]) for name, values in inputs.items()}
+        return self.answers_of(self._logits(rows | {"order_ids": tf.tile([0, 1], shape[:1])})[::2])
+
+    def token_spec(self) -> tf.TensorSpec:
+        """See `ServedModel`."""
+        return tf.TensorSpec([None, 2, None], tf.int32) if self._reading.has_both_orders else super().token_spec()
+
+    @property
+    def _reading(self) -> Reading:
+        return Reading.of_parameters(self._description.parameters)
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes logits, float32 [B, C]."""

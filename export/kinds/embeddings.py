@@ -5,7 +5,6 @@ Paper: section 5.3; for pooled vectors, N. Reimers and I. Gurevych, "Sentence-BE
 Letters: B batch, S sequence length, T tokens of the longest text, L layers that are read, H hidden size.
 """
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import tf_keras as keras
 
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
-from bert_tf.encoder import BertEncoder
+from bert_tf.encoder import make_encoder
 from bert_tf.features import model as features
 from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
@@ -38,13 +37,14 @@ class ServedEmbeddings(ServedCheckpoint):
     @staticmethod
     def drop_unused(model: keras.Model, description: TaskDescription) -> None:
         """Removes the layers above the highest layer that is read, and the pooler."""
-        model.encoder.pooler = lambda first, activation: first
-        model.encoder.blocks = model.encoder.blocks[: max(description.parameters["layers"])]
+        for encoder in model.encoder.encoders:
+            encoder.pooler = lambda first, activation: first
+            encoder.blocks = encoder.blocks[: max(description.parameters["layers"])]
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
         """See `ServedCheckpoint`."""
-        is_stated = pooling.is_stated(os.path.dirname(contents.source) or ".")
+        is_stated = pooling.is_stated(contents.folder)
         vectors = VectorSettings(
             init_checkpoint=contents.source,
             layers=settings.layers,
@@ -152,7 +152,7 @@ class _Layers(keras.Model):
     def __init__(self, config: BertConfig, layers: Sequence[int], **options):
         super().__init__(**options)
         self.config, self._numbers = config, tuple(layers)
-        self.encoder = BertEncoder(config)
+        self.encoder = make_encoder(config)
 
     def call(self, inputs, training=False, seed=None):
         """Computes `layers`, float32 [B, S, L, H], the outputs of the selected layers. Only for inference."""

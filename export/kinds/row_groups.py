@@ -20,13 +20,14 @@ def compute(
     Args:
       model: a function that maps inputs to a float32 tensor. The first axis of the tensor runs over the rows.
       inputs: int32 inputs of the model. The first axis of each input runs over the rows; `input_ids` is [N, S].
-      tokens: number of tokens per part; a part has at least one row.
+      tokens: number of tokens per part. A part has an even number of rows, so that the two rows of a pair of texts in
+        both orders stay together.
 
     Returns:
       The model's output for all rows, in the order of the inputs.
     """
     rows, length = tf.unstack(tf.shape(inputs["input_ids"]))
-    size = tf.maximum(tokens // length, 1)
+    size = 2 * tf.maximum(tokens // length // 2, 1)
     parts = tf.maximum((rows + size - 1) // size, 1)  # without rows, there is one empty part
 
     shapes = []

@@ -62,9 +62,9 @@ class Example:
         return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
 
 
-def make_head(labels: Sequence[str], config: BertConfig, pooling: str = "cls") -> ClassificationHead:
+def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ_AS_IN_THE_PAPER) -> ClassificationHead:
     """Returns a head with one output for each label; for a regression, returns a head with one output."""
-    return ClassificationHead(config, len(labels) or 1, pooling)
+    return ClassificationHead(config, len(labels) or 1, reading.pooling, reading.has_both_orders)
 
 
 def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
@@ -114,11 +114,13 @@ class ClassificationTask(Task):
         """Refuses pairs of texts for a model without a second segment, and windows that would skip text.
 
         Raises:
-          InputError: the texts are pairs but the model has no second segment, or `window_stride` exceeds the length of
-            a window.
+          InputError: the texts are pairs but the model has no second segment; single texts cannot have two orders; or
+            `window_stride` exceeds the length of a window.
         """
         if self.has_pairs:
             require_segments(config, settings.bert_config_file)
+        elif self.reading.has_both_orders:
+            raise InputError("--pair_order=both: the examples have only one text; drop the flag")
         stride, room = self.reading.window_stride, settings.max_seq_length - 2
         if stride > room:
             raise InputError(
@@ -157,7 +159,7 @@ class ClassificationTask(Task):
           - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
           - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
           - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels.
-          - `example_ids`, `window_weights`: see `Reading.rows`; only with windows.
+          - `example_ids`, `row_shares`, `order_ids`: see `Reading.rows`; only if an example can have several rows.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
@@ -174,15 +176,19 @@ class ClassificationTask(Task):
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """See `make_head`."""
-        return make_head(self.labels, config, self.reading.pooling)
+        return make_head(self.labels, config, self.reading)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; the weights of an example's windows add up to 1."""
+        """Returns the weights of rows, float32 [B]; the weights of an example's rows add up to 1."""
         weights = batch["row_weights"]
-        return weights * batch["window_weights"] if self.reading.has_windows else weights
+        return weights * batch["row_shares"] if self.reading.has_several_rows else weights
+
+    def group_sizes(self, split: Split) -> np.ndarray | None:
+        """Returns 2 for each example if its rows are the two orders of a pair, int [G], else None; see `Task`."""
+        return np.bincount(split.example_ids) if self.reading.has_both_orders else None
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Averages the logits of each example's windows; see `Reading.by_example`."""
+        """Averages the logits of each example's rows; see `Reading.by_example`."""
         return self.reading.by_example(split, predictions)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:

@@ -40,7 +40,7 @@ class TextKind(Kind):
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         """See `Kind`."""
-        return make_head(described.labels, config, Reading.of_parameters(described.parameters).pooling)
+        return make_head(described.labels, config, Reading.of_parameters(described.parameters))
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:
         """See `Kind`."""
@@ -49,6 +49,11 @@ class TextKind(Kind):
             raise InputError(
                 f"--format={format}: its classifier reads the pooled [CLS], but {source} was trained with "
                 f"--pooling={reading.pooling}; give --format=bert_tf"
+            )
+        if reading.has_both_orders:
+            raise InputError(
+                f"--format={format}: its code reads a pair in one order, but {source} was trained with "
+                "--pair_order=both; give --format=bert_tf"
             )
         if reading.long_text != TRUNCATE:
             logging.warning(

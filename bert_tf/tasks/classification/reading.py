@@ -1,6 +1,7 @@
 """Defines how a classifier reads texts: how texts longer than a row are handled, and which vector the head reads.
 
-Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019.
+Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019; for pairs in
+both orders: A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018, section 3.3.
 
 Letters: B examples, N rows, S sequence length, C classes.
 """
@@ -28,11 +29,13 @@ class Reading:
       pooling: the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`.
       long_text: the treatment of long texts: "truncate", "head_tail" or "window"; see `ClassifierSettings`.
       window_stride: see `cut_windows`.
+      pair_order: "given" for one row per pair of texts, or "both" for one row in each order.
     """
 
     pooling: str = "cls"
     long_text: str = TRUNCATE
     window_stride: int = 0
+    pair_order: str = "given"
 
     @classmethod
     def of_command(cls, command: Command) -> "Reading":
@@ -63,8 +66,18 @@ class Reading:
 
     @property
     def has_windows(self) -> bool:
-        """Whether an example can have several rows."""
+        """Whether the rows of an example are windows of a long text."""
         return self.long_text == WINDOW
+
+    @property
+    def has_both_orders(self) -> bool:
+        """Whether the two rows of an example are the two orders of a pair of texts."""
+        return self.pair_order == "both"
+
+    @property
+    def has_several_rows(self) -> bool:
+        """Whether an example can have several rows."""
+        return self.has_windows or self.has_both_orders
 
     def rows(self, columns: Columns, max_seq_length: int) -> dict[str, tf.Tensor | tf.RaggedTensor]:
         """Splits examples into rows. Training and the served graph both use this function.
@@ -74,11 +87,14 @@ class Reading:
           max_seq_length: sequence length, S.
 
         Returns:
-          The columns of N rows. Without windows, these are the given columns. With windows, there are two more columns:
+          The columns of N rows. If an example can have several rows, there are more columns:
 
           - `example_ids`: int64 [N], index of the row's example, ascending.
-          - `window_weights`: float32 [N], 1 / (number of windows of the row's example).
+          - `row_shares`: float32 [N], 1 / (number of rows of the row's example).
+          - `order_ids`: int32 [N], 0 for the given order of a pair, 1 for the other order; only with both orders.
         """
+        if self.has_both_orders:
+            return _in_both_orders(columns)
         if not self.has_windows:
             return dict(columns)
         rest = dict(columns)
@@ -89,7 +105,7 @@ class Reading:
         if b is not None:
             found["segment_b"] = b
         weights = 1.0 / tf.cast(tf.gather(counts, examples), tf.float32)
-        return found | {"example_ids": examples, "window_weights": weights}
+        return found | {"example_ids": examples, "row_shares": weights}
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
@@ -130,28 +146,42 @@ class Reading:
           Logits, float32 [B, C].
         """
         rows = self.rows({name: tokenizer.encode(text) for name, text in texts.items()}, max_seq_length)
-        logits = model(without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length)))
-        if not self.has_windows:
+        inputs = without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length))
+        logits = model(inputs | {name: rows[name] for name in ("order_ids",) if name in rows})
+        if not self.has_several_rows:
             return logits
         return tf.math.unsorted_segment_mean(logits, rows["example_ids"], tf.size(texts["segment_a"]))
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Averages the predictions of the windows of each example.
+        """Averages the predictions of the rows of each example. The two orders of a pair have equal predictions.
 
         Args:
-          split: a split with one row per window.
+          split: a split of N rows.
           predictions: predictions of the rows, [N, C].
 
         Returns:
-          The split with only the first row of each example, and the mean predictions, with one row per example. Without
-          windows, the result is the unchanged arguments.
+          The split with only the first row of each example, and the mean predictions, with one row per example. If each
+          example has one row, the result is the unchanged arguments.
         """
-        if not self.has_windows:
+        if not self.has_several_rows:
             return split, predictions
         _, first, counts = np.unique(split.example_ids, return_index=True, return_counts=True)
         means = np.add.reduceat(predictions, first, axis=0) / counts[:, np.newaxis].astype(predictions.dtype)
         columns = {name: tf.gather(column, first) for name, column in split.columns.items()}
         return dataclasses.replace(split, columns=columns, example_ids=split.example_ids[first], lengths=None), means
+
+
+def _in_both_orders(columns: Columns) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    """Returns two consecutive rows for each pair of texts, one in each order; see `Reading.rows`."""
+    first, second = columns["segment_a"], columns["segment_b"]
+    count = tf.cast(first.nrows(), tf.int32)
+    examples = tf.repeat(tf.range(count), 2)
+    orders = tf.tile([0, 1], [count])
+    found = {name: tf.gather(column, examples) for name, column in columns.items()}
+    for name, texts in (("segment_a", [first, second]), ("segment_b", [second, first])):
+        found[name] = tf.gather(tf.concat(texts, axis=0), examples + orders * count)
+    shares = tf.fill([2 * count], 0.5)
+    return found | {"example_ids": tf.cast(examples, tf.int64), "row_shares": shares, "order_ids": orders}
 
 
 READ_AS_IN_THE_PAPER = Reading()

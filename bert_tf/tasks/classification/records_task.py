@@ -98,6 +98,11 @@ class RecordsTask(ClassificationTask):
           InputError: the data has a segment that the model lacks, or `--long_text` is not "truncate".
         """
         super().check(config, settings)
+        if self.reading.has_both_orders:
+            raise InputError(
+                "--pair_order=both needs the texts of a pair, but create_finetuning_data has already joined them; drop "
+                "the flag"
+            )
         if self.reading.long_text != TRUNCATE:
             raise InputError(
                 f"--long_text={self.reading.long_text}: create_finetuning_data has already truncated the texts of "

@@ -147,6 +147,11 @@ class ClassifierSettings(FineTuningSettings):
         "cls", None,
         choices=("cls", "mean", "max"), group="Model",
     )  # fmt: skip
+    pair_order: str | None = setting(
+        "given: a pair of texts is one row; both: a pair is two rows, one in each order, and the classifier reads the "
+        "sum of their vectors, as GPT reads similarity tasks; default: from the run in --output_dir, else given", None,
+        choices=("given", "both"), group="Model",
+    )  # fmt: skip
     long_text: str | None = setting(
         "how to handle texts longer than --max_seq_length: truncate (keep the first tokens), head_tail (fill a quarter "
         "of the row with the first tokens, and the rest with the last tokens), or window (split a text into several "
@@ -176,6 +181,10 @@ class ClassifierSettings(FineTuningSettings):
             "--class_weights is for classes, not for --regression; drop one of them",
         )
         require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
+        require(
+            self.pair_order != "both" or self.long_text != "window",
+            "--pair_order=both contradicts --long_text=window; drop one of the flags",
+        )
         require(
             not self.window_stride or self.long_text in (None, "window"),
             f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop --window_stride",

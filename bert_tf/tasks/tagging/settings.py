@@ -5,8 +5,10 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.settings.finetuning import FineTuningSettings
+from bert_tf.settings.protocol import TRAINS_ENCODER, ProtocolSettings
 
-# The layers that --feature_layers can name, in the order of the paper's Table 7; `modeling.heads` uses the same names.
+# The layers that --feature_layers can name: the rows of the paper's Table 7, and ELMo's sum of all layers with a scale.
+# `modeling.heads` uses the same names.
 FEATURE_LAYERS = (
     "embeddings",
     "second_to_last_hidden",
@@ -14,6 +16,7 @@ FEATURE_LAYERS = (
     "weighted_sum_last_four",
     "concat_last_four",
     "weighted_sum_all",
+    "elmo",
 )
 
 
@@ -89,11 +92,11 @@ class NerSettings(FineTuningSettings):
         super().__post_init__()
         self._require_data("data_dir")
         if self.feature_layers not in ("", "fine_tuning"):
-            frozen = self.frozen_layers or self.layer_learning_rate_decay != 1.0
+            names = ("frozen_layers", *TRAINS_ENCODER)
+            given = [f"--{name}" for name in names if getattr(self, name) != getattr(ProtocolSettings, name)]
             require(
-                not frozen,
-                f"--feature_layers={self.feature_layers} does not train the encoder; drop --frozen_layers and "
-                "--layer_learning_rate_decay",
+                not given,
+                f"--feature_layers={self.feature_layers} does not train the encoder; drop {' and '.join(given)}",
             )
             require(
                 not self.bilstm_head,

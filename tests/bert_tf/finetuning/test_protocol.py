@@ -79,7 +79,10 @@ def test_each_epoch_has_one_evaluation_at_its_last_step():
         (["--random_seed=2147483648"], "--random_seed=2147483648: must be at least 0 and below 2147483648"),
         (["--frozen_layers=-2"], "--frozen_layers=-2: must be"),
         (["--layer_learning_rate_decay=0"], "--layer_learning_rate_decay=0.0: must be above 0 and at most 1"),
-        (["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"], "has no effect with --frozen_layers=-1"),
+        (
+            ["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"],
+            "trains the encoder, but --frozen_layers=-1 does not",
+        ),
     ],
 )
 def test_flags_that_contradict_each_other_are_refused(flags, message):

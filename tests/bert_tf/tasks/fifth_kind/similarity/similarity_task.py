@@ -20,7 +20,7 @@ from bert_tf.text.packing import pack
 class MeanHead(keras.layers.Layer):
     """Computes the mean of a row's tokens, [B, H]; the layer has no weights."""
 
-    reads, reads_mask = "sequence_output", True
+    reads, columns = "sequence_output", ("input_mask",)
 
     def call(self, x, input_mask=None, training=False, seed=None):
         return tf.cast(pool_tokens(x, input_mask, "mean"), tf.float32)

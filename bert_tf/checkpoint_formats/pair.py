@@ -1,0 +1,82 @@
+"""Joins the checkpoints of a left-to-right and a right-to-left encoder into the checkpoint of one encoder, as in ELMo.
+
+Paper: section 5.1 (the last paragraph) and Figure 3; M. Peters et al., "Deep contextualized word representations",
+2018.
+"""
+
+import dataclasses
+
+from bert_tf.checkpoint_formats import names, tokenizer_config
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.tokenization import load_vocabulary
+
+# Separates the paths of the two checkpoints, and of their configurations.
+SEPARATOR = ","
+
+
+def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
+    """Returns the configuration of the joined encoder.
+
+    Args:
+      configs: maps the names of the two configurations for messages to the configurations.
+
+    Raises:
+      InputError: there are not two configurations, their directions are not opposite, or another value differs.
+    """
+    first, second = (*configs, "", "")[:2]
+    if len(configs) != 2 or {config.directionality for config in configs.values()} != {"ltr", "rtl"}:
+        found = " and ".join(f"{name} (directionality={config.directionality})" for name, config in configs.items())
+        raise InputError(f"{found}: a pair needs one left-to-right and one right-to-left encoder; give two checkpoints")
+    one, other = (dataclasses.asdict(config) for config in configs.values())
+    for key, value in one.items():
+        if key != "directionality" and other[key] != value:
+            raise InputError(
+                f"{first} has {key}={value}, but {second} has {other[key]}; give two checkpoints of equal configuration"
+            )
+    return BertConfig.joined(configs[first])
+
+
+def join(contents: dict[str, Contents]) -> Contents:
+    """Returns the contents of the joined encoder.
+
+    Args:
+      contents: maps the paths of the two checkpoints to their contents.
+
+    Raises:
+      InputError: see `join_configs`; or the vocabularies or the casings differ.
+    """
+    config = join_configs({path: each.require_config() for path, each in contents.items()})
+    (first, one), (second, other) = contents.items()
+    if one.vocab_file and other.vocab_file and load_vocabulary(one.vocab_file) != load_vocabulary(other.vocab_file):
+        raise InputError(
+            f"{one.vocab_file} and {other.vocab_file} differ, but a pair has one vocabulary; give two checkpoints that "
+            "were trained on the same data"
+        )
+    casings = [tokenizer_config.find(each.folder, path).do_lower_case for path, each in contents.items()]
+    if None not in casings and casings[0] != casings[1]:
+        raise InputError(
+            f"{first} needs --do_lower_case={str(casings[0]).lower()}, but {second} needs {str(casings[1]).lower()}; "
+            "give two checkpoints of equal casing"
+        )
+    tensors = {}
+    for each in contents.values():
+        scope = f"encoder/{each.require_config().directionality}/"
+        tensors |= {
+            path.replace("encoder/", scope, 1): stored
+            for path, stored in each.tensors.items()
+            if path.startswith("encoder/")
+        }
+    return Contents(
+        source=SEPARATOR.join(each.source for each in contents.values()),
+        format=one.format,
+        tensors=tensors,
+        expected_name=lambda path: path,
+        config=config,
+        config_file=SEPARATOR.join(each.config_file for each in contents.values()),
+        vocab_file=one.vocab_file,
+        left_over=tuple(
+            path for each in contents.values() for path in each.tensors if names.head_of(path) in names.heads_in([path])
+        ),
+    )
