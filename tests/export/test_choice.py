@@ -1,5 +1,7 @@
 """Served choices compared with the trainer's."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -9,7 +11,7 @@ from bert_tf.tasks.choice.choice_example import ChoiceExample
 from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
-from tests.export.exports import PAIRS, ask, export, padded, put_together
+from tests.export.exports import CONFIG, PAIRS, ask, export, padded, put_together
 
 # The quick tests of exports use classifiers, questions and entities.
 pytestmark = pytest.mark.slow
@@ -22,11 +24,14 @@ EXAMPLES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def chooser(vocab_file, tmp_path_factory):
+@pytest.fixture(scope="module", params=["bert", "gpt"])
+def chooser(vocab_file, tmp_path_factory, request):
     """An export, and the trainer's scores and probabilities of EXAMPLES."""
     folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask(ChoiceSource("", {}))
-    model, tokenizer = put_together(folder / "run", vocab_file, task, spread=0.3), BertTokenizer(vocab_file)
+    tokenizer = BertTokenizer(vocab_file)
+    gpt = {"directionality": "ltr", "extract_token_id": tokenizer.mask_id} if request.param == "gpt" else {}
+    config = dataclasses.replace(CONFIG, **gpt)
+    model = put_together(folder / "run", vocab_file, task, spread=0.3, config=config)
     split = encoded_split(task, EXAMPLES, tokenizer, 24)
     scores = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
     return export(folder / "run"), [entry["probabilities"] for entry in task._answers(split, scores)], split, tokenizer

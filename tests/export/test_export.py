@@ -216,15 +216,19 @@ def regression(tmp_path, vocab_file):
     "reading",
     [
         Reading("mean", "window", 4),
+        Reading(pair_order="both"),
         *(pytest.param(Reading(*each), marks=pytest.mark.slow) for each in (("max", "head_tail"), ("cls", "window"))),
     ],
-    ids=lambda reading: reading.long_text + "-" + reading.pooling,
+    ids=lambda reading: f"{reading.long_text}-{reading.pooling}-{reading.pair_order}",
 )
 def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_file, reading):
     task, tokenizer = dataclasses.replace(make_task(2), reading=reading), BertTokenizer(vocab_file)
-    model = FineTunedBert(CONFIG, task.head)
+    # Pairs in both orders are read as GPT reads them.
+    gpt = {"directionality": "ltr", "extract_token_id": tokenizer.mask_id} if reading.has_both_orders else {}
+    model = FineTunedBert(dataclasses.replace(CONFIG, **gpt), task.head)
     split = encoded_split(task, [Example(a, b, None) for a, b in PAIRS], tokenizer, 24)
-    rows = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
+    orders = {name: split.columns[name] for name in ("order_ids",) if name in split.columns}
+    rows = model(task.model_inputs(split.columns, tokenizer, 24) | orders)["logits"].numpy()
     expected = probabilities(task.by_example(split, rows)[1])
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
     served = ServedClassifier(model, tokenizer, description.describe(task, True, 24), {})
@@ -232,6 +236,10 @@ def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_f
     serve = tf.function(served.answer, autograph=False).get_concrete_function(**specs)
     np.testing.assert_allclose(serve(text_a=first, text_b=second)["probabilities"], expected, atol=1e-5)
     assert not reading.has_windows or len(split) > len(PAIRS)
+    if reading.has_both_orders:
+        inputs = task.model_inputs(split.columns, tokenizer, 24)
+        both = {name: tf.reshape(values, [len(PAIRS), 2, 24]) for name, values in inputs.items()}
+        np.testing.assert_allclose(served.answer_tokens(both)["probabilities"], expected, atol=1e-5)
     nothing = serve(text_a=tf.constant([], tf.string), text_b=tf.constant([], tf.string))
     assert nothing["probabilities"].shape == [0, 2]
 

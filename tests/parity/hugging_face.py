@@ -84,7 +84,7 @@ def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], atten
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             path = paths[prefix + name]
-            parameter.copy_(torch.from_numpy(_transposed(weights[path].numpy(), path)))
+            parameter.copy_(torch.from_numpy(transposed(weights[path].numpy(), path)))
     return model
 
 
@@ -128,7 +128,7 @@ def their_outputs_and_gradients(
     }
     if next_sentence:
         outputs["next_sentence_logits"] = results.seq_relationship_logits
-    return _arrays(outputs), {path: _transposed(g, path) for path, g in gradients.items()}
+    return _arrays(outputs), {path: transposed(g, path) for path, g in gradients.items()}
 
 
 def their_states(model, batch: dict) -> dict:
@@ -143,7 +143,7 @@ def _states(results) -> dict:
     return {"embedding_output": embedded, "encoder_outputs": layers, "sequence_output": layers[-1]}
 
 
-def _transposed(value: np.ndarray, path: str) -> np.ndarray:
+def transposed(value: np.ndarray, path: str) -> np.ndarray:
     """Converts a tensor between their layout and ours: PyTorch's kernels are [outputs, inputs]."""
     return value.T if path.endswith("kernel") else value
 

@@ -2,13 +2,16 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 import tensorflow as tf
+import torch
 import transformers
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
+from bert_tf.input.pipeline import every_token_predicted
 from tests.bert_tf.reference import (
     CONFIG,
     DEEP,
@@ -20,7 +23,14 @@ from tests.bert_tf.reference import (
     random_batch,
     random_pretrainer,
 )
-from tests.parity.hugging_face import hugging_face, their_outputs_and_gradients, their_states
+from tests.parity.hugging_face import (
+    hugging_face,
+    their_inputs,
+    their_name,
+    their_outputs_and_gradients,
+    their_states,
+    transposed,
+)
 
 pytestmark = pytest.mark.torch
 
@@ -106,3 +116,30 @@ def test_the_papers_base_size_is_equal():
     weights = {f"encoder/{path}": variable for path, variable in variables_by_path(encoder).items()}
     theirs = hugging_face(transformers.BertModel, config, weights, "sdpa")
     assert_outputs_equal(encoder(batch), their_states(theirs, batch))
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_a_left_to_right_language_model_is_equal(attention):
+    """Their model shifts the labels itself: position i predicts the label of position i + 1."""
+    config = dataclasses.replace(CONFIG, directionality="ltr")
+    rng = np.random.default_rng(0)
+    lengths = np.array([24, 9, 17])
+    ids = rng.integers(2, config.vocab_size, [3, 24]) * (np.arange(24) < lengths[:, np.newaxis])
+    ids[:, 0], ids[range(3), lengths - 1] = 0, 1  # [CLS] and [SEP]
+    rows = {"input_ids": tf.constant(ids, tf.int32), "input_mask": tf.sequence_mask(lengths, 24, tf.int32)}
+    batch = rows | {"segment_ids": tf.zeros_like(rows["input_ids"])} | every_token_predicted(rows, "ltr")
+    model = random_pretrainer(config, stddev=config.hidden_size**-0.5)
+    weights = variables_by_path(model)
+    ours, gradients = outputs_and_gradients(model, batch, next_sentence=False)
+    theirs = hugging_face(transformers.BertLMHeadModel, config, weights, attention, is_decoder=True)
+    labels = torch.from_numpy(np.where((ids > 1) & (np.arange(24) < lengths[:, np.newaxis]), ids, -100))
+    results = theirs(**their_inputs(batch), labels=labels)
+    results.loss.backward()
+    np.testing.assert_allclose(ours["loss"], results.loss.detach(), rtol=1e-6)
+    paths = {their_name(path): path for path in weights}
+    expected = {
+        paths[name]: transposed(parameter.grad.numpy(), paths[name])
+        for name, parameter in theirs.named_parameters()
+        if parameter.grad is not None
+    }
+    assert_gradients_equal({path: gradients[path] for path in expected}, expected)
