@@ -15,7 +15,6 @@ from bert_tf.tasks.classification import glue, glue_results, inference
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import FEATURE_LAYERS, NerSettings
-from bert_tf.training import flops
 from data_gen.settings import GeneratorSettings
 from tests.bert_tf.tasks_of_flags import find_task
 
@@ -75,12 +74,14 @@ def test_every_task_has_a_recipe_with_its_published_scores():
 
 
 def test_every_row_of_table_7_has_a_recipe_with_its_published_score():
-    scores = dict(zip(FEATURE_LAYERS, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))
+    *rows, elmo = FEATURE_LAYERS
+    scores = dict(zip(rows, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))
     for layers, score in scores.items():
         recipe = f"conll2003_features_{layers}"
         settings = read(recipe)
         assert (settings.feature_layers, settings.lstm_size, settings.document_context) == (layers, 768, True)
         assert f"BERT base {score};" in (EXAMPLES / f"{recipe}.flags").read_text()
+    assert read("conll2003_elmo").feature_layers == elmo
     assert "base 96.4/92.4, BERT large 96.6/92.8" in (EXAMPLES / "conll2003.flags").read_text()
 
 
@@ -135,16 +136,14 @@ def test_a_recipe_of_one_phase_ends_at_a_rate_of_0(recipe):
     assert settings.num_schedule_steps is None and settings.num_train_steps == 900_000
 
 
-def test_the_experiments_three_models_get_the_same_compute():
-    def compute(recipe, predictions):
+def test_gpts_recipes_have_its_settings():
+    for recipe in ("gpt", "gpt_similarity", "snli", "scitail", "race", "story_cloze"):
         settings = read(recipe)
         config = BertConfig.from_json_file(settings.bert_config_file)
-        per_row = flops.training_flops(config, settings.max_seq_length, predictions)
-        return settings.num_train_steps * settings.train_batch_size * per_row
-
-    masked = compute("results/bert", 10)
-    assert compute("results/no_nsp", 10) == masked
-    assert compute("results/ltr", 63) == pytest.approx(masked, rel=0.01)
+        assert (settings.special_tokens, settings.lm_coefficient, config.directionality) == ("new", 0.5, "ltr")
+        assert settings.learning_rate == 6.25e-5 and settings.train_batch_size == 32
+    assert read("gpt_similarity").pair_order == "both"
+    assert read("data_gpt").output_file == read("gpt_pretraining").input_file
 
 
 def test_data_and_training_agree_on_lengths():
