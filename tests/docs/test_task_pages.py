@@ -90,8 +90,8 @@ def write(path: str, content: str) -> None:
     pathlib.Path(path).write_text(content)
 
 
-def write_checkpoint(vocab_file: str, name: str, layers: int) -> None:
-    config = small_config(300, 16, layers, max_position_embeddings=128, initializer_range=0.1)
+def write_checkpoint(vocab_file: str, name: str, layers: int, **changes) -> None:
+    config = small_config(300, 16, layers, max_position_embeddings=128, initializer_range=0.1, **changes)
     write(f"{name}/bert_config.json", config.to_json_string())
     write(f"{name}/vocab.txt", pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{name}/ckpt")
@@ -152,6 +152,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_checkpoint(vocab_file, "uncased", 2)
     write_checkpoint(vocab_file, "cased", 4)
+    write_checkpoint(vocab_file, "gpt", 2, directionality="ltr")
     write_own_data()
     write_questions()
     write_glue(tmp_path)
@@ -176,6 +177,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
         "submission.zip",
         "scores.jsonl",
         "guesses.jsonl",
+        "zero_shot/eval_results.txt",
         "squad_model/predictions.json",
         "squad2_model/null_threshold.json",
         "squad_ensemble/ensemble.json",

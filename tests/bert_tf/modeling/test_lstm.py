@@ -53,7 +53,8 @@ def test_the_forget_gates_start_open_and_a_cell_is_float32_in_bfloat16():
 
 def test_the_layers_of_table_7():
     assert tuple(FEATURES) == FEATURE_LAYERS
-    expected = [(0,), (11,), (12,), (9, 10, 11, 12), (9, 10, 11, 12), tuple(range(1, 13))]
+    expected = [(0,), (11,), (12,), (9, 10, 11, 12), (9, 10, 11, 12), tuple(range(1, 13)),
+                tuple(range(13))]  # fmt: skip
     assert [layers_of(name, 12) for name in FEATURES] == expected
     assert layers_of("weighted_sum_all", 2) == (1, 2) and layers_of("second_to_last_hidden", 2) == (1,)
     for name, layers in (("concat_last_four", 3), ("weighted_sum_last_four", 1), ("second_to_last_hidden", 1)):
