@@ -1,5 +1,5 @@
-# setup | demo | test | test-slow | test-parity | test-spark | test-browser | test-real | test-wheel | test-all | durations
-# bench | tpu-check | gpu-check | lint | docs
+# setup | demo | test | test-slow | test-parity | test-migration | test-spark | test-browser | test-real | test-wheel
+# test-all | durations | bench | tpu-check | gpu-check | lint | docs
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +20,7 @@ PIP = $(BIN)/python -m pip install -qq
 TPU_CHECK ?=
 GPU_CHECK ?=
 
-.PHONY: setup java chromium demo test test-slow test-parity test-real test-spark test-browser test-wheel test-ci test-all
+.PHONY: setup java chromium demo test test-slow test-parity test-migration test-real test-spark test-browser test-wheel test-ci test-all
 .PHONY: durations bench tpu-check gpu-check lint docs clean
 
 setup: $(VENV)/installed
@@ -60,15 +60,25 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not browser"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not migration and not browser"
 
 # tests with killed runs and several machines, and other slow tests
 test-slow: setup
-	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch" $(ONLY)
+	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch and not migration" $(ONLY)
 
 # compares our code with Hugging Face on PyTorch; installs both
 test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 	$(PYTEST) -n 2 --dist worksteal -m "torch and not real"
+
+# parity with files that other TensorFlow libraries write, in an environment of their own
+test-migration: $(VENV)/installed .venv-migration/installed
+	BERT_TF_MIGRATION_PYTHON=$(abspath .venv-migration/bin/python) $(PYTEST) -m migration tests/migration
+
+.venv-migration/installed: Makefile
+	python3 -m venv .venv-migration
+	.venv-migration/bin/python -m pip install -qq transformers==4.57.6 tensorflow~=2.20.0 tf-keras~=2.20.0 \
+	    tensorflow-text~=2.20.0 keras-hub==0.32.0
+	touch $@
 
 # tests that need the real data folder, and a published checkpoint: make test-real DATA=path/to/data
 test-real: $(VENV)/installed-checkpoint
@@ -87,7 +97,7 @@ chromium:
 
 # the quick, slow, parity and browser tests in one run, so that they share models; the first part of make test-all
 test-ci: $(VENV)/installed-bench $(VENV)/installed-checkpoint chromium
-	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark"
+	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark and not migration"
 
 # all tests, for a release or a large change; needs Java 17, Chromium and the real data folder
 test-all: test-ci test-spark test-wheel test-real

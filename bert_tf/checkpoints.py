@@ -12,7 +12,18 @@ from collections.abc import Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import hub, hugging_face, model_config, names, native, pair, tf1, tf_models
+from bert_tf.checkpoint_formats import (
+    hub,
+    hugging_face,
+    keras_hub,
+    model_config,
+    names,
+    native,
+    pair,
+    saved_models,
+    tf1,
+    tf_models,
+)
 from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
@@ -48,24 +59,30 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         joined = pair.join({each: open_checkpoint(each, file) for each, file in zip(paths, files, strict=False)})
         return dataclasses.replace(joined, config=read_config(config_file)) if config_file else joined
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
-    first = model_config.HUGGING_FACE_NAME if found.is_safetensors else model_config.ORIGINAL_NAME
+    first = model_config.HUGGING_FACE_NAME if found.is_hugging_face else model_config.ORIGINAL_NAME
     found_file = config_file or model_config.find(found.folder, first)
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
         config, entries = model_config.read(found_file)
-    vocab_files = [os.path.join(found.folder, name) for name in (VOCABULARY_NAME, TOKENIZER_JSON)]
+    names_of_vocabulary = (VOCABULARY_NAME, keras_hub.VOCABULARY, TOKENIZER_JSON)
+    vocab_files = [os.path.join(found.folder, name) for name in names_of_vocabulary]
     files = {
         "config": config,
         "config_file": found_file,
         "vocab_file": next(filter(tf.io.gfile.exists, vocab_files), ""),
     }
-    if found.is_safetensors:
+    if found.path.endswith(keras_hub.SUFFIX):
+        return keras_hub.read(found.path, **files)
+    if found.is_hugging_face:
         if config and config.directionality == "ltr":
             logging.warning(
                 "%s: the checkpoint's pooler reads [CLS], but bert_tf's left-to-right models pool the last token",
                 found.path,
             )
         return hugging_face.read(found.path, entries, **files)
+    if saved_models.folder_of(found.path):
+        contents = saved_models.read(found.path)
+        return dataclasses.replace(contents, config=config, config_file=found_file) if config else contents
     bundle = TensorBundle(found.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
     for read in readers:

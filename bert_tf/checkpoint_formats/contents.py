@@ -87,7 +87,9 @@ class Contents:
 
     @property
     def folder(self) -> str:
-        """The folder of the checkpoint; for a pair of encoders, the folder of the first encoder."""
+        """The folder of the checkpoint; for a pair of encoders, of the first; for a SavedModel, of `saved_model.pb`."""
+        if self.format == "saved_model":
+            return os.path.dirname(self.config_file)
         return os.path.dirname(self.source.split(",")[0]) or "."
 
     def require_config(self) -> BertConfig:

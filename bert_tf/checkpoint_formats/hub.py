@@ -5,11 +5,13 @@ import os
 
 from absl import logging
 
+from bert_tf.checkpoint_formats import hugging_face_tf
 from bert_tf.checkpoint_formats.pickles import REMEDY
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
-# Patterns of the files to download. No pattern matches pickles or files of other frameworks.
+# Patterns of the files to download. No pattern matches pickles. Without safetensors, the .h5 file of the TensorFlow
+# classes is downloaded too.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
     "vocab.txt", "tokenizer.json",
@@ -34,11 +36,16 @@ def download(name: str) -> str:
     repository, _, revision = name.removeprefix(SCHEME).partition("@")
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)
+        if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
+            folder = snapshot_download(
+                repository, revision=revision or None, allow_patterns=[*_FILES, hugging_face_tf.FILE_NAME]
+            )
     except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different error classes
         raise InputError(f"{name}: {_reason(error)}") from error
-    if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
+    if not any(file.endswith((".safetensors", ".h5")) for file in os.listdir(folder)):
         raise InputError(
-            f"{name}: has no safetensors, and pickles are not downloaded, because they can run any code; {REMEDY}"
+            f"{name}: has neither safetensors nor {hugging_face_tf.FILE_NAME}, and pickles are not downloaded, because "
+            f"they can run any code; {REMEDY}"
         )
     logging.info("%s is in %s", name, folder)
     return folder

@@ -1,4 +1,4 @@
-"""Reads and writes models in the format of Hugging Face's transformers: `config.json` and safetensors."""
+"""Reads and writes models in the format of Hugging Face's transformers: `config.json`, and safetensors or .h5."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats import hugging_face_tf, names
 from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, read_tensor, refuse_strangers
 from bert_tf.checkpoint_formats.model_config import HUGGING_FACE_NAME, to_hugging_face
 from bert_tf.checkpoint_formats.model_config import read as read_config
@@ -54,7 +54,7 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     """Opens a checkpoint.
 
     Args:
-      path: `model.safetensors`, or the index of a sharded model.
+      path: `model.safetensors`, the index of a sharded model, or `tf_model.h5`.
       config_entries: entries of `config.json`; {} if there is none.
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
 
@@ -188,6 +188,19 @@ def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
 
 
 def _open(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
+    """Opens a file; see `_open_all`. Tensors of the TensorFlow classes get the names of the PyTorch classes."""
+    if path.endswith(".h5"):
+        stored, types = hugging_face_tf.open_h5(path), {}
+    else:
+        stored, types = _open_safetensors(path)
+    if hugging_face_tf.is_ours(stored):
+        renamed = {name: hugging_face_tf.renamed(tensor) for name, tensor in stored.items()}
+        types = {renamed[name].name: dtype for name, dtype in types.items()}
+        stored = {tensor.name: tensor for tensor in renamed.values()}
+    return stored, types
+
+
+def _open_safetensors(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
     package = safetensors()
     if "://" in path:
         raise InputError(f"{path}: safetensors are read from local disks only; copy the folder to this machine")

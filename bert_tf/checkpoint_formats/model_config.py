@@ -5,7 +5,7 @@ import os
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import pair
+from bert_tf.checkpoint_formats import keras_hub, pair, saved_models
 from bert_tf.config import BertConfig, read_json, refuse_other_architectures
 from bert_tf.core.errors import InputError
 
@@ -58,9 +58,13 @@ def read(path: str) -> tuple[BertConfig, dict]:
     """
     if pair.SEPARATOR in path:
         return pair.join_configs({each: read(each)[0] for each in path.split(pair.SEPARATOR)}), {}
+    if os.path.basename(path) == saved_models.FILE_NAME:
+        return saved_models.read(os.path.join(os.path.dirname(path), "variables", "variables")).require_config(), {}
     if path.endswith(".yaml"):
         return _read_tf_models(path), {}
     entries = read_json(path)
+    if config := keras_hub.config_of(entries, path):
+        return config, {}
     is_beside = os.path.basename(path) == HUGGING_FACE_NAME and any(
         name.endswith(".safetensors") for name in tf.io.gfile.listdir(os.path.dirname(path) or ".")
     )

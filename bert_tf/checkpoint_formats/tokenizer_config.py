@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import hub
+from bert_tf.checkpoint_formats import hub, keras_hub, saved_models
 from bert_tf.config import read_json
 from bert_tf.core import storage
 from bert_tf.tokenization import TOKENIZER_JSON
@@ -59,9 +59,11 @@ def find(folder: str, path: str = "") -> Casing:
     Raises:
       InputError: `tokenizer_config.json` or `tokenizer.json` is not a JSON object.
     """
-    entries = read(folder)
+    entries = read(folder) or keras_hub.tokenizer_entries(folder)
     file = os.path.join(folder, NAME if "do_lower_case" in entries else TOKENIZER_JSON)
     stated = entries.get("do_lower_case", _lower_cases_json(folder))
+    if stated is None and (lower := saved_models.do_lower_case(folder)) is not None:
+        return Casing(lower, os.path.join(folder, saved_models.FILE_NAME))
     strip = entries.get("strip_accents")
     rules = {
         "strip_accents": strip if isinstance(strip, bool) else None,

@@ -6,7 +6,7 @@ import re
 
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats import hugging_face, hugging_face_tf, keras_hub, saved_models
 from bert_tf.checkpoint_formats.pickles import pickled_weights, refuse_pickle
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
@@ -14,7 +14,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.runs import best, latest
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-_OTHERS = (".h5", ".keras", ".msgpack", ".onnx", ".npz")
+_OTHERS = (".msgpack", ".onnx", ".npz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,12 +22,13 @@ class Location:
     """A checkpoint's files.
 
     Attributes:
-      path: prefix of a TensorFlow checkpoint, or path of the safetensors file or its index.
-      is_safetensors: whether the checkpoint is stored as safetensors.
+      path: prefix of a TensorFlow checkpoint, or path of a file of Hugging Face or KerasHub: safetensors, its
+        index, or .h5.
+      is_hugging_face: whether the file is in Hugging Face's format.
     """
 
     path: str
-    is_safetensors: bool
+    is_hugging_face: bool
 
     @property
     def folder(self) -> str:
@@ -48,7 +49,7 @@ def locate(path: str) -> Location:
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
-    if path.endswith((".safetensors", hugging_face.INDEX_SUFFIX)):
+    if path.endswith((".safetensors", hugging_face.INDEX_SUFFIX, ".h5")):
         if not tf.io.gfile.exists(path):
             raise InputError(f"{path}: no such checkpoint; check the path")
         return Location(path, True)
@@ -56,6 +57,11 @@ def locate(path: str) -> Location:
     if tf.io.gfile.exists(prefix + ".index"):
         return Location(prefix, False)
     if tf.io.gfile.exists(path):
+        if path.endswith(".keras"):
+            raise InputError(
+                f"{path}: is a Keras 3 object, not a checkpoint; save the weights with the library that made it, and "
+                "give that folder (docs: Coming from other libraries)"
+            )
         refuse_pickle(path)
         if os.path.basename(path) in (STATE_NAME, "bert_config.json", "config.json", "vocab.txt"):
             return _in_folder(os.path.dirname(path) or os.getcwd())
@@ -74,9 +80,13 @@ def _in_folder(folder: str) -> Location:
         [name for name in names if name.endswith(hugging_face.INDEX_SUFFIX)],
         [name for name in names if name == hugging_face.FILE_NAME],
         [name for name in names if name.endswith(".safetensors")],
+        [name for name in names if name == hugging_face_tf.FILE_NAME],
+        [name for name in names if name == keras_hub.FILE_NAME],
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
+    if saved_models.FILE_NAME in names:
+        return Location(os.path.join(folder, "variables", "variables"), False)
     newest = latest.find(folder)
     if newest.prefix:
         return Location(best.find(folder, newest, f"its own path, {newest.prefix}").prefix, False)

@@ -136,7 +136,7 @@ def all_cells(data: pathlib.Path, rates: dict[str, str]) -> list[Cell]:
 
     Args:
       data: the folder with the data.
-      rates: the learning rate of each task, as far as the cells that choose the rates have run.
+      rates: the learning rates of the tasks whose cell for the rate has run.
     """
     pretrained = {cell.name: cell for cell in pretrainings()}
     cells = [pretrained["pretrain-mlm"]]

@@ -135,7 +135,7 @@ def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download
     assert errors[3] == "hf://a/b/c: is not a model name; write hf://owner/model"
     assert sum(path.endswith("model.safetensors") for path in Hub.asked) <= 3  # two requests: information and download
     (refused,) = download("hf://owner/pickles")
-    assert refused.startswith("hf://owner/pickles: has no safetensors, and pickles are not downloaded")
+    assert refused.startswith("hf://owner/pickles: has neither safetensors nor tf_model.h5, and pickles")
     # downloaded files suffice without a network
     close(server)
     again, error = download("hf://owner/tiny", "hf://owner/other")

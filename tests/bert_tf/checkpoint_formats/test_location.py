@@ -66,9 +66,9 @@ def test_pickles_are_refused_unopened(tmp_path, monkeypatch, name, zipped):
 
 
 def test_other_files_are_no_checkpoints(tmp_path):
-    (tmp_path / "tf_model.h5").write_bytes(b"\x89HDF")
+    (tmp_path / "model.onnx").write_bytes(b"\x08")
     (tmp_path / "notes.txt").write_text("hello")
-    for name in ("tf_model.h5", "notes.txt"):
+    for name in ("model.onnx", "notes.txt"):
         with pytest.raises(InputError, match="is neither a TensorFlow checkpoint nor safetensors"):
             locate(str(tmp_path / name))
     with pytest.raises(InputError, match="holds no checkpoint; give a folder"):

@@ -1,0 +1,146 @@
+"""Reads SavedModels with a BERT inside: TF Hub's models, and models of Hugging Face's TensorFlow classes.
+
+`saved_model.pb` has the names of the variables, and the checkpoint in the folder `variables` has their values. Both
+have the same object graph.
+"""
+
+import dataclasses
+import os
+import re
+from collections.abc import Mapping
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+
+from bert_tf.checkpoint_formats import hugging_face_tf, names
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+
+FILE_NAME = "saved_model.pb"
+_LOWER_CASE = re.compile(r"(^|/)(do_lower_case|Variable:0)/")
+# The parts of tf-models-official's names, in the order in which they are replaced, and the parts of ours.
+_REPLACED = (
+    (r"^transformer/layer_(\d+)/", r"encoder/blocks/\1/"),
+    (r"/self_attention/(query|key|value)/", r"/attention/\1/"),
+    (r"/self_attention/attention_output/", "/attention/output_dense/"),
+    (r"/self_attention_layer_norm/", "/attention_norm/"),
+    (r"/output_layer_norm/", "/output_norm/"),
+    (r"^(encoder/blocks/\d+)/output/", r"\1/output_dense/"),
+    (r"^(word|position)_embeddings?/embeddings$", r"encoder/embeddings/\1_embeddings"),
+    (r"^type_embeddings/embeddings$", "encoder/embeddings/segment_embeddings"),
+    (r"^embeddings/layer_norm/", "encoder/embeddings/layer_norm/"),
+    (r"^pooler_transform/", "encoder/pooler/"),
+    (r"^(bert/)?cls/predictions/output_bias/bias$", "masked_lm/bias"),
+    (r"^(bert/)?cls/predictions/transform/dense/", "masked_lm/transform/"),
+    (r"^(bert/)?cls/predictions/transform/LayerNorm/", "masked_lm/layer_norm/"),
+)
+
+
+def folder_of(prefix: str) -> str:
+    """Returns the folder of the SavedModel to which a checkpoint belongs; "" if it belongs to none."""
+    folder = os.path.dirname(os.path.dirname(prefix))
+    is_inside = prefix.endswith(os.path.join("variables", "variables"))
+    return folder if is_inside and tf.io.gfile.exists(os.path.join(folder, FILE_NAME)) else ""
+
+
+def read(prefix: str) -> Contents:
+    """Opens the SavedModel to which the checkpoint at `prefix` belongs.
+
+    Raises:
+      InputError: the SavedModel cannot be read, or has no BERT or several.
+    """
+    folder, bundle = folder_of(prefix), TensorBundle(prefix)
+    by_name = _stored_by_name(folder, bundle)
+    found: dict[str, StoredTensor] = {}
+    for name, stored in by_name.items():
+        path, tensor = _ours(name, stored)
+        if path in found:
+            raise InputError(f"{folder}: holds two encoders; give a model with one BERT")
+        if path:
+            found[path] = tensor
+    if "encoder/blocks/0/attention/query/kernel" not in found:
+        some = ", ".join(sorted(by_name)[:3])
+        raise InputError(f"{folder}: holds no BERT of TF Hub or transformers (the first variables are {some})")
+    config, heads = _config_of(found, folder)
+    tensors = {path: _flat(path, stored) for path, stored in found.items()}
+    used = {stored.name for stored in found.values()}
+    assets = os.path.join(folder, "assets")
+    texts = [name for name in tf.io.gfile.listdir(assets) if name.endswith(".txt")] if tf.io.gfile.isdir(assets) else []
+    vocab_file = os.path.join(assets, texts[0]) if len(texts) == 1 else ""
+    return Contents(
+        prefix, "saved_model", tensors, expected_name=lambda path: path, config=config,
+        config_file=os.path.join(folder, FILE_NAME), vocab_file=vocab_file,
+        left_over=tuple(name for name, stored in by_name.items() if stored.name not in used), num_attention_heads=heads,
+    )  # fmt: skip
+
+
+def do_lower_case(folder: str) -> bool | None:
+    """Returns whether the tokenizer of TF Hub's model lower-cases text; None if the folder has no such model."""
+    prefix = os.path.join(folder, "variables", "variables")
+    if not tf.io.gfile.exists(os.path.join(folder, FILE_NAME)) or not tf.io.gfile.exists(f"{prefix}.index"):
+        return None
+    reader = tf.train.load_checkpoint(prefix)
+    found = [name for name in reader.get_variable_to_shape_map() if _LOWER_CASE.search(name)]
+    values = {bool(reader.get_tensor(name)) for name in found if reader.get_variable_to_dtype_map()[name] == tf.bool}
+    return values.pop() if len(values) == 1 else None
+
+
+def _stored_by_name(folder: str, bundle: TensorBundle) -> dict[str, StoredTensor]:
+    """Returns the floating-point variables of a SavedModel by their names in the graph."""
+    model = saved_model_pb2.SavedModel()
+    with tf.io.gfile.GFile(os.path.join(folder, FILE_NAME), "rb") as file:
+        model.ParseFromString(file.read())
+    nodes, graph, found = model.meta_graphs[0].object_graph_def.nodes, bundle.graph(), {}
+    for number in range(min(len(nodes), len(graph))):
+        key = graph.key(number)
+        if nodes[number].WhichOneof("kind") == "variable" and key and len(bundle.shapes[key]):
+            name = nodes[number].variable.name.removesuffix(":0")
+            found[name] = bundle.stored(key)
+    return found
+
+
+def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
+    """Returns our path of a variable and its tensor; the path is "" if the variable is not part of BERT."""
+    if name.startswith("tf_bert_"):  # Hugging Face's class, then the names of its .h5 files
+        tensor = hugging_face_tf.renamed(dataclasses.replace(stored, name=name.partition("/")[2] + ":0"))
+        spelled = tensor.name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
+        path = names.paths_by_name([spelled], "hugging_face").get(spelled, "")
+        if path and names.row_of(path)[0].hugging_face_transposed:
+            tensor = tensor.transposed()
+        return path, dataclasses.replace(tensor, name=stored.name)
+    path = name
+    for pattern, replacement in _REPLACED:
+        path = re.sub(pattern, replacement, path)
+    return (path if names.row_of(path) else ""), stored
+
+
+def _flat(path: str, stored: StoredTensor) -> StoredTensor:
+    """Returns a weight of attention without the axis of the heads."""
+    if "/attention/" not in path or len(stored.shape) == (2 if path.endswith("kernel") else 1):
+        return stored
+    size = stored.shape[-1] if "output_dense" in path else stored.shape[-2] * stored.shape[-1]
+    return stored.reshaped((size, size) if path.endswith("kernel") else (size,))
+
+
+def _config_of(found: Mapping[str, StoredTensor], folder: str) -> tuple[BertConfig, int | None]:
+    """Returns the configuration that the shapes show, and the number of heads if the shapes show it.
+
+    Hugging Face's SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models.
+    """
+    words = found["encoder/embeddings/word_embeddings"].shape
+    query = found["encoder/blocks/0/attention/query/kernel"].shape
+    heads = query[1] if len(query) == 3 else None
+    layers = 1 + max(int(path.split("/")[2]) for path in found if path.startswith("encoder/blocks/"))
+    config = BertConfig(
+        vocab_size=words[0],
+        hidden_size=words[1],
+        num_hidden_layers=layers,
+        num_attention_heads=heads or max(1, words[1] // 64),
+        intermediate_size=found["encoder/blocks/0/intermediate/kernel"].shape[1],
+        max_position_embeddings=found["encoder/embeddings/position_embeddings"].shape[0],
+        type_vocab_size=found["encoder/embeddings/segment_embeddings"].shape[0],
+        hidden_act="gelu" if heads else "gelu_erf",
+    )
+    return config, heads
