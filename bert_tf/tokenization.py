@@ -46,7 +46,12 @@ def load_vocabulary(path: str) -> list[str]:
         or contains only special tokens.
     """
     is_json = os.path.basename(path) == TOKENIZER_JSON
-    tokens, first_line = _read_tokenizer_json(path) if is_json else read_tokens(path), {}
+    return check_vocabulary(_read_tokenizer_json(path) if is_json else read_tokens(path), path)
+
+
+def check_vocabulary(tokens: list[str], path: str) -> list[str]:
+    """Returns the tokens of a vocabulary; for the errors, see `load_vocabulary`. `path` names the vocabulary."""
+    first_line = {}
     if not {*SPECIAL_TOKENS} & {*tokens}:
         raise InputError(
             f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
@@ -73,7 +78,7 @@ class BertTokenizer(tf.Module):
     """The tokenizer of google-research/bert (FullTokenizer), as a TensorFlow graph.
 
     Args:
-      vocab_file: vocabulary with one token per line; any tf.io.gfile path.
+      vocab_file: vocabulary with one token per line; any tf.io.gfile path. Or the tokens in the order of their ids.
       do_lower_case: whether to lower-case and strip accents; must match the vocabulary.
 
     Attributes:
@@ -88,12 +93,14 @@ class BertTokenizer(tf.Module):
       InputError: see `load_vocabulary`.
     """
 
-    def __init__(self, vocab_file: str, do_lower_case: bool = True):
+    def __init__(self, vocab_file: str | Sequence[str], do_lower_case: bool = True):
         super().__init__()
-        self.vocab_file = vocab_file
+        is_file = isinstance(vocab_file, (str, os.PathLike))
+        self.vocab_file = vocab_file if is_file else ""
         self.do_lower_case = do_lower_case
         # Bypass tf.Module, which would take a quarter of a second to search the tokens for variables.
-        object.__setattr__(self, "vocabulary", load_vocabulary(vocab_file))
+        tokens = load_vocabulary(vocab_file) if is_file else check_vocabulary(list(vocab_file), "the vocabulary")
+        object.__setattr__(self, "vocabulary", tokens)
         ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
         self._split = WordSplitter(do_lower_case)

@@ -26,7 +26,7 @@ _REPLACED = (
 
 
 def is_ours(names: Iterable[str]) -> bool:
-    """Returns whether the names of a file's tensors are those of the TensorFlow classes."""
+    """Returns whether a file's tensors have names of the TensorFlow classes."""
     return any("LayerNorm/gamma:" in name for name in names)
 
 

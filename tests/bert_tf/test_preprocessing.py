@@ -1,0 +1,97 @@
+"""`BertPreprocessor` in Keras models, in tf.data and in saved models."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf import checkpoint_tokenizer
+from bert_tf.core.errors import InputError
+from bert_tf.encoder import BertEncoder
+from bert_tf.preprocessing import BertPreprocessor
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.small_configs import small_config
+
+TEXTS = ["the man said", "Ünïcödé 中文", "", "very " * 40]
+PAIRS = ["he was there", "", "word", "long " * 40]
+
+
+def expected(vocab_file, *columns):
+    tokenizer = BertTokenizer(vocab_file)
+    segments = [tokenizer.encode(texts) for texts in (*columns, None)[:2] if texts]
+    ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+    return pack(segments[0], segments[1] if len(segments) > 1 else None, max_seq_length=16, **ids)
+
+
+def assert_equal(found, wanted):
+    assert found.keys() == wanted.keys()
+    for name, value in wanted.items():
+        assert found[name].shape[1] == 16
+        np.testing.assert_array_equal(found[name], value, err_msg=name)
+
+
+def test_texts_and_pairs_become_the_rows_of_training(vocab_file):
+    layer = BertPreprocessor(vocab_file, sequence_length=16)
+    assert_equal(layer(tf.constant(TEXTS)), expected(vocab_file, TEXTS))
+    assert_equal(layer([tf.constant(TEXTS), tf.constant(PAIRS)]), expected(vocab_file, TEXTS, PAIRS))
+    assert_equal(layer.pack([layer.tokenize(TEXTS)]), expected(vocab_file, TEXTS))
+    dataset = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4).map(layer)
+    assert_equal(next(iter(dataset)), expected(vocab_file, TEXTS))
+    with pytest.raises(ValueError, match="texts has 3 parts"):
+        layer([tf.constant(TEXTS)] * 3)
+
+
+def make_model(vocab_file):
+    text = keras.Input([], dtype=tf.string)
+    inputs = BertPreprocessor(vocab_file, sequence_length=16)(text)
+    encoder = BertEncoder(small_config(400, max_position_embeddings=16))
+    model = keras.Model(text, keras.layers.Dense(2)(encoder(inputs)["pooled_output"]))
+    model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    return model
+
+
+def test_a_model_is_fitted_on_strings(vocab_file):
+    model = make_model(vocab_file)
+    texts = tf.constant(["the man said so", "not one of these"] * 16)
+    losses = model.fit(texts, np.array([0, 1] * 16), epochs=8, verbose=0).history["loss"]
+    assert losses[-1] < losses[0]
+
+
+@pytest.mark.quick_cases("model.keras")
+@pytest.mark.parametrize("name", ["model.keras", "saved_model"])
+def test_a_saved_model_needs_no_vocabulary_file(vocab_file, tmp_path, name):
+    own = tmp_path / "vocab.txt"
+    own.write_bytes(open(vocab_file, "rb").read())
+    model = make_model(str(own))
+    model.save(str(tmp_path / name))
+    own.unlink()
+    np.save(tmp_path / "expected.npy", model(tf.constant(TEXTS)))
+    program = (
+        "import sys, numpy, tensorflow as tf, tf_keras, bert_tf\n"
+        f"model = tf_keras.models.load_model({str(tmp_path / name)!r})\n"
+        f"found = model(tf.constant({TEXTS!r}))\n"
+        f"numpy.testing.assert_allclose(found, numpy.load({str(tmp_path / 'expected.npy')!r}), atol=1e-5)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_a_checkpoint_gives_its_vocabulary_and_casing(vocab_file, tmp_path):
+    model = write_pretrained(tmp_path / "cased", vocab_file, vocab_size=400)
+    checkpoint_tokenizer.keep(str(tmp_path / "cased"), model.config, "", False)
+    layer = BertPreprocessor(str(tmp_path / "cased"), sequence_length=16)
+    assert layer.tokenizer.do_lower_case is False
+    again = BertPreprocessor.from_config(layer.get_config())
+    assert_equal(again(tf.constant(TEXTS)), layer(tf.constant(TEXTS)))
+    with pytest.raises(InputError, match="needs --do_lower_case=false"):
+        BertPreprocessor(str(tmp_path / "cased"), do_lower_case=True)
+    (tmp_path / "cased/vocab.txt").unlink()
+    with pytest.raises(InputError, match="the checkpoint has no vocabulary; give the path of a vocab.txt"):
+        BertPreprocessor(str(tmp_path / "cased"))
+    with pytest.raises(ValueError, match="sequence_length=2: must be at least 3"):
+        BertPreprocessor(vocab_file, sequence_length=2)
