@@ -7,7 +7,7 @@ tf-models-official and Hugging Face.
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -124,7 +124,7 @@ def initialize(
     model: tf.Module,
     path: str,
     reinitialize_head: bool = False,
-    output_order: Sequence[int] | None = None,
+    adapt: Callable[[Contents], Contents] | None = None,
     transfer_layers: int | None = None,
     new_tokens: Sequence[int] = (),
 ) -> str:
@@ -136,8 +136,7 @@ def initialize(
       model: a model with an `encoder`.
       path: see `open_checkpoint`.
       reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
-      output_order: for each output of the model's head, the index of this output in the checkpoint's head; None if the
-        order is the same.
+      adapt: function that adapts the checkpoint's head to the task; see `initial.adapted`. None to change nothing.
       transfer_layers: number of the lowest layers to initialize, in addition to the embeddings. The other layers, the
         pooler and the heads keep their initial values. None, or the number of all layers, initializes everything.
       new_tokens: ids of the tokens whose embeddings keep their initial values.
@@ -151,7 +150,7 @@ def initialize(
     contents = trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
-    contents = contents if output_order is None else contents.with_outputs(output_order)
+    contents = adapt(contents) if adapt else contents
     contents.check(model.config, {name: tuple(v.shape) for name, v in variables.items()})
     is_whole = transfer_layers in (None, model.config.num_hidden_layers)
     taken = [name for name in variables if is_whole or names.is_in_lowest_layers(name, transfer_layers)]

@@ -49,6 +49,10 @@ class StoredTensor:
         """Returns the tensor with its last axis in a different order: entry i is entry `order[i]` of this tensor."""
         return dataclasses.replace(self, read=lambda: self.read()[..., list(order)])
 
+    def scaled(self, factor: float, shift: float) -> "StoredTensor":
+        """Returns the tensor with its values multiplied by a factor, plus a shift."""
+        return dataclasses.replace(self, read=lambda: self.read() * factor + shift)
+
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
         """Returns the tensor with another shape."""
         return StoredTensor(self.name, shape, lambda: self.read().reshape(shape))
@@ -138,6 +142,14 @@ class Contents:
             and stored.shape[-1] == len(order)
         }  # fmt: skip
         return dataclasses.replace(self, tensors={**self.tensors, **outputs})
+
+    def with_scores(self, factor: float, shift: float) -> "Contents":
+        """Returns the contents with the output s of a regression's head replaced by `factor` * s + `shift`."""
+        scaled = {
+            path: self.tensors[path].scaled(factor, shift if path.endswith("bias") else 0.0)
+            for path in ("head/dense/kernel", "head/dense/bias")
+        }
+        return dataclasses.replace(self, tensors={**self.tensors, **scaled})
 
     def check(self, config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
         """Checks that the tensors fit a model.

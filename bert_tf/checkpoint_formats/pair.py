@@ -6,7 +6,7 @@ Paper: section 5.1 (the last paragraph) and Figure 3; M. Peters et al., "Deep co
 
 import dataclasses
 
-from bert_tf.checkpoint_formats import names, tokenizer_config
+from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -76,7 +76,5 @@ def join(contents: dict[str, Contents]) -> Contents:
         config=config,
         config_file=SEPARATOR.join(each.config_file for each in contents.values()),
         vocab_file=one.vocab_file,
-        left_over=tuple(
-            path for each in contents.values() for path in each.tensors if names.head_of(path) in names.heads_in([path])
-        ),
+        left_over=tuple(path for each in contents.values() for path in each.tensors if not path.startswith("encoder/")),
     )

@@ -5,6 +5,7 @@ Paper: section 3.2 and appendix A.3.
 
 import contextlib
 import dataclasses
+import functools
 import os
 from collections.abc import Callable
 
@@ -27,7 +28,7 @@ from bert_tf.finetuning import (
 )
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
-from bert_tf.finetuning.initial import output_order
+from bert_tf.finetuning.initial import adapted
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.resolution import Command
@@ -202,10 +203,10 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     prepared_run.warn_of_few_steps(settings, num_train_steps)
     phase = run.phase(num_train_steps)
     if starts_from := run_folder.initial_checkpoint(settings):
-        order = output_order(starts_from, run.task, objective.model.head_name)
+        adapt = functools.partial(adapted, task=run.task, head=objective.model.head_name)
         with strategy.scope():
             source = checkpoints.initialize(
-                objective.model, starts_from, settings.reinitialize_head, order, settings.transfer_layers,
+                objective.model, starts_from, settings.reinitialize_head, adapt, settings.transfer_layers,
                 run.new_tokens,
             )  # fmt: skip
             run_folder.warn_if_unfinished(source)

@@ -78,6 +78,12 @@ def check_initial(
             pooling, wanted,
         )  # fmt: skip
     labels = _labels_of(contents, part)
+    if not labels and task.labels and part in names.heads_in([*contents.tensors, *contents.own_heads]):
+        logging.warning(
+            "%s: does not name the outputs of its head, so they are taken in the order %s; if this order is wrong, "
+            "give the right one with --labels, or make a new head with --reinitialize_head",
+            contents.source, _listed(task.labels),
+        )  # fmt: skip
     if len(labels) != len(task.labels) or labels == tuple(task.labels):
         return
     if sorted(labels) == sorted(task.labels):
@@ -89,11 +95,33 @@ def check_initial(
         )  # fmt: skip
 
 
-def output_order(path: str, task: Task, head: str) -> list[int] | None:
+def adapted(contents: Contents, task: Task, head: str) -> Contents:
+    """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale.
+
+    A regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves.
+
+    Args:
+      contents: a checkpoint of any format.
+      task: the task.
+      head: the head's name in checkpoints.
+    """
+    order = output_order(contents, task, head)
+    contents = contents if order is None else contents.with_outputs(order)
+    trained = description.read(contents.folder) if description.exists(contents.folder) else None
+    (mean, deviation), (new_mean, new_deviation) = (
+        (of.parameters.get("mean", 0.0), of.parameters.get("deviation", 1.0)) if of else (0.0, 1.0)
+        for of in (trained, task)
+    )  # fmt: skip
+    if (mean, deviation) == (new_mean, new_deviation) or "head/dense/kernel" not in contents.tensors:
+        return contents
+    return contents.with_scores(deviation / new_deviation, (mean - new_mean) / new_deviation)
+
+
+def output_order(contents: Contents, task: Task, head: str) -> list[int] | None:
     """Returns, for each label of a task, the index of the output with the same label in a checkpoint's head.
 
     Args:
-      path: a checkpoint in any supported format.
+      contents: a checkpoint of any format.
       task: a task with C labels.
       head: the head's name in checkpoints.
 
@@ -101,7 +129,7 @@ def output_order(path: str, task: Task, head: str) -> list[int] | None:
       C indices, or None to keep the order of the outputs. The result is None if the label names are unknown, differ
       from the task's labels, or are already in the task's order.
     """
-    labels = _labels_of(checkpoints.open_checkpoint(path), head)
+    labels = _labels_of(contents, head)
     if labels == tuple(task.labels) or sorted(labels) != sorted(task.labels):
         return None
     return [labels.index(label) for label in task.labels]

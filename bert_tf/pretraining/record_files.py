@@ -112,6 +112,11 @@ def inspect(
       InputError: names the file, feature or flag that does not fit.
     """
     config.check_length(settings.max_seq_length, settings.bert_config_file)
+    if len(config.encoders) > 1:
+        raise InputError(
+            f"{settings.bert_config_file}: directionality={config.directionality} names two encoders; pre-train them "
+            "apart, one with directionality=ltr and one with rtl"
+        )
     there = reader.first_example(files[0]).features.feature
     masked, pairs = "masked_lm_positions" in there, "next_sentence_labels" in there
     if pairs:

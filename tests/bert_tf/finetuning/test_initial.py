@@ -1,8 +1,10 @@
 """Fine-tuning that starts from a fine-tuned checkpoint of another task."""
 
 import dataclasses
+import functools
 import json
 import logging
+import types
 
 import numpy as np
 import pytest
@@ -14,14 +16,14 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import describe
-from bert_tf.finetuning.initial import check_initial, output_order
+from bert_tf.finetuning.initial import adapted, check_initial, output_order
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf import tagging
-from tests.bert_tf.classification import make_classifier
+from tests.bert_tf.classification import make_classifier, make_task
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.export.exports import put_together
 from tests.small_configs import small_config
@@ -96,14 +98,28 @@ def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, form
         put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)
     convert_checkpoint(ConversionSettings(input=str(folder), output=f"{tmp_path}/{format}", format=format))
     model, path = FineTunedBert(CONFIG, task.head), f"{tmp_path}/{format}"
-    assert output_order(path, task, model.head_name) is None
+    assert output_order(checkpoints.open_checkpoint(path), task, model.head_name) is None
     given = head_values(model, path)
     with caplog.at_level(logging.INFO, "absl"):
         check_initial(path, other, CONFIG, reinitialize_head=False)
     assert "the head has the labels in another order; they are matched by name" in caplog.text
-    assert output_order(path, other, model.head_name) == order
-    for name, value in head_values(model, path, order).items():
+    assert output_order(checkpoints.open_checkpoint(path), other, model.head_name) == order
+    adapt = functools.partial(adapted, task=other, head=model.head_name)
+    for name, value in head_values(model, path, adapt).items():
         np.testing.assert_array_equal(value, given[name][..., order])
+
+
+def test_a_regression_of_another_project_gives_its_scores_whatever_the_scale_of_the_data(vocab_file, tmp_path):
+    trained = put_together(tmp_path / "run", vocab_file, make_task(0), config=CONFIG, spread=0.2)
+    path, scale = tmp_path / "hf", {"mean": 2.5, "deviation": 1.5}
+    convert_checkpoint(ConversionSettings(input=str(tmp_path / "run"), output=str(path), format="hugging_face"))
+    (path / "conversion.json").unlink()
+    task = types.SimpleNamespace(labels=(), parameters=scale)
+    model = make_classifier(CONFIG, 1)
+    checkpoints.initialize(model, str(path), adapt=functools.partial(adapted, task=task, head="head"))
+    inputs = {"input_ids": tf.constant([[2, 7, 9, 3]])}
+    scores = model(inputs)["logits"] * scale["deviation"] + scale["mean"]
+    np.testing.assert_allclose(scores, trained(inputs)["logits"], rtol=1e-4)
 
 
 @pytest.mark.parametrize("labels", [["x", "y", "z"], ["LABEL_0", "LABEL_1", "LABEL_2"]])
@@ -113,10 +129,12 @@ def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli
         json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
     )
     (tmp_path / "hf/conversion.json").unlink()
-    assert output_order(f"{tmp_path}/hf", task_of("MNLI"), "head") is None
+    assert output_order(checkpoints.open_checkpoint(f"{tmp_path}/hf"), task_of("MNLI"), "head") is None
     with caplog.at_level(logging.WARNING, "absl"):
         check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
     assert ("was trained with the labels x, y, z, but is now used for" in caplog.text) == (labels[0] == "x")
+    unnamed = "does not name the outputs of its head, so they are taken in the order contradiction, entailment, neutral"
+    assert (unnamed in caplog.text) == (labels[0] != "x")
 
 
 @pytest.mark.parametrize("bilstm_head", [False, True])

@@ -221,6 +221,11 @@ def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp
     assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
 
 
+def test_two_encoders_are_not_trained_together(data, tmp_path):
+    with pytest.raises(InputError, match=r"directionality=ltr\+rtl names two encoders; pre-train them apart"):
+        look(data, "ltr", one_way(data, tmp_path, "ltr+rtl"))
+
+
 def test_data_made_for_one_direction_is_taken(data, tmp_path):
     found = look(data, "ltr", one_way(data, tmp_path))
     assert not found.has_pairs and found.dynamic_masking is None
