@@ -33,6 +33,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import registry
+from bert_tf.tasks.classification import takeover
 from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
@@ -79,9 +80,12 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
-        _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config)
+        task = _task_of(contents, settings, tokenizer, entries, config)
+        _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config, task)
         sentence_transformers.copy(contents.folder, folder)
         _write_record(folder, settings, entries, extended or vocabulary)
+        if task and not _read_task(contents.folder):
+            _write_run(folder, contents.source, task, config, extended or vocabulary)
     contents.report(tensors, [])
     if fresh:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
@@ -117,7 +121,12 @@ def _clear_errors(output: str) -> Iterator[None]:
 
 
 def _write_tokenizer(
-    folder: str, settings: ConversionSettings, tokenizer: CheckpointTokenizer, vocab_file: str, config: BertConfig
+    folder: str,
+    settings: ConversionSettings,
+    tokenizer: CheckpointTokenizer,
+    vocab_file: str,
+    config: BertConfig,
+    task: TaskDescription | None,
 ) -> None:
     """Writes the vocabulary, the tokenizer's rules, and, for bert_tf's format, the record of the task."""
     if vocab_file:
@@ -126,7 +135,6 @@ def _write_tokenizer(
     if settings.extended_vocab_file or settings.vocab_file:  # the ids may differ
         known.pop("added_tokens_decoder", None)
     lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
-    task = _read_task(tokenizer.folder)
     # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # export needs the record of the task
@@ -143,6 +151,18 @@ def _write_tokenizer(
     if lower is None:
         logging.warning("the files of %s do not state whether the tokenizer lower-cases, and transformers assumes that "
                         "it does; give --do_lower_case", tokenizer.source)  # fmt: skip
+
+
+def _task_of(
+    contents: Contents, settings: ConversionSettings, tokenizer: CheckpointTokenizer, entries: dict, config: BertConfig
+) -> TaskDescription | None:
+    """Returns the description of the checkpoint's task; None if it has none; see `takeover.describe`."""
+    task = _read_task(contents.folder)
+    if task or settings.format != "bert_tf":
+        return task
+    lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
+    length = min(settings.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
+    return takeover.describe(contents, entries, settings.has_pairs, lower, length)
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
@@ -187,6 +207,19 @@ def _write_record(folder: str, settings: ConversionSettings, entries: dict, voca
         record["vocab_sha256"] = tokens_sha256(vocabulary)
     path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
     storage.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def _write_run(folder: str, source: str, task: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> None:
+    """Writes the record of a run of no steps, with which the scripts accept a model that another project trained."""
+    steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
+    phase = run_record.Phase(
+        settings={"init_checkpoint": source},
+        model=description.model_facts(task, config, vocabulary),
+        data={"max_seq_length": task.max_seq_length},
+        optimizer=steps | {"init_checkpoint": source},
+        script="run_classifier",
+    )
+    run_record.write(folder, [phase], saved_step=0)
 
 
 def _read_task(folder: str) -> TaskDescription | None:

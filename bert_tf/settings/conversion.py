@@ -33,6 +33,15 @@ class ConversionSettings:
     ignore_checkpoint_tokenizer: bool = setting(
         "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
     )
+    has_pairs: bool | None = setting(
+        "with --format=bert_tf and a text classifier of another project: whether it reads pairs of texts; the output "
+        "can then be evaluated, exported and served like a trained run; default: take over only the weights", None,
+    )  # fmt: skip
+    max_seq_length: int | None = setting(
+        "with --has_pairs: maximum number of tokens in a row; default: the model's number of positions",
+        None,
+        at_least=5,
+    )
     extended_vocab_file: str = setting(
         "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary",
         "",
@@ -41,5 +50,9 @@ class ConversionSettings:
 
     def __post_init__(self):
         check_values(self)
+        require(
+            self.has_pairs is None or self.format == "bert_tf",
+            f"--has_pairs is for --format=bert_tf, not for {self.format}; drop the flag",
+        )
         require(self.input and self.output, "--input and --output must not be empty")
         require_folder("output", self.output)
