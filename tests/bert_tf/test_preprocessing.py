@@ -56,10 +56,12 @@ def make_model(vocab_file):
 
 
 def test_a_model_is_fitted_on_strings(vocab_file):
+    keras.utils.set_random_seed(0)
     model = make_model(vocab_file)
+    model.optimizer.learning_rate = 1e-2
     texts = tf.constant(["the man said so", "not one of these"] * 16)
-    losses = model.fit(texts, np.array([0, 1] * 16), epochs=8, verbose=0).history["loss"]
-    assert losses[-1] < losses[0]
+    losses = model.fit(texts, np.array([0, 1] * 16), epochs=30, verbose=0).history["loss"]
+    assert losses[-1] < 0.5 * losses[0]
 
 
 @pytest.mark.quick_cases("model.keras")

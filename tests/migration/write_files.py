@@ -8,10 +8,6 @@ This script runs in an environment of its own (`make test-migration`), because t
 import os
 import sys
 
-os.environ["TF_USE_LEGACY_KERAS" if sys.argv[1] == "hugging_face" else "KERAS_BACKEND"] = (
-    "1" if sys.argv[1] == "hugging_face" else "tensorflow"
-)
-
 import numpy as np
 
 IDS = np.array([[2, 5, 6, 3, 0, 0], [2, 9, 3, 17, 20, 3]], np.int32)
@@ -81,4 +77,7 @@ def keras_hub(folder: str) -> None:
 
 
 if __name__ == "__main__":
+    os.environ.update(
+        {"TF_USE_LEGACY_KERAS": "1"} if sys.argv[1] == "hugging_face" else {"KERAS_BACKEND": "tensorflow"}
+    )
     {"hugging_face": hugging_face, "keras_hub": keras_hub}[sys.argv[1]](sys.argv[2])
