@@ -5,17 +5,19 @@ Paper: section 4.1. The model, the settings and the folder are the same as for `
 Letters: N texts, C classes.
 """
 
+import contextlib
 import dataclasses
 import math
 import numbers
 import os
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, report
+from bert_tf import checkpoints, conversion, report
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, evaluated_data, sweep_results
@@ -52,8 +54,15 @@ class TextClassifier:
       scores: metrics of this checkpoint on the dev data; {} if the checkpoint was not evaluated.
     """
 
-    def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
-        self.folder = sweep_results.best_folder(_path(folder, "folder"), allow_unfinished=False)
+    def __init__(
+        self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best",
+        has_pairs: bool | None = None,
+    ):  # fmt: skip
+        # The temporary folder of a converted model exists as long as this object.
+        self._files = contextlib.ExitStack()
+        weakref.finalize(self, self._files.close)
+        folder = self._files.enter_context(conversion.run_of(_path(folder, "folder"), has_pairs))
+        self.folder = sweep_results.best_folder(folder, allow_unfinished=False)
         with policy("float32"):
             self._trained = trained.load(self.folder, use_checkpoint)
         self._kind, described = self._trained.kind, self._trained.description
@@ -69,17 +78,18 @@ class TextClassifier:
         )
 
     @classmethod
-    def load(cls, folder: str, use_checkpoint: str = "best") -> "TextClassifier":
-        """Loads a classifier from the folder that `train` or `run_classifier` wrote.
+    def load(cls, folder: str, use_checkpoint: str = "best", has_pairs: bool | None = None) -> "TextClassifier":
+        """Loads a classifier that `train` or `run_classifier` trained, or a classifier of another project.
 
         Args:
-          folder: the folder of a run or a sweep.
+          folder: the folder of a run or a sweep, or a checkpoint of another project in any supported format.
           use_checkpoint: "best" or "last"; see `--use_checkpoint` of `run_classifier`.
+          has_pairs: for a classifier of another project: whether it reads pairs of texts.
 
         Raises:
           InputError: the folder does not contain a finished classifier.
         """
-        return cls(folder, use_checkpoint=use_checkpoint)
+        return cls(folder, use_checkpoint=use_checkpoint, has_pairs=has_pairs)
 
     @classmethod
     def train(

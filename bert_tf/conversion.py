@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -28,12 +29,11 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks import registry
-from bert_tf.tasks.classification import takeover
+from bert_tf.tasks import registry, takeover
 from bert_tf.tokenization import PAD, load_vocabulary
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
@@ -69,27 +69,56 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     extended = load_vocabulary(settings.extended_vocab_file) if settings.extended_vocab_file else []
     _check_vocabulary(settings, contents, vocab_file, vocabulary, extended)
 
+    entries = _entries_of(contents, extended or vocabulary)
+    task, contents = _taken_over(contents, settings, tokenizer, entries, config)
     tensors = contents.read(contents.tensors)
     if extended:
         tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
     if settings.format != "bert_tf":
         tensors = _with_users_scores(tensors, contents.folder)
-    entries = _entries_of(contents, extended or vocabulary)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         if settings.format == "hugging_face":
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
-        task = _task_of(contents, settings, tokenizer, entries, config)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config, task)
         sentence_transformers.copy(contents.folder, folder)
         _write_record(folder, settings, entries, extended or vocabulary)
         if task and not _read_task(contents.folder):
-            _write_run(folder, contents.source, task, config, extended or vocabulary)
+            script = registry.of_task(task, folder).settings.script
+            description.write_run(folder, contents.source, task, config, extended or vocabulary, script)
     contents.report(tensors, [])
     if fresh:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
+
+
+@contextlib.contextmanager
+def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
+    """Provides the folder of a run for a fine-tuned model of this or of another project.
+
+    Args:
+      path: folder of a run or of a sweep; or a checkpoint of another project, which is converted into a temporary run.
+      has_pairs: for a text classifier of another project: whether it reads pairs of texts.
+
+    Yields:
+      The folder.
+
+    Raises:
+      InputError: there is no fine-tuned model, or no file states whether it reads pairs of texts.
+    """
+    if description.exists(path) or sweep_results.exists(path) or latest.prefixes(path):
+        yield path
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        run = os.path.join(folder, os.path.basename(path.rstrip("/")))
+        convert_checkpoint(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
+        if not description.exists(run):
+            raise InputError(
+                f"{path}: has no head for a task, or a classifier of which no file states whether it reads pairs of "
+                "texts; give --has_pairs or --nohas_pairs, or the folder of a fine-tuned model"
+            )
+        yield run
 
 
 def _checkpoint(settings: ConversionSettings) -> str:
@@ -153,16 +182,33 @@ def _write_tokenizer(
                         "it does; give --do_lower_case", tokenizer.source)  # fmt: skip
 
 
-def _task_of(
+def _taken_over(
     contents: Contents, settings: ConversionSettings, tokenizer: CheckpointTokenizer, entries: dict, config: BertConfig
-) -> TaskDescription | None:
-    """Returns the description of the checkpoint's task; None if it has none; see `takeover.describe`."""
+) -> tuple[TaskDescription | None, Contents]:
+    """Returns the description of the checkpoint's task, and the checkpoint with outputs in the description's order.
+
+    The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
+    """
     task = _read_task(contents.folder)
     if task or settings.format != "bert_tf":
-        return task
-    lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
-    length = min(settings.max_seq_length or config.max_position_embeddings, config.max_position_embeddings)
-    return takeover.describe(contents, entries, settings.has_pairs, lower, length)
+        return task, contents
+    entries = entries | hugging_face.read_entries(contents)
+    answers = takeover.Answers(
+        tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case,
+        settings.max_seq_length or tokenizer_config.row_length(tokenizer.folder, config.max_position_embeddings),
+        settings.has_pairs,
+        settings.version_2_with_negative,
+    )
+    try:
+        task = takeover.describe(contents, entries, answers)
+    except takeover.Unanswered as missing:
+        if settings.has_pairs is not None:
+            raise
+        logging.info("only the weights are converted, not the task: %s", missing)
+        return None, contents
+    if settings.has_pairs is not None and (not task or "has_pairs" not in task.parameters):
+        raise InputError(f"--has_pairs: {contents.source} has no classifier of texts; drop the flag")
+    return task, takeover.with_outputs_of(task, contents, entries) if task else contents
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
@@ -207,19 +253,6 @@ def _write_record(folder: str, settings: ConversionSettings, entries: dict, voca
         record["vocab_sha256"] = tokens_sha256(vocabulary)
     path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
     storage.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _write_run(folder: str, source: str, task: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> None:
-    """Writes the record of a run of no steps, with which the scripts accept a model that another project trained."""
-    steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
-    phase = run_record.Phase(
-        settings={"init_checkpoint": source},
-        model=description.model_facts(task, config, vocabulary),
-        data={"max_seq_length": task.max_seq_length},
-        optimizer=steps | {"init_checkpoint": source},
-        script="run_classifier",
-    )
-    run_record.write(folder, [phase], saved_step=0)
 
 
 def _read_task(folder: str) -> TaskDescription | None:

@@ -23,9 +23,9 @@ def main(settings: FineTuningSettings) -> dict[str, float]:
     from bert_tf import report
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
-    from bert_tf.tasks import registry
+    from bert_tf.tasks import registry, takeover
 
-    make_task = registry.of_settings(settings).make_task
+    make_task = takeover.known_from_checkpoint(registry.of_settings(settings).make_task, settings)
     if settings.ensemble_members:
         return run_ensemble(settings, make_task, settings.ensemble_members)
     return run_finetuning(settings, make_task, report.write)

@@ -38,9 +38,9 @@ def export_saved_model(settings: ExportSettings) -> str:
       InputError: there is no model to export, or `export_dir` is neither a new version nor a model's folder.
     """
     versions.check(settings.export_dir)
-    with policy(policy_name(settings.dtype)):
-        source = sources.load(settings)
-        settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
+    with policy(policy_name(settings.dtype)), sources.load(settings) as source:
+        if source.folder.startswith(settings.checkpoint_dir):  # the best trial of a sweep
+            settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
         logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)
         target = _write(source, settings)
     logging.info("exported %s to %s", source.checkpoint, target)

@@ -15,11 +15,15 @@ class ExportSettings:
     flag_group = "Model"
 
     checkpoint_dir: str = setting(
-        "folder of a fine-tuning run (its --output_dir); with --task_name=embeddings or fill_mask, any checkpoint"
+        "folder of a fine-tuning run (its --output_dir), or a fine-tuned model of another project; with "
+        "--task_name=embeddings or fill_mask, any checkpoint"
     )
     export_dir: str = setting(
         "version to write, such as models/mrpc/1; or a model's folder, such as models/mrpc, to write its next version",
         group="Output",
+    )
+    has_pairs: bool | None = setting(
+        "a text classifier of another project: whether it reads pairs of texts", None, first=True
     )
     allow_unfinished: bool = setting("export a checkpoint of unfinished training", False)
     task_name: str = setting(

@@ -1,8 +1,10 @@
 """Loads the model to export: the best checkpoint of a fine-tuning run, or any checkpoint without a task."""
 
+import contextlib
 import dataclasses
+from collections.abc import Iterator
 
-from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints, conversion
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
@@ -15,13 +17,18 @@ from export.kinds import CHECKPOINT_KINDS
 from export.settings import ExportSettings
 
 
-def load(settings: ExportSettings) -> Trained:
-    """Loads the model that the settings name.
+@contextlib.contextmanager
+def load(settings: ExportSettings) -> Iterator[Trained]:
+    """Loads the model that the settings name. Its files may exist only inside of the `with` block.
 
     Raises:
-      InputError: the model cannot be loaded; see `_of_run` and `_of_checkpoint`.
+      InputError: the model cannot be loaded; see `_of_run`, `_of_checkpoint` and `conversion.run_of`.
     """
-    return (_of_checkpoint if settings.task_name.lower() in CHECKPOINT_KINDS else _of_run)(settings)
+    if settings.task_name.lower() in CHECKPOINT_KINDS:
+        yield _of_checkpoint(settings)
+        return
+    with conversion.run_of(settings.checkpoint_dir, settings.has_pairs) as folder:
+        yield _of_run(dataclasses.replace(settings, checkpoint_dir=folder))
 
 
 def _of_run(settings: ExportSettings) -> Trained:

@@ -281,11 +281,14 @@ def label_entries(labels: Sequence[str]) -> dict:
     }
 
 
+def read_entries(source: Contents) -> dict:
+    """Returns the entries of `config.json`; {} for other formats."""
+    return read_config(source.config_file)[1] if source.format == "hugging_face" and source.config else {}
+
+
 def read_task_entries(source: Contents) -> dict:
     """Returns the entries of `config.json` for the labels, the problem type and [PAD]'s id; {} for other formats."""
-    if source.format != "hugging_face" or source.config is None:
-        return {}
-    _, entries = read_config(source.config_file)
+    entries = read_entries(source)
     labels = {key: entries[key] for key in ("id2label", "label2id") if isinstance(entries.get(key), dict)}
     others = {key: entries[key] for key in ("problem_type", "pad_token_id") if entries.get(key) is not None}
     return labels | others

@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import latest
+from bert_tf.runs import latest, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 
@@ -79,6 +79,30 @@ def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Se
         "vocab_sha256": tokens_sha256(vocabulary),
         **dataclasses.asdict(config),
     }
+
+
+def write_run(
+    folder: str, source: str, task: TaskDescription, config: BertConfig, vocabulary: Sequence[str], script: str
+) -> None:
+    """Writes the record of a run of no steps, with which the scripts accept a model that another project trained.
+
+    Args:
+      folder: the run's folder.
+      source: the checkpoint of the other project.
+      task: description of the task.
+      config: configuration of the model.
+      vocabulary: tokens of the model's tokenizer.
+      script: name of the task's script.
+    """
+    steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
+    phase = run_record.Phase(
+        settings={"init_checkpoint": source},
+        model=model_facts(task, config, vocabulary),
+        data={"train": [], "max_seq_length": task.max_seq_length},
+        optimizer=steps | {"init_checkpoint": source},
+        script=script,
+    )
+    run_record.write(folder, [phase], saved_step=0)
 
 
 def write(folder: str, description: TaskDescription) -> None:

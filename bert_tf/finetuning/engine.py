@@ -18,6 +18,7 @@ from bert_tf import checkpoints
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
     data_summary,
+    description,
     evaluated_data,
     lower_layers,
     prediction_files,
@@ -37,7 +38,7 @@ from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
+from bert_tf.runs import chosen_checkpoint, latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -137,17 +138,45 @@ def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, fl
     lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task, settings.lm_coefficient)
     dev_outputs: DevOutputs = {}
+    is_taken_over = run_folder.takes_over(settings)
+    if is_taken_over:
+        _take_over(run, objective)
     if settings.do_train:
         _train(run, objective, lock, dev_outputs)
     if not (settings.do_eval or settings.do_predict):
         _require_finite_loss(run, objective)
         return {}
-    step = _restore(run, model)
+    step = 0 if is_taken_over else _restore(run, model)
     run = run.with_activations(model, ("dev", "test"))
     scores = _evaluate(run, objective, step, dev_outputs) if settings.do_eval else {}
     if settings.do_predict and not (settings.do_eval and run.task.test_is_dev):
         _predict(run, objective, step)
     return scores
+
+
+def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
+    """Initializes the model from a fine-tuned checkpoint, and writes a run of no steps."""
+    settings, folder = run.settings, run.settings.output_dir
+    _initialize(run, objective)
+    if strategies.is_chief(run.strategy):
+        tf.io.gfile.makedirs(folder)
+        run.keep_files()
+        description.write_run(
+            folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.vocabulary, settings.script
+        )
+        step = tf.Variable(0, dtype=tf.int64)
+        run_checkpoints.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)
+
+
+def _initialize(run: PreparedRun, objective: FineTuningObjective) -> str:
+    """Initializes the model from `--init_checkpoint`; returns the checkpoint's prefix or file."""
+    settings = run.settings
+    adapt = functools.partial(adapted, task=run.task, head=objective.model.head_name)
+    with run.strategy.scope():
+        return checkpoints.initialize(
+            objective.model, settings.init_checkpoint, settings.reinitialize_head, adapt, settings.transfer_layers,
+            run.new_tokens,
+        )  # fmt: skip
 
 
 def _restore(run: PreparedRun, model: FineTunedBert) -> int:
@@ -202,14 +231,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     num_train_steps = run.num_train_steps()
     prepared_run.warn_of_few_steps(settings, num_train_steps)
     phase = run.phase(num_train_steps)
-    if starts_from := run_folder.initial_checkpoint(settings):
-        adapt = functools.partial(adapted, task=run.task, head=objective.model.head_name)
-        with strategy.scope():
-            source = checkpoints.initialize(
-                objective.model, starts_from, settings.reinitialize_head, adapt, settings.transfer_layers,
-                run.new_tokens,
-            )  # fmt: skip
-            run_folder.warn_if_unfinished(source)
+    if run_folder.initial_checkpoint(settings):
+        run_folder.warn_if_unfinished(_initialize(run, objective))
     elif not latest.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
     found = resume.find(settings.output_dir, strategy)

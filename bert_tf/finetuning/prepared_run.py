@@ -248,7 +248,8 @@ def prepare(
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     lower_layers.check(config, settings)
     config = _of_gpt(config, settings, tokenizer)
-    if not settings.do_train:
+    takes_over = run_folder.takes_over(settings)
+    if not (settings.do_train or takes_over):
         latest.check_there(settings.output_dir)
     task.check(config, settings)
     shares_test = task.test_is_dev and settings.do_eval
@@ -259,6 +260,12 @@ def prepare(
         make_head = head_maker(task.head, settings.bilstm_head)
         check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
         contents = checkpoints.open_checkpoint(starts_from)
+        head = getattr(make_head(config), "checkpoint_name", "head")
+        if takes_over and head not in names.heads_in([*contents.tensors, *contents.own_heads]):
+            raise InputError(
+                f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "
+                "--do_train, or a fine-tuned --init_checkpoint"
+            )
         if settings.lm_coefficient and "masked_lm" not in names.heads_in(contents.tensors):
             raise InputError(
                 f"--lm_coefficient={settings.lm_coefficient}: {contents.source} has no masked-LM head, so there is no "

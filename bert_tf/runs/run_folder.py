@@ -105,11 +105,13 @@ def without_names(prints: Sequence[str]) -> list[str]:
 
 
 def initial_checkpoint(settings) -> str:
-    """Returns the `init_checkpoint` from which training starts.
+    """Returns the `init_checkpoint` from which a run starts; "" if the run has its own checkpoint."""
+    return "" if run_record.read_phases(settings.output_dir) else settings.init_checkpoint
 
-    The result is "" if the flag is empty, if the script does not train, or if the run has its own checkpoint.
-    """
-    return settings.init_checkpoint if settings.do_train and not run_record.read_phases(settings.output_dir) else ""
+
+def takes_over(settings) -> bool:
+    """Returns whether a command uses the fine-tuned model in `init_checkpoint` without training."""
+    return not settings.do_train and bool(initial_checkpoint(settings))
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:

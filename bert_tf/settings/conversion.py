@@ -37,11 +37,14 @@ class ConversionSettings:
         "with --format=bert_tf and a text classifier of another project: whether it reads pairs of texts; the output "
         "can then be evaluated, exported and served like a trained run; default: take over only the weights", None,
     )  # fmt: skip
+    version_2_with_negative: bool = setting(
+        "with --format=bert_tf and a question answering model of another project: whether a question may have no "
+        "answer, as in SQuAD 2.0", False,
+    )  # fmt: skip
     max_seq_length: int | None = setting(
-        "with --has_pairs: maximum number of tokens in a row; default: the model's number of positions",
-        None,
-        at_least=5,
-    )
+        "for a fine-tuned model of another project: maximum number of tokens in a row; default: the value in "
+        "tokenizer_config.json, but at most the model's number of positions", None, at_least=5,
+    )  # fmt: skip
     extended_vocab_file: str = setting(
         "larger vocabulary for the output's model, from learn_vocab --extend_vocab; empty: the input's vocabulary",
         "",

@@ -402,9 +402,9 @@ def test_a_head_on_a_bilstm_stays_in_our_format_and_has_no_other(vocab_file, tmp
         with pytest.raises(InputError, match=f"--format={format}: .*, but the format has no BiLSTM; .*=bert_tf"):
             convert(tmp_path / "run", tmp_path / format, format)
     convert(tmp_path / "run", tmp_path / "copy", "bert_tf")
-    copy = sources.load(ExportSettings(checkpoint_dir=str(tmp_path / "copy"), export_dir="unused"))
-    for ours, theirs in zip(copy.model.variables, trained.variables, strict=True):
-        np.testing.assert_array_equal(ours, theirs)
+    with sources.load(ExportSettings(checkpoint_dir=str(tmp_path / "copy"), export_dir="unused")) as copy:
+        for ours, theirs in zip(copy.model.variables, trained.variables, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
     assert copy.description.bilstm_head == has_bilstm and len(trained.task_head.variables) > 2
 
 

@@ -1,4 +1,4 @@
-"""A classifier of another project is predicted with, exported and loaded without a step of training."""
+"""A fine-tuned model of another project is predicted with, exported and loaded without a step of training."""
 
 import json
 import os
@@ -6,70 +6,158 @@ import os
 import numpy as np
 import pytest
 
+from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
+from bert_tf.tasks import takeover
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.tagging.settings import NerSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export, put_together
+from tests.export.serving.every_kind import GOOD, TASKS
 
 PAIRS = [("the man said", "he was there"), ("all of you", "they had")]
 
 
-def take_over(source, target, **settings):
-    convert_checkpoint(ConversionSettings(input=str(source), output=str(target), format="bert_tf", **settings))
+def as_hugging_face(run, folder):
+    """Writes a run as transformers saves it."""
+    convert_checkpoint(
+        ConversionSettings(input=str(run), output=str(folder), format="hugging_face", do_lower_case=True)
+    )
+    os.remove(folder / "conversion.json")
+    return folder
 
 
 @pytest.fixture(scope="module")
 def theirs(tmp_path_factory, vocab_file):
-    """The folder of a model as transformers saves it, and the run that it has the weights of."""
+    """The folder of a classifier as transformers saves it, and the run that it has the weights of."""
     folder = tmp_path_factory.mktemp("theirs")
     put_together(folder / "run", vocab_file, make_task(3), spread=0.3)
-    hugging_face = {"input": str(folder / "run"), "output": str(folder / "hf"), "format": "hugging_face"}
-    convert_checkpoint(ConversionSettings(**hugging_face))
-    os.remove(folder / "hf/conversion.json")
+    as_hugging_face(folder / "run", folder / "hf")
     return folder
 
 
+def edit_config(folder, **entries):
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
 @pytest.mark.slow
-def test_a_classifier_answers_as_the_model_that_it_was_taken_from(theirs, tmp_path):
-    take_over(theirs / "hf", tmp_path / "ours", has_pairs=True, max_seq_length=24, do_lower_case=True)
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "classes"])
+def test_an_export_answers_as_the_model_that_it_was_made_from(name, vocab_file, tmp_path):
+    put_together(tmp_path / "run", vocab_file, TASKS[name](), length=32, spread=0.3)
+    if name == "sets":
+        described = json.loads((tmp_path / "run/task.json").read_text())
+        (tmp_path / "run/task.json").write_text(json.dumps(described | {"kind": "multi_label"}))
+    hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
+    flags = {"has_pairs": name == "pairs"} if name in ("classes", "pairs", "score", "sets") else {}
+    ours = ask(export(hf, export_dir=str(tmp_path / "theirs/1"), **flags), **GOOD[name])
+    expected = ask(export(tmp_path / "run"), **GOOD[name])
+    assert ours.keys() == expected.keys()
+    for output, values in expected.items():
+        if values.dtype == object:
+            assert ours[output].tolist() == values.tolist()
+        else:
+            np.testing.assert_allclose(ours[output], values, atol=1e-5)
+    assert f"checkpoint_dir: {hf}" in (tmp_path / "theirs/1/assets/model_card.md").read_text()
+
+
+@pytest.mark.slow
+def test_a_classifier_is_loaded_saved_and_predicted_with(theirs, tmp_path):
     expected = TextClassifier.load(str(theirs / "run"))
-    ours = TextClassifier.load(str(tmp_path / "ours"))
+    ours = TextClassifier.load(str(theirs / "hf"), has_pairs=True)
     assert ours.labels == expected.labels == ("0", "1", "2")
     np.testing.assert_allclose(ours.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
-    first, second = zip(*PAIRS, strict=True)
-    answers = ask(export(tmp_path / "ours"), text_a=first, text_b=second)
-    np.testing.assert_allclose(answers["probabilities"], expected.probabilities(PAIRS), atol=1e-5)
+    ours.save(str(tmp_path / "saved"))
+    saved = TextClassifier.load(str(tmp_path / "saved"))
+    np.testing.assert_allclose(saved.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
+
     (tmp_path / "test.csv").write_text("a,b\n" + "".join(f"{a},{b}\n" for a, b in PAIRS))
-    paths = [f"--output_dir={tmp_path}/ours", f"--test_data_path={tmp_path}/test.csv"]
-    flags = [*paths, "--task_name=own", "--do_predict", "--text_a_column=a", "--text_b_column=b"]
-    run_classifier(parse(ClassifierSettings, flags))
-    rows = [line.split("\t") for line in (tmp_path / "ours/test_results.tsv").read_text().splitlines()]
+    (tmp_path / "dev.csv").write_text("a,b,label\nthe man,he was,0\nall of,you,2\n")
+    files = [f"--test_data_path={tmp_path}/test.csv", f"--eval_data_path={tmp_path}/dev.csv"]
+    columns = ["--text_a_column=a", "--text_b_column=b", "--max_seq_length=24"]
+    flags = [f"--output_dir={tmp_path}/new", *files, *columns, "--task_name=own", "--do_eval", "--do_predict"]
+    scores = run_classifier(parse(ClassifierSettings, [*flags, f"--init_checkpoint={theirs}/hf"]))
+    assert 0 <= scores["accuracy"] <= 1
+    rows = [line.split("\t") for line in (tmp_path / "new/test_results.tsv").read_text().splitlines()]
     np.testing.assert_allclose(np.array(rows, np.float64), expected.probabilities(PAIRS), atol=1e-5)
+    assert run_classifier(parse(ClassifierSettings, flags)) == scores  # a second command needs no other model
+    again = TextClassifier.load(str(tmp_path / "new"))
+    np.testing.assert_allclose(again.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_a_tagger_is_evaluated_with_its_own_types(vocab_file, tmp_path):
+    from bert_tf.run_ner import main as run_ner
+
+    put_together(tmp_path / "run", vocab_file, TASKS["tags"](), spread=0.3)
+    hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
+    (tmp_path / "dev.conll").write_text("the B-PER\nman I-PER\nsaid O\n\nall O\nof O\nyou B-LOC\n")
+    flags = [f"--eval_data_path={tmp_path}/dev.conll", "--do_eval", f"--output_dir={tmp_path}/new"]
+    scores = run_ner(parse(NerSettings, [*flags, f"--init_checkpoint={hf}"]))
+    assert scores["accuracy"] == run_ner(parse(NerSettings, flags))["accuracy"]
+    assert (tmp_path / "new/dev_predictions.txt").exists()
+
+
+def test_the_outputs_of_a_tagger_are_ordered(vocab_file, tmp_path):
+    put_together(tmp_path / "run", vocab_file, TASKS["tags"](), spread=0.3)
+    hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
+    contents = open_checkpoint(str(hf))
+    entries = hugging_face.read_entries(contents)
+    answers = takeover.Answers(True, 24)
+    plain = takeover.describe(contents, entries, answers)
+    labels = list(plain.labels)[::-1]
+    entries |= hugging_face.label_entries(labels)
+    described = takeover.describe(contents, entries, answers)
+    assert described == plain
+    bias = contents.tensors["token_head/dense/bias"].read()
+    ordered = takeover.with_outputs_of(described, contents, entries).tensors["token_head/dense/bias"].read()
+    np.testing.assert_array_equal(ordered, bias[::-1])
+    for wrong in (["NOUN", *labels[1:]], [*labels[:-1], "B-NEW"]):
+        with pytest.raises(InputError, match="a tagger needs O, B and I of each type"):
+            takeover.describe(contents, entries | hugging_face.label_entries(wrong), answers)
 
 
 def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog):
+    def take_over(source, target, **settings):
+        convert_checkpoint(ConversionSettings(input=str(source), output=str(target), format="bert_tf", **settings))
+
     take_over(theirs / "hf", tmp_path / "weights")
     assert not (tmp_path / "weights/task.json").exists()
-    assert "to take over its classifier too, give --has_pairs if it reads pairs of texts" in caplog.text
+    assert "no file states whether the classifier reads pairs of texts; give --has_pairs" in caplog.text
+    with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
+        export_saved_model(ExportSettings(checkpoint_dir=str(theirs / "hf"), export_dir=str(tmp_path / "1")))
+    tokenizer = theirs / "hf/tokenizer_config.json"
+    stated = tokenizer.read_text()
+    tokenizer.unlink()
     with pytest.raises(InputError, match="no file states the casing; give --do_lower_case or --nodo_lower_case"):
         take_over(theirs / "hf", tmp_path / "unknown", has_pairs=True)
-    config = theirs / "hf/config.json"
-    entries = json.loads(config.read_text())
-    config.write_text(json.dumps(entries | {"problem_type": "multi_label_classification"}))
-    take_over(theirs / "hf", tmp_path / "sets", has_pairs=False, do_lower_case=True)
-    assert json.loads((tmp_path / "sets/task.json").read_text())["kind"] == "multi_label"
-    config.write_text(json.dumps(entries | {"problem_type": "regression"}))
+    tokenizer.write_text(stated)
+    edit_config(theirs / "hf", problem_type="regression")
     with pytest.raises(InputError, match="predicts 3 scores for a text"):
-        take_over(theirs / "hf", tmp_path / "scores", has_pairs=False, do_lower_case=True)
-    config.write_text(json.dumps(entries))
+        take_over(theirs / "hf", tmp_path / "scores", has_pairs=False)
+    edit_config(theirs / "hf", problem_type="single_label_classification")
     write_pretrained(tmp_path / "pretrained", vocab_file)
     with pytest.raises(InputError, match="--has_pairs: .* has no classifier of texts; drop the flag"):
         take_over(tmp_path / "pretrained", tmp_path / "none", has_pairs=True)
     with pytest.raises(InputError, match="--has_pairs is for --format=bert_tf, not for tf1"):
         ConversionSettings(input="a", output="b", format="tf1", has_pairs=True)
+
+
+def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
+    write_pretrained(tmp_path / "pretrained", vocab_file)
+    (tmp_path / "dev.csv").write_text("text,label\nthe man,0\nall of,1\n")
+    flags = [f"--eval_data_path={tmp_path}/dev.csv", "--do_eval", f"--output_dir={tmp_path}/new", "--labels=0,1"]
+    with pytest.raises(InputError, match="has no head for this task"):
+        run_classifier(
+            parse(ClassifierSettings, [*flags, "--task_name=own", f"--init_checkpoint={tmp_path}/pretrained"])
+        )
+    assert not (tmp_path / "new").exists()

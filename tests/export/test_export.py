@@ -259,7 +259,7 @@ def test_a_regression_gives_scores(regression, vocab_file):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"checkpoint_dir": "nowhere"}, "nowhere/task.json: no such folder"),
+        ({"checkpoint_dir": "nowhere"}, "nowhere: no such checkpoint"),
         ({"task_name": "CoLA"}, "was trained on own"),
         ({"export_dir": "{run}"}, "is not empty and contains no version of a model"),
         ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),

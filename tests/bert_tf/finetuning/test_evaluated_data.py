@@ -106,7 +106,8 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     page = open(page).read()
     assert "dev: dev.csv, 9 examples; test.csv: 12 examples" in page
     assert f"test.csv, step {test['step']}" in page and f"<h1>test.csv, step {test['step']}</h1>" in page
-    card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
+    with sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")) as source:
+        card = model_card(source, {})
     before_test, of_test = card.split("## Scores on test.csv, which is not the dev data")
     assert f"accuracy: {test['accuracy']}" in of_test
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
@@ -155,7 +156,8 @@ def test_other_data_of_the_same_name_has_another_series(inputs, vocab_file, trai
     page = open(run_report.write_or_refuse(str(trained))).read()
     assert all(f"{name}, step" in page and f"<h1>{name}, step" in page for name in series)
     assert f"; {series[2]}: dev.csv, 8 examples" in page and series[2].replace(" ", "_") not in page, "one spelling"
-    card = model_card(sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")), {})
+    with sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")) as source:
+        card = model_card(source, {})
     assert f"## Scores on {series[2]}, which" in card
 
 

@@ -27,7 +27,7 @@ GOOD = {
     "fill_mask": {"text": ["the [MASK] said", "all of [MASK] [MASK]"]},
     "embeddings": {"text": ["the man said", "word"]},
 }
-_TASKS = {
+TASKS = {
     "classes": lambda: make_task(3, has_pairs=False),
     "pairs": lambda: make_task(2),
     "score": lambda: make_task(0, has_pairs=False),
@@ -41,8 +41,8 @@ _TASKS = {
 def write_export(folder: pathlib.Path, vocab_file: str, name: str) -> str:
     """Writes the model of a name; returns its folder."""
     run, options = folder / f"{name}-run", {}
-    if name in _TASKS:
-        put_together(run, vocab_file, _TASKS[name](), spread=0.3)
+    if name in TASKS:
+        put_together(run, vocab_file, TASKS[name](), spread=0.3)
     else:
         write_pretrained(run, vocab_file)
         options = {"task_name": name, "top_k": 10**6}  # one per token

@@ -1,0 +1,160 @@
+"""Describes fine-tuned models of other projects, so that they are evaluated, exported and served without training."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import hugging_face, names
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.finetuning.resolution import Command
+from bert_tf.finetuning.task import Task
+from bert_tf.runs import run_folder
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks.choice import choice_task
+from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION
+from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER
+from bert_tf.tasks.classification.settings import OWN_DATA
+from bert_tf.tasks.questions import squad_task
+from bert_tf.tasks.tagging import tag_schemes, tagging_task
+
+# Maps the values of problem_type in Hugging Face's configuration to kinds of tasks.
+_KINDS = {
+    "regression": REGRESSION, "single_label_classification": CLASSIFICATION, "multi_label_classification": MULTI_LABEL,
+}  # fmt: skip
+
+
+class Unanswered(InputError):
+    """No file states something that the description of a task needs; the message names the flag to give."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Answers:
+    """What a checkpoint of another project may not state about its task.
+
+    Attributes:
+      do_lower_case: whether the tokenizer lower-cases text; None if unknown.
+      max_seq_length: maximum number of tokens in a row.
+      has_pairs: whether a classifier reads pairs of texts; None if unknown.
+      version_2_with_negative: whether a question may have no answer.
+    """
+
+    do_lower_case: bool | None
+    max_seq_length: int
+    has_pairs: bool | None = None
+    version_2_with_negative: bool = False
+
+
+def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -> TaskDescription | None:
+    """Returns the description of a checkpoint's task; None if it has no head for a task.
+
+    Args:
+      contents: a checkpoint of another project.
+      entries: the entries of Hugging Face's `config.json` about the task; {} for other projects.
+      answers: what the files do not state.
+
+    Raises:
+      Unanswered: `answers` lacks an answer.
+      InputError: a label occurs twice or is not the tag of an entity, or a regression has several outputs.
+    """
+    head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
+    if not head:
+        return None
+    if answers.do_lower_case is None:
+        raise Unanswered(f"{contents.source}: no file states the casing; give --do_lower_case or --nodo_lower_case")
+    labels, length = _labels(contents, entries, head), answers.max_seq_length
+    data = {}
+    if head == "span_head":
+        kind, name, labels = squad_task.QUESTIONS, squad_task.NAME, ()
+        parameters = {"version_2_with_negative": answers.version_2_with_negative}
+        # The defaults of run_squad, or less for short rows.
+        data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
+    elif head == "token_head":
+        kind, name = tagging_task.TAGGING, tagging_task.NAME
+        labels, parameters = _tags(contents, labels)
+    elif "BertForMultipleChoice" in entries.get("architectures", ()):
+        kind, name, labels, parameters = choice_task.CHOICE, choice_task.NAME, (), {}
+    else:
+        kind, name, has_pairs = _kind_of_texts(contents, entries, len(labels)), OWN_DATA, _has_pairs(contents, answers)
+        labels = () if kind == REGRESSION else labels
+        parameters = {"has_pairs": has_pairs, **READ_AS_IN_THE_PAPER.parameters}
+    return TaskDescription(kind, name, labels, answers.do_lower_case, length, parameters, data)
+
+
+def with_outputs_of(described: TaskDescription, contents: Contents, entries: Mapping[str, Any]) -> Contents:
+    """Returns a checkpoint with the outputs of its tagger in the order of the description's labels."""
+    if described.kind != tagging_task.TAGGING:
+        return contents
+    labels = _labels(contents, entries, "token_head")
+    return contents.with_outputs([labels.index(tag) for tag in described.labels])
+
+
+def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTuningSettings) -> Callable:
+    """Returns a `make_task` that takes labels from `--init_checkpoint` if a command uses it without training.
+
+    The tasks of benchmarks, questions and choices need no labels from a checkpoint.
+    """
+    if not run_folder.takes_over(settings):
+        return make_task
+
+    def make(command: Command) -> Task:
+        contents = checkpoints.open_checkpoint(settings.init_checkpoint)
+        lower, has_pairs = bool(settings.do_lower_case), bool(getattr(settings, "text_b_column", ""))
+        answers = Answers(lower, settings.default_max_seq_length, has_pairs)
+        described = describe(contents, hugging_face.read_entries(contents), answers)
+        is_own = getattr(settings, "task_name", OWN_DATA).lower() == OWN_DATA
+        has_labels = described and is_own and described.kind not in (squad_task.QUESTIONS, choice_task.CHOICE)
+        return make_task(dataclasses.replace(command, trained=described) if has_labels else command)
+
+    return make
+
+
+def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:
+    by_id = entries.get("id2label", {})
+    outputs = contents.tensors[f"{head}/dense/kernel"].shape[-1]
+    labels = tuple(str(by_id.get(str(number), f"LABEL_{number}")) for number in range(outputs))
+    if len(set(labels)) != outputs:
+        raise InputError(f"{contents.config_file}: id2label names a label twice ({', '.join(labels)}); fix the file")
+    return labels
+
+
+def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
+    """Returns the tags in our order, and the parameters of the task.
+
+    Raises:
+      InputError: the labels are not all tags of a scheme.
+    """
+    try:
+        types = sorted({tag_schemes.split_tag(label)[1] for label in labels if label != tag_schemes.OUTSIDE})
+    except ValueError as error:
+        types = []
+        reason = str(error)
+    else:
+        reason = "a tag is missing"
+    for scheme in (tag_schemes.IOB2, tag_schemes.BIOES):
+        tags = tag_schemes.tags_of_types(types, scheme)
+        if types and sorted(tags) == sorted(labels):
+            return tags, {"tag_scheme": scheme, "document_context": False}
+    raise InputError(
+        f"{contents.config_file}: id2label has {', '.join(labels[:5])}, but a tagger needs O, B and I of each type of "
+        f"entity, or also E and S ({reason}); name the outputs so, or train a new head"
+    )
+
+
+def _has_pairs(contents: Contents, answers: Answers) -> bool:
+    if answers.has_pairs is None:
+        raise Unanswered(
+            f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
+            "--nohas_pairs for single texts"
+        )
+    return answers.has_pairs
+
+
+def _kind_of_texts(contents: Contents, entries: Mapping[str, Any], outputs: int) -> str:
+    kind = _KINDS.get(entries.get("problem_type"), REGRESSION if outputs == 1 else CLASSIFICATION)
+    if kind == REGRESSION and outputs > 1:
+        raise InputError(f"{contents.source}: predicts {outputs} scores for a text, but only one is supported")
+    return kind
