@@ -26,6 +26,7 @@ from bert_tf.config import BertConfig
 from bert_tf.modeling.dense import Dense, LayerNorm, initializer
 from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
+from bert_tf.modeling.keras_versions import refuse_keras_3
 from bert_tf.modeling.precision import policy
 from bert_tf.modeling.row_layout import PaddedRows
 
@@ -439,9 +440,11 @@ def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
     """Checks the names of the inputs and the rank of `input_ids`.
 
     Raises:
+      TypeError: the inputs belong to Keras 3.
       ValueError: an input has a name from another project and would be ignored; or `input_ids` is missing, is ragged,
         or has a rank other than 2.
     """
+    refuse_keras_3(dict(inputs))
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:
             raise ValueError(f"unknown input {theirs!r}; bert_tf names it {ours!r}")

@@ -13,6 +13,7 @@ import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.core.errors import InputError
+from bert_tf.modeling.keras_versions import refuse_keras_3
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
@@ -66,6 +67,7 @@ class BertPreprocessor(keras.layers.Layer):
           `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each. A row that is too long loses tokens at the end
           of the longer text, as in google-research/bert.
         """
+        refuse_keras_3(texts)
         parts = list(texts) if isinstance(texts, (list, tuple)) else [texts]
         if len(parts) > 2:
             raise ValueError(f"texts has {len(parts)} parts; give one tensor of strings, or a pair of two tensors")

@@ -73,6 +73,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
             tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)))
     else:
         functions = signatures.of(served, source.config.max_position_embeddings)
+        served.__call__ = signatures.callable_of(functions[signatures.DEFAULT])  # the layer of hub.KerasLayer
         tf.saved_model.save(served, folder, signatures=functions)
         signatures.set_method(folder, served.method)
         warmup.write(folder, versions.model_name(settings.export_dir), requests)

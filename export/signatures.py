@@ -63,6 +63,24 @@ def of(served: ServedModel, longest: int) -> Signatures:
     }
 
 
+def callable_of(answer: tf.types.experimental.ConcreteFunction) -> tf.types.experimental.PolymorphicFunction:
+    """Returns the signature `serving_default` as a function for `hub.KerasLayer`, which calls a model like a layer.
+
+    Its argument is the tensor of the only input, or a dict of all inputs. With `training=True`, it fails, because an
+    export only infers.
+    """
+    specs = answer.structured_input_signature[1]
+    argument = dict(specs) if len(specs) > 1 else next(iter(specs.values()))
+
+    def call(inputs, training=False):
+        del training
+        return answer(**(inputs if isinstance(inputs, dict) else {next(iter(specs)): inputs}))
+
+    function = tf.function(call, autograph=False)
+    function.get_concrete_function(argument, training=False)
+    return function
+
+
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
     """Adds checks to the graph: the first axes of all inputs must have the same sizes.
 

@@ -97,3 +97,13 @@ def test_a_checkpoint_gives_its_vocabulary_and_casing(vocab_file, tmp_path):
         BertPreprocessor(str(tmp_path / "cased"))
     with pytest.raises(ValueError, match="sequence_length=2: must be at least 3"):
         BertPreprocessor(vocab_file, sequence_length=2)
+
+
+def test_tensors_of_keras_3_are_named(vocab_file):
+    import keras as keras_3
+
+    with pytest.raises(TypeError, match="belongs to Keras 2, but its input to Keras 3; .* `import tf_keras as keras`"):
+        BertPreprocessor(vocab_file, 16)(keras_3.Input([], dtype="string"))
+    ids = keras_3.Input([16], dtype="int32")
+    with pytest.raises(TypeError, match="belongs to Keras 2"):
+        BertEncoder(small_config())({"input_ids": ids})

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+import tensorflow_hub as hub
+import tf_keras as keras
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.tokenization import BertTokenizer
@@ -90,3 +92,15 @@ def test_bad_examples_are_the_clients_error(server):
         body = {"signature_name": "examples", "instances": [{"b64": content}]}
         status, _, answer = server.http("POST", "/v1/models/classes:predict", body)
         assert status == 400, (content, answer)
+
+
+def test_an_export_is_a_layer_of_tensorflow_hub(exported, signatures):
+    layer = hub.KerasLayer(exported["classes"])
+    text = keras.Input([], dtype=tf.string)
+    model = keras.Model(text, layer(text)["probabilities"])
+    expected = signatures["classes"]["serving_default"](text_a=tf.constant(TEXTS))["probabilities"]
+    np.testing.assert_allclose(model.predict(tf.constant(TEXTS), verbose=0), expected, atol=1e-6)
+    trained = keras.Sequential([hub.KerasLayer(exported["classes"], trainable=True, output_key="probabilities")])
+    trained.compile(loss="sparse_categorical_crossentropy")
+    with pytest.raises(ValueError, match="training=True"):
+        trained.fit(tf.constant(TEXTS), tf.zeros(len(TEXTS)), verbose=0)
