@@ -20,7 +20,7 @@ import urllib.request
 import demo_text
 
 OUT = pathlib.Path("demo_output")
-SEEDS = (1, 2, 3)
+SEEDS = (1, 2)
 PRETRAIN_STEPS = 2400
 MODEL = {
     "vocab_size": 2500,
@@ -35,12 +35,20 @@ MODEL = {
 }
 SENTENCES = (
     "The widget is drawn again whenever the window changes its size.",
-    "Cancel the task and wait until the coroutine has finished.",
-    "Return the header of the message as a string.",
-    "Find the loader that can import the module.",
-    "Compile the extension modules before the package is installed.",
-    "Highlight the word under the cursor in the editor.",
+    "Is the changes window its widget drawn size whenever again the.",
+    "Cancel the task and wait until the other thread has finished.",
+    "Until task and the other has wait thread cancel the finished.",
+    "If the file does not exist, this function creates a new file.",
+    "File the not this if does creates a exist new, function file.",
 )
+
+
+# Printed at the end.
+TRY = f"""
+Ask about sentences of your own, of 8 words or more:
+
+  .venv/bin/python -m export.serve --model_name=demo --model_base_path={OUT}/model --rest_api_port=8501
+  curl -d '{{"inputs": ["Your own sentence."]}}' http://127.0.0.1:8501/v1/models/demo:predict"""
 
 
 @dataclasses.dataclass
@@ -68,9 +76,10 @@ def main() -> None:
     run_stage(stages, "export", export)
     answers = run_stage(stages, "serving", serve)
 
-    print("\nAnswers of the exported model over HTTP:\n")
+    print("\nAnswers of the exported model over HTTP: are the words in the right order?\n")
     for sentence, label, probabilities in zip(SENTENCES, answers["label"], answers["probabilities"], strict=True):
         print(f"  {label:<10} {max(probabilities):.2f}  {sentence}")
+    print(TRY)
     stages.append(Stage("all", time.monotonic() - started, "report: demo_output/report.html"))
     print("\n" + table(stages))
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
@@ -128,9 +137,8 @@ def collect_text():
     dev = demo_text.write_corpus(modules, OUT / "dev.txt", dev=True)
     rows = demo_text.write_task(modules, OUT / "task")
     result = (
-        f"{train} sentences for training, {dev} held out; task: find the package of a paragraph, "
-        f"{len(demo_text.labeled_packages(modules))} packages, {len(rows['train'])} train and {len(rows['dev'])} dev "
-        "paragraphs"
+        f"{train} sentences for training, {dev} held out; task: are the words of a sentence in the right order? "
+        f"{len(rows['train'])} train and {len(rows['dev'])} dev sentences"
     )
     return result, rows
 
@@ -223,10 +231,11 @@ def finetune(rows):
                 "--max_seq_length=32",
                 "--do_train",
                 "--do_eval",
-                "--train_batch_size=16",
+                "--train_batch_size=32",
                 "--eval_batch_size=64",
-                "--learning_rate=3e-4",
-                "--num_train_epochs=20",
+                "--learning_rate=5e-4",
+                "--num_train_epochs=3",
+                "--pack_sequences",
                 f"--random_seed={seed}",
                 *([f"--init_checkpoint={OUT}/pretrained"] if kind == "pretrained" else []),
                 show=seed == SEEDS[0],

@@ -26,7 +26,7 @@ def render(stages: Sequence, recorded: Sequence[dict], scores: dict[str, list[fl
     served_rows = [[text, label, f"{probability:.2f}"] for text, label, probability in answers]
     body = elements.section("Stages", elements.table(["stage", "seconds", "result"], stage_rows, [1]))
     body += elements.section("Pre-training", elements.charts(pretraining_curves(recorded)))
-    title = "Fine-tuning: which package does a paragraph belong to?"
+    title = "Fine-tuning: are the words of a sentence in the right order?"
     body += elements.section(title, elements.charts([accuracy_dots(scores)], "scroll"))
     body += elements.section("Served", elements.table(["raw string", "label", "probability"], served_rows, [2]))
     return page.render("page.html", title="From text to a served BERT", note=_NOTE, body=body)

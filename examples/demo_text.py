@@ -1,24 +1,24 @@
 """Real English text from CPython, as a corpus and as a labeled task.
 
 The text is the language reference in `pydoc_data.topics` and the docstrings of the standard library.
-The task is to predict the package of a paragraph in a docstring. The train and dev sets have no common module, and
+The task is to find the sentences whose words are scrambled. The train and dev sets have no common module, and
 pre-training never reads a dev module.
 """
 
 import ast
-import collections
 import dataclasses
 import hashlib
 import pathlib
+import random
 import re
 import sysconfig
 from collections.abc import Iterator
 
-NUM_LABELS = 6
-# With few labels and much text, the benefit of pre-training is visible.
-LABELLED_PER_PACKAGE = 50
-MIN_MODULES = 8
+RIGHT, SCRAMBLED = "right", "scrambled"
 _DEV_SHARE = 0.2
+# The task uses sentences of this many words; in shorter sentences, several orders of the words can be right.
+_WORDS = range(8, 25)
+_PLAIN = re.compile(r"[A-Z][A-Za-z ,']+\.")
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z\"'`(])")
 
 
@@ -119,39 +119,35 @@ def write_corpus(modules: list[Module], path: pathlib.Path, dev: bool) -> int:
     return sum(1 for line in lines if line)
 
 
-def labeled_packages(modules: list[Module]) -> list[str]:
-    """Returns the packages with the most paragraphs; only packages with at least `MIN_MODULES` modules count."""
-    paragraphs: collections.Counter = collections.Counter()
-    spread: collections.Counter = collections.Counter()
-    for module in modules:
-        if module.package:
-            paragraphs[module.package] += len(module.paragraphs)
-            spread[module.package] += 1
-    wide = [package for package in paragraphs if spread[package] >= MIN_MODULES]
-    return sorted(sorted(wide, key=lambda p: (-paragraphs[p], p))[:NUM_LABELS])
+def scramble(sentence: str) -> str:
+    """Returns a sentence with its words in a random order, which depends only on the sentence; the full stop stays."""
+    words = sentence.removesuffix(".").split()
+    random.Random(sentence).shuffle(words)
+    return " ".join(words) + "."
 
 
 def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
-    """Writes train.tsv with a few paragraphs per package, and dev.tsv; the columns are text and label.
+    """Writes train.tsv and dev.tsv with the columns text and label.
+
+    Each sentence stands in train.tsv both as it is and scrambled; in dev.tsv, every other sentence is scrambled.
 
     Returns:
       The (text, label) rows of "train" and "dev".
     """
-    packages = labeled_packages(modules)
-    rows: dict[str, list[tuple[str, str]]] = {"train": [], "dev": []}
-    for module in modules:
-        if module.package in packages:
-            split = "dev" if module.is_dev else "train"
-            rows[split] += [(paragraph, module.package) for paragraph in module.paragraphs]
-    rows["train"] = [row for package in packages for row in _sample(rows["train"], package)]
     folder.mkdir(parents=True, exist_ok=True)
-    for split, split_rows in rows.items():
-        text = "text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in split_rows)
+    texts = {
+        split: {s for m in modules if m.is_dev == (split == "dev") for text in m.paragraphs for s in sentences(text)}
+        for split in ("train", "dev")
+    }
+    texts["dev"] -= texts["train"]
+    rows = {}
+    for split, found in texts.items():
+        chosen = [s for s in found if len(s.split()) in _WORDS and _PLAIN.fullmatch(s)]
+        ordered = sorted(chosen, key=lambda sentence: hashlib.sha256(sentence.encode()).digest())
+        right, scrambled = ordered[::2], ordered[1::2]
+        if split == "train":
+            right = scrambled = ordered
+        rows[split] = [(s, RIGHT) for s in right] + [(scramble(s), SCRAMBLED) for s in scrambled]
+        text = "text\tlabel\n" + "".join(f"{t}\t{label}\n" for t, label in rows[split])
         (folder / f"{split}.tsv").write_text(text, encoding="utf-8")
     return rows
-
-
-def _sample(rows: list[tuple[str, str]], package: str) -> list[tuple[str, str]]:
-    """Returns `LABELLED_PER_PACKAGE` rows of a package: a sample from all modules, chosen by the hash of the text."""
-    own = [row for row in rows if row[1] == package]
-    return sorted(own, key=lambda row: hashlib.sha256(row[0].encode()).digest())[:LABELLED_PER_PACKAGE]
