@@ -129,7 +129,7 @@ def scramble(sentence: str) -> str:
 def write_task(modules: list[Module], folder: pathlib.Path) -> dict[str, list[tuple[str, str]]]:
     """Writes train.tsv and dev.tsv with the columns text and label.
 
-    Each sentence stands in train.tsv both as it is and scrambled; in dev.tsv, every other sentence is scrambled.
+    train.tsv has each sentence both as it is and scrambled; in dev.tsv, every other sentence is scrambled.
 
     Returns:
       The (text, label) rows of "train" and "dev".
