@@ -133,9 +133,8 @@ def pretraining() -> str:
         values = (
             [f"{last[metric]:.3g}" if metric in last else "" for metric in metrics] if found else [MISSING, *[""] * 4]
         )
-        rows.append([name, *values, f"{found['seconds'] / 60:.0f}" if found else ""])
-    heads = ["model", "loss", "perplexity", "accuracy", "next sentence", "perplexity per word", "minutes"]
-    return table(heads, rows)
+        rows.append([name, *values])
+    return table(["model", "loss", "perplexity", "accuracy", "next sentence", "perplexity per word"], rows)
 
 
 def rates() -> str:
