@@ -321,7 +321,6 @@ def _check_vocabulary(
 def _extend_vocabulary(
     tensors: dict, config: BertConfig, vocabulary: list[str], extended: list[str]
 ) -> tuple[dict, BertConfig]:
-    """Returns the tensors and the configuration of the model with the extended vocabulary."""
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
     tensors = tensors | {
         path: vocabulary_growth.extend_rows(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors

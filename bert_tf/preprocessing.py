@@ -94,7 +94,6 @@ class BertPreprocessor(keras.layers.Layer):
 
 
 def _of_path(path: str, do_lower_case: bool | None) -> tuple[str, bool | None]:
-    """Returns the path of the vocabulary, and the casing; see `BertPreprocessor`."""
     if (
         tf.io.gfile.exists(path)
         and not tf.io.gfile.isdir(path)

@@ -68,7 +68,6 @@ def _make(
     runner: Runner,
     finished: Sequence[manifest.Shard | None],
 ) -> list[manifest.Shard]:
-    """Runs all steps from text to manifest."""
     settings = job.settings
     special_tokens = _special_tokens(vocabulary, settings)
     blocks = _tokenize(files, job, runner)

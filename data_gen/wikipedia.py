@@ -89,7 +89,6 @@ def pages(stream: BinaryIO, source: str = "the dump", start: int = 0) -> Iterato
 
 
 def _name(element: ElementTree.Element) -> str:
-    """Returns an element's name without its namespace."""
     return element.tag.rpartition("}")[2]
 
 

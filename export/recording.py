@@ -61,7 +61,6 @@ def _columns(rows: Sequence[Mapping[str, list[bytes]]], served: ServedModel) -> 
 
 
 def _first(rows: Sequence[Mapping[str, list[bytes]]], inputs: Mapping[str, tf.TensorSpec]) -> dict[str, np.ndarray]:
-    """Maps the name of each input to the first text of each row, string [B]."""
     texts = np.array([next(iter(row.values()))[0] for row in rows], object)
     return dict.fromkeys(inputs, texts)
 

@@ -48,7 +48,6 @@ def export_saved_model(settings: ExportSettings) -> str:
 
 
 def _write(source: Trained, settings: ExportSettings) -> str:
-    """Writes a version; returns its folder."""
     with (
         tempfile.TemporaryDirectory() as folder,
         storage.temporary_folder(versions.beside(settings.export_dir)) as temporary,
@@ -59,7 +58,6 @@ def _write(source: Trained, settings: ExportSettings) -> str:
 
 
 def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, folder: str) -> None:
-    """Writes all files of a version into a folder, and checks them."""
     assets = _assets(source, dataclasses.asdict(settings), assets_folder)
     kind = kinds.of(source.description)
     kind.drop_unused(source.model, source.description)

@@ -295,7 +295,6 @@ def read_task_entries(source: Contents) -> dict:
 
 
 def _class_of(heads: set[str], task: str) -> str:
-    """Returns the name of the class in transformers that has these heads."""
     if task:
         return _CLASSES[task]
     if "masked_lm" in heads:

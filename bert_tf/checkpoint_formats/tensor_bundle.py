@@ -253,5 +253,4 @@ def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.Au
 
 
 def _escaped(path: str) -> str:
-    """Escapes a path for `glob`."""
     return "".join(f"[{c}]" if c in "*?[" else c for c in path)

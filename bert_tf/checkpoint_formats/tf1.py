@@ -60,7 +60,6 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
 
 
 def _is_below(name: str, known: Container[str]) -> bool:
-    """Returns whether a name consists of a known name, a slash and more text."""
     parts = name.split("/")
     return any("/".join(parts[:end]) in known for end in range(1, len(parts)))
 

@@ -64,7 +64,6 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
 
 
 def _tpu(topology: str, accelerator_type: str):
-    """Returns the first chip of a TPU topology."""
     os.environ.update(
         TPU_SKIP_MDS_QUERY="1",  # the query of a TPU VM's metadata server would take minutes to time out
         TPU_ACCELERATOR_TYPE=accelerator_type,
@@ -77,7 +76,6 @@ def _tpu(topology: str, accelerator_type: str):
 
 
 def _gpu(configuration: str):
-    """Returns a GPU that has this target configuration."""
     os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"  # this machine has neither a driver nor CUDA's libraries
     from jax.experimental import topologies
 
@@ -85,7 +83,6 @@ def _gpu(configuration: str):
 
 
 def _cost(compiled, kind: str) -> dict[str, float]:
-    """Returns XLA's counts for a compiled program."""
     if kind == "gpu":  # the GPU compiler has no cost analysis, but XLA has a general analysis
         import jax
         from jax._src.lib import _jax

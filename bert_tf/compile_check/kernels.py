@@ -80,6 +80,5 @@ def _kind(instruction: traffic.Instruction) -> str:
 
 
 def _shapes(instruction: traffic.Instruction) -> list[tuple[int, ...]]:
-    """Returns the shapes of an instruction's result and operands."""
     found = _SIZES.findall(" ".join((instruction.result, *instruction.operands)))
     return [tuple(map(int, sizes.split(","))) for sizes in found]

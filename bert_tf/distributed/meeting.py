@@ -233,7 +233,6 @@ def _write(connection: socket.socket, message: Mapping) -> None:
 
 
 def _is_open(connection: socket.socket | None) -> bool:
-    """Returns whether a worker is still connected."""
     if connection is None:
         return False
     connection.setblocking(False)

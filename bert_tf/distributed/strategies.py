@@ -111,7 +111,6 @@ def silence_compilation_messages() -> None:
 
 
 def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
-    """Returns the GPUs of this machine that the flags request."""
     available = tf.config.list_physical_devices("GPU")
     if settings.num_gpus > len(available):
         raise InputError(

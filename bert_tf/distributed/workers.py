@@ -167,7 +167,6 @@ def any_of_all(strategy: tf.distribute.Strategy, here: bool) -> bool:
 
 
 def _of_all(strategy: tf.distribute.Strategy, number: int) -> list[int]:
-    """Returns the `number` that each worker passed, in the order of the workers."""
     every = _gatherer(strategy)(tf.constant(int(number), tf.int64)).numpy().tolist()
     return every[:: len(every) // strategy.cluster_resolver.cluster_spec().num_tasks("worker")]
 

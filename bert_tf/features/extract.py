@@ -51,7 +51,6 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
 
 
 def _write(task: PartTask) -> Facts:
-    """Writes the part of the output for the texts of a source."""
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
     output = format_of(settings)(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
     counts = {"facts": Facts(lines=task.source.lines)}
@@ -82,7 +81,6 @@ def _files(task: PartTask) -> list[str]:
 
 
 def _join(task: ShardTask) -> None:
-    """Joins parts into a shard."""
     hidden_size = model.config_of(task.settings).hidden_size
     format_of(task.settings)(task.settings, hidden_size).join(task.path, task.parts, task.facts)
 

@@ -164,7 +164,6 @@ def _text(given: str | tuple[str, str], number: int) -> Text:
 
 
 def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:
-    """Yields the texts in groups of limited size."""
     group, size = [], 0
     for text in texts:
         group.append(text)

@@ -22,7 +22,6 @@ class JsonLines(Format):
     """The original's format: one JSON object per text."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """See `Format`."""
         with local_files.written(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
             for chunk in chunks:
                 file.writelines(json.dumps(entry) + "\n" for entry in _objects(chunk, self))
@@ -67,7 +66,6 @@ class TFRecord(Format):
     """One `tf.train.Example` per text; the example contains the vectors as bytes."""
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """See `Format`."""
         with local_files.written(path) as temporary, tf.io.TFRecordWriter(temporary) as file:
             for chunk in chunks:
                 for number in range(len(chunk.lines)):

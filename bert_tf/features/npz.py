@@ -47,7 +47,6 @@ class Npz(Format):
         return columns | ({"id": np.dtype("U1")} if self.has_ids else {})
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """See `Format`."""
         with contextlib.ExitStack() as stack:
             files = {
                 name: stack.enter_context(_opened(file))
@@ -58,7 +57,6 @@ class Npz(Format):
                     file.write(_values(chunk, name))
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
-        """See `Format`."""
         columns = self._columns()
         shapes = dict.fromkeys(TOKEN_COLUMNS, (facts.tokens,))
         vectors = facts.texts if self.is_pooled else facts.tokens
@@ -114,7 +112,6 @@ def _strings(paths: Sequence[str], dtype: np.dtype) -> Iterator[bytes]:
 
 
 def _add(archive: zipfile.ZipFile, name: str, dtype: np.dtype, shape: tuple[int, ...], blocks: Iterable[bytes]) -> None:
-    """Adds an array to the archive in the format of `numpy.savez`."""
     header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
     with archive.open(zipfile.ZipInfo(f"{name}.npy", _DATE), "w", force_zip64=True) as file:
         np.lib.format.write_array_header_1_0(file, header)

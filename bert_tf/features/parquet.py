@@ -25,14 +25,12 @@ class Parquet(Format):
     """
 
     def write(self, path: str, chunks: Iterable[Chunk]) -> None:
-        """See `Format`."""
         schema = _schema(self)
         with local_files.written(path) as temporary, _writer(temporary, schema) as file:
             for chunk in chunks:
                 file.write_table(pyarrow.Table.from_arrays(_arrays(chunk, self), schema=schema))
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
-        """See `Format`."""
         with local_files.written(path) as temporary, _writer(temporary, _schema(self)) as file:
             for part in parts:
                 with local_files.read(part) as local, pyarrow.parquet.ParquetFile(local) as source:

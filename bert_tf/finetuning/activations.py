@@ -224,7 +224,6 @@ class _Parts:
 
 
 def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, name: str) -> None:
-    """Computes and writes the missing parts."""
     missing = [number for number in range(len(parts)) if not parts.is_there(number)]
     if not missing:
         logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, parts.folder)

@@ -35,7 +35,6 @@ def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer,
 
 
 def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
-    """Counts the tokens of each row, int32 [N]."""
     parts = [np.zeros(0, np.int32)]
     for begin in range(0, count, _ROWS_PER_CALL):
         rows = {name: column[begin : begin + _ROWS_PER_CALL] for name, column in columns.items()}

@@ -91,7 +91,6 @@ def _move(folder: str, names: Sequence[str], data: Sequence[str]) -> None:
 
 
 def _earlier(folder: str) -> list[str]:
-    """Returns the folders of earlier predictions."""
     parent = os.path.join(folder, EARLIER)
     names = tf.io.gfile.listdir(parent) if tf.io.gfile.isdir(parent) else []
     return [os.path.join(parent, name.rstrip("/")) for name in names]

@@ -228,7 +228,6 @@ def _cost(rows: int, width: int, config: BertConfig) -> float:
 
 
 def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
-    """Returns, for each row, the index of its packed row."""
     # Limit the number of rows in a packed row, because the last layer computes K positions of each packed row.
     most = 2 + 2 * -(-width // max(1, int(lengths.mean())))
     shape = packed_rows.RowShape(sequences=most, predictions=0)

@@ -101,12 +101,10 @@ class Task(abc.ABC):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """See the class."""
         return {}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """See the class."""
         return (LOSS,)
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:  # noqa: B027 - a default

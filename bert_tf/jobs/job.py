@@ -262,7 +262,6 @@ class Job:
 
 
 def _shown(value) -> str:
-    """Formats a setting as on the command line."""
     return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

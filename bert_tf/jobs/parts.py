@@ -255,7 +255,6 @@ def _finished_part(program: Program, task: PartTask) -> Facts | None:
 
 
 def _delete_part(program: Program, task: PartTask) -> None:
-    """Deletes a part but keeps its facts."""
     for path in filter(tf.io.gfile.exists, program.files(task)):
         tf.io.gfile.remove(path)
 
@@ -266,7 +265,6 @@ def _read_facts(program: Program, task: PartTask) -> Facts:
 
 
 def _write_shard(program: Program, task: ShardTask) -> tuple[int, manifest.Shard]:
-    """Joins parts into a shard."""
     if (found := read_shard(task.path, task.result_path)) is not None:  # a repeated task
         return task.index, found
     program.join(task)

@@ -119,7 +119,6 @@ class SparkRunner:
             ) from job.error
 
     def _cancel(self) -> None:
-        """Cancels all tasks and waits until none is running."""
         self._context.cancelAllJobs()
         end = time.monotonic() + _SECONDS_TO_CANCEL
         tracker = self._context._jsc.sc().statusTracker()

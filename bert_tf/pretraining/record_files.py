@@ -187,7 +187,6 @@ def _agreed(name: str, made_with: Mapping[str, object]) -> object:
 
 
 def _made_with(entries: Mapping) -> Mapping:
-    """Returns the generator's settings in a manifest."""
     return entries.get("settings", {})
 
 

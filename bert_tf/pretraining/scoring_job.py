@@ -194,7 +194,6 @@ def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
 
 
 def _write(task: PartTask) -> Facts:
-    """Writes the scores of the texts in a source."""
     settings, counts = task.settings, Facts(lines=task.source.lines)
     scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings.vocab_file, settings.do_lower_case)
     entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
@@ -215,7 +214,6 @@ def _write(task: PartTask) -> Facts:
 
 
 def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
-    """Yields the texts in groups with a limited number of queries."""
     group, count = [], 0
     for text in texts:
         group.append(text)
@@ -228,7 +226,6 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
 
 
 def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
-    """Logs the results, and returns the counts for the manifest."""
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode != FILL_MASK:

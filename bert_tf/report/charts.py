@@ -199,7 +199,6 @@ def _axes(title: str, size: tuple[float, float] = (4.4, 3.1), **labels):
 
 
 def _svg(figure: Figure) -> str:
-    """Returns a figure as a self-contained SVG element."""
     target = io.StringIO()
     figure.savefig(target, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})
     return target.getvalue()[target.getvalue().index("<svg") :]

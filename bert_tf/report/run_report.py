@@ -84,7 +84,6 @@ def _write(output_dir: str) -> str:
 
 
 def _page(output_dir: str) -> str:
-    """Returns the page of a run's folder."""
     metrics_file.check_whole(output_dir)
     recorded = metrics_file.read(output_dir)
     looks = sorted(metrics_file.read(output_dir, fill_mask.NAME), key=lambda look: look["step"])
@@ -160,7 +159,6 @@ def _panels(
     last_step: int,
     kind: run_kinds.RunKind,
 ) -> list[str]:
-    """Returns a panel for each metric that has several points."""
     begins, drawn = [phase.begun_at for phase in phases[1:]], []
     for metric in shown:
         lines = curves_of(metric.name, splits, kind.baselines.get(metric.name))
@@ -213,7 +211,6 @@ def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
 
 
 def _evaluated_data(splits: Mapping[str, Sequence[Mapping]]) -> list[str]:
-    """Names the evaluated data of each split."""
     data = {split: entries[-1].get("data", "").rpartition(", ")[0] for split, entries in splits.items()}
     return [f"{_LABELS.get(split, split)}: {name.removeprefix(f'{split}, ')}" for split, name in data.items() if name]
 
@@ -326,7 +323,6 @@ def _is_share(metric: Metric) -> bool:
 
 
 def _settings_table(phases: Sequence[run_record.Phase], names: Sequence[str]) -> str:
-    """Returns a table of the settings with these names, with a column for each phase."""
     model = phases[-1].model
     shape = (
         f"L={model['num_hidden_layers']} H={model['hidden_size']} A={model['num_attention_heads']} "

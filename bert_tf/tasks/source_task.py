@@ -19,23 +19,18 @@ class SourceTask(Task):
 
     @property
     def has_dev_files(self) -> bool:
-        """See `Task`."""
         return self.source.has_dev
 
     def data_facts(self) -> dict[str, Any]:
-        """See `Task`."""
         return super().data_facts() | dict(self.source.facts())
 
     def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
         return self.source.files(split)
 
     def data_name_of(self, split: str) -> str:
-        """See `ExampleSource`."""
         return self.source.name_of(split)
 
     def fingerprint_of(self, split: str) -> list[str]:
-        """See `Task`."""
         return self.source.fingerprint(split)
 
     def read_files(self, split: str) -> Sequence[Any]:
@@ -47,5 +42,4 @@ class SourceTask(Task):
         return self.source.examples(split)
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
-        """See `example_checks.warn_of_texts`."""
         example_checks.warn_of_texts(examples)

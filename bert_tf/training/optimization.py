@@ -262,7 +262,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return 1.0 - tf.pow(tf.cast(self.beta_1, dtype), update), 1.0 - tf.pow(tf.cast(self.beta_2, dtype), update)
 
     def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor | float:
-        """Returns the factor of the learning rate for one weight."""
         return 1.0
 
     def get_config(self):

@@ -194,7 +194,6 @@ class ServedCheckpoint(ServedModel):
 
     @property
     def length(self) -> int:
-        """See `ServedModel`."""
         return self._description.parameters["max_seq_length"]
 
     @staticmethod

@@ -19,12 +19,10 @@ class ServedChoice(ServedTask):
     """Inputs: `context`, `start` and `choices`, as in the training data. Outputs: see `answer`."""
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         one = tf.TensorSpec([None], tf.string)
         return {"context": one, "start": one, "choices": tf.TensorSpec([None, None], tf.string)}
 
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
-        """See `ServedModel`."""
         names = {"context": "text_a", "start": "text_b", "choices": "choices"}
         return [{name: line[key] for name, key in names.items()} for line in base.dev_lines(folder)]
 
@@ -63,7 +61,6 @@ class ServedChoice(ServedTask):
         return _chosen(scores, tf.reduce_any(inputs["input_mask"] > 0, -1))
 
     def token_spec(self) -> tf.TensorSpec:
-        """See `ServedModel`."""
         return tf.TensorSpec([None, None, None], tf.int32)
 
 

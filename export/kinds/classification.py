@@ -21,7 +21,6 @@ class _ServedClassification(ServedTask):
     """Inputs: `text_a` and, for pairs, `text_b`."""
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         names = ("text_a", "text_b") if self._description.parameters["has_pairs"] else ("text_a",)
         return {name: tf.TensorSpec([None], tf.string) for name in names}
 
@@ -43,7 +42,6 @@ class _ServedClassification(ServedTask):
         return self.answers_of(self._logits(rows | {"order_ids": tf.tile([0, 1], shape[:1])})[::2])
 
     def token_spec(self) -> tf.TensorSpec:
-        """See `ServedModel`."""
         return tf.TensorSpec([None, 2, None], tf.int32) if self._reading.has_both_orders else super().token_spec()
 
     @property
@@ -51,7 +49,6 @@ class _ServedClassification(ServedTask):
         return Reading.of_parameters(self._description.parameters)
 
     def _logits(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Computes logits, float32 [B, C]."""
         return self._model(inputs)["logits"]
 
     @abc.abstractmethod
@@ -83,7 +80,6 @@ class ServedClassifier(_ServedClassification):
         }
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """See `ServedModel`."""
         return self._all_classes(answers["probabilities"])
 
 
@@ -102,7 +98,6 @@ class ServedRegression(_ServedClassification):
         return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """See `ServedModel`."""
         return {"outputs": answers["score"]}
 
 
@@ -132,7 +127,6 @@ class ServedMultiLabel(_ServedClassification):
         return {"probabilities": probabilities, "predicted": predicted, "labels": labels}
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """See `ServedModel`."""
         return self._all_classes(answers["probabilities"])
 
 

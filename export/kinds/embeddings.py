@@ -43,7 +43,6 @@ class ServedEmbeddings(ServedCheckpoint):
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """See `ServedCheckpoint`."""
         is_stated = pooling.is_stated(contents.folder)
         vectors = VectorSettings(
             init_checkpoint=contents.source,
@@ -63,15 +62,12 @@ class ServedEmbeddings(ServedCheckpoint):
 
     @staticmethod
     def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
-        """See `ServedCheckpoint`."""
         return _Layers(config, parameters["layers"])
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def more_signatures(self) -> MoreSignatures:
-        """See `ServedModel`."""
         return {"token_embeddings": (self.token_embeddings, self.inputs())}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -42,7 +42,6 @@ class ServedFillMask(ServedCheckpoint):
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """See `ServedCheckpoint`."""
         config = scoring.require_masked_lm(contents)
         length = settings.max_seq_length or config.max_position_embeddings
         config.check_length(length, contents.config_file)
@@ -50,16 +49,13 @@ class ServedFillMask(ServedCheckpoint):
 
     @staticmethod
     def make_model(config: BertConfig, parameters: Mapping[str, Any]) -> keras.Model:
-        """See `ServedCheckpoint`."""
         del parameters
         return _MaskedLm(config)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def samples(self, folder: str) -> list[dict[str, Any]]:
-        """See `ServedModel`."""
         del folder
         return [{"text": text} for text in _SAMPLES]
 

@@ -49,7 +49,6 @@ class ServedQuestions(ServedTask):
         return dataclasses.replace(description, parameters=parameters)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         return {name: tf.TensorSpec([None], tf.string) for name in ("question", "context")}
 
     def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:

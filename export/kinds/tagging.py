@@ -38,11 +38,9 @@ class ServedTagging(ServedTask):
         self._answer = lambda found: answer(found)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
-        """See `ServedModel`."""
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
-        """See `ServedModel`."""
         try:
             sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
         except InputError:
@@ -50,7 +48,6 @@ class ServedTagging(ServedTask):
         return [{"text": " ".join(sentence.words)} for sentence in sentences]
 
     def more_signatures(self) -> MoreSignatures:
-        """See `ServedModel`."""
         return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -83,7 +83,6 @@ def _check_rows(outputs: Mapping[str, np.ndarray]) -> int:
 
 
 def _written(name: str, array: np.ndarray) -> list[str]:
-    """Returns the JSON text of each value of an array."""
     flat = array.ravel()
     if array.dtype == np.object_:
         if name.endswith(_BYTES_SUFFIX):
@@ -111,7 +110,6 @@ def _floats(values: np.ndarray) -> list[str]:
 
 
 def _rows(texts: list[str], shape: Sequence[int]) -> list[str]:
-    """Returns the text of each row of an array."""
     if len(shape) == 1:
         return texts
     size = len(texts) // shape[0] if shape[0] else 0

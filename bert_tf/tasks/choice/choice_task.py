@@ -98,7 +98,6 @@ class ChoiceTask(SourceTask):
         return np.bincount(split.example_ids)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """See `Task`."""
         return pack(
             columns["segment_a"],
             columns["segment_b"],
@@ -108,7 +107,6 @@ class ChoiceTask(SourceTask):
         )
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """See `make_head`."""
         return make_head(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -203,12 +201,10 @@ class ChoiceTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`."""
         whole = flops.training_flops(config, length, outputs=1, examples=examples)
         return whole - flops.unread_position_flops(config, length, examples)
 
     def _by_example(self, split: Split, predictions: np.ndarray) -> list[np.ndarray]:
-        """Returns the scores of each example's choices."""
         return np.split(predictions[:, 0].astype(np.float64), np.cumsum(self.group_sizes(split))[:-1])
 
     def _answers(self, split: Split, predictions: np.ndarray) -> list[dict]:

@@ -22,12 +22,10 @@ class Choice(Kind):
     config_entries: ClassVar[dict[str, Any]] = {"architectures": ["BertForMultipleChoice"]}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """See `Kind`."""
         return make_head(config)
 
     @staticmethod
     def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
-        """See `Kind`."""
         del labels
         return chosen(entries, ["right", "chosen"], lambda entry, name: short(entry["choices"][entry[name]]))
 

@@ -46,7 +46,6 @@ def warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[s
 
 
 def _counts(examples: Iterable[Example]) -> Counter:
-    """Returns the number of examples with each label."""
     counts: Counter = Counter()
     for example in examples:
         counts.update(example.label if isinstance(example.label, tuple) else [example.label])

@@ -97,17 +97,14 @@ class ClassificationTask(Task):
 
     @property
     def kind(self) -> str:
-        """See `Task`."""
         return REGRESSION if self.is_regression else CLASSIFICATION
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """See `Task`."""
         return {"has_pairs": self.has_pairs, **self.reading.parameters}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """See `Task`."""
         return (LOSS,) if self.is_regression else METRICS
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
@@ -130,7 +127,6 @@ class ClassificationTask(Task):
 
     @property
     def truncation_remedies(self) -> Sequence[str] | None:
-        """See `Task`."""
         return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
     def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
@@ -171,11 +167,9 @@ class ClassificationTask(Task):
         return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        """See `Reading.model_inputs`."""
         return self.reading.model_inputs(columns, tokenizer, max_seq_length)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """See `make_head`."""
         return make_head(self.labels, config, self.reading)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -278,7 +272,6 @@ class ClassificationTask(Task):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`."""
         whole = flops.training_flops(config, length, outputs=len(self.labels) or 1, examples=examples)
         if self.reading.pooling != "cls":
             return whole

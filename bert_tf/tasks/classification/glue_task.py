@@ -88,11 +88,9 @@ class GlueTask(ClassificationTask):
 
     @property
     def has_dev_files(self) -> bool:
-        """See `Task`."""
         return all(map(tf.io.gfile.exists, self.files_of("dev")))
 
     def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
         return [file.path(self.data_dir) for file in self.splits[split]]
 
     def read_files(self, split: str) -> list[Example]:
@@ -147,7 +145,6 @@ class GlueTask(ClassificationTask):
         return paths + self.benchmark_files(folder, split, predictions)
 
     def overwrites(self, name: str) -> bool:
-        """See `Task`. Returns false for submission files of other tasks, because AX and MNLI use the same folder."""
         own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 

@@ -39,11 +39,9 @@ class TextKind(Kind):
         """Returns a model's answers for N texts from its outputs, which are logits or scores, float32 [N, C]."""
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """See `Kind`."""
         return make_head(described.labels, config, Reading.of_parameters(described.parameters))
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:
-        """See `Kind`."""
         reading = Reading.of_parameters(described.parameters)
         if reading.pooling != "cls":
             raise InputError(
@@ -71,7 +69,6 @@ class Classes(TextKind):
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
 
     def answers(self, outputs: np.ndarray, model: Trained) -> list[str]:
-        """See `TextKind`."""
         return [model.description.labels[best] for best in np.argmax(probabilities(outputs), axis=1)]
 
 
@@ -83,7 +80,6 @@ class Scores(TextKind):
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "regression"}
 
     def answers(self, outputs: np.ndarray, model: Trained) -> np.ndarray:
-        """See `TextKind`."""
         return outputs[:, 0]
 
 
@@ -97,7 +93,6 @@ class LabelSets(TextKind):
     probabilities = staticmethod(multi_label.sigmoid)
 
     def answers(self, outputs: np.ndarray, model: Trained) -> list[tuple[str, ...]]:
-        """See `TextKind`."""
         labels = model.description.labels
         above = multi_label.sigmoid(outputs) > multi_label.THRESHOLDS.read(model.folder, model.step, labels)
         return [tuple(itertools.compress(labels, row)) for row in above]

@@ -39,17 +39,14 @@ class MemorySource(TextSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `TextSource`."""
         return next(iter(self.splits.values()))[0].example.text_b is not None
 
     @property
     def has_label_sets(self) -> bool:
-        """See `TextSource`."""
         return self.kind == MULTI_LABEL
 
     @property
     def has_dev(self) -> bool:
-        """See `ExampleSource`."""
         return "dev" in self.splits
 
     def files(self, split: str) -> list[str]:

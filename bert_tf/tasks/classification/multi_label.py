@@ -48,12 +48,10 @@ class MultiLabelTask(OwnTask):
 
     @property
     def kind(self) -> str:
-        """See `Task`."""
         return MULTI_LABEL
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """See `Task`."""
         return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
 
     def label_value(self, label: Sequence[str]) -> list[float]:
@@ -67,12 +65,10 @@ class MultiLabelTask(OwnTask):
         return [float(name in label) for name in self.labels]
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """See `ClassificationTask`. Also refuses thresholds of an earlier run."""
         super().check(config, settings)
         THRESHOLDS.check_new_run(settings)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        """See `Task`."""
         example_checks.warn_of_texts(examples)
         if "train" in examples:
             class_checks.warn_of_unseen(examples, self.labels)
@@ -105,7 +101,6 @@ class MultiLabelTask(OwnTask):
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`. If no example has a label, the labels count as unknown."""
         return super().is_labeled(examples) and any(example.label for example in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer:

@@ -61,7 +61,6 @@ class OwnTask(SourceTask, ClassificationTask):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """See `Task`."""
         found = dict(super().parameters)
         if self.class_weights:
             found["class_weights"] = list(self.class_weights)
@@ -89,13 +88,11 @@ class OwnTask(SourceTask, ClassificationTask):
         return [example for _, example in placed]
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`. If all scores are equal, for example -1, the scores count as unknown."""
         if not super().is_labeled(examples):
             return False
         return not self.is_regression or len({example.label for example in examples}) > 1
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        """See `Task`."""
         super().check_examples(examples)
         if not self.is_regression:
             class_checks.check_classes(examples, self.labels, bool(self.class_weights))

@@ -121,20 +121,16 @@ class RecordsTask(ClassificationTask):
                 )
 
     def data_facts(self) -> dict[str, Any]:
-        """See `Task`."""
         return super().data_facts() | {"processor_type": self.name, "has_sample_weights": self.has_weights}
 
     @property
     def has_dev_files(self) -> bool:
-        """See `Task`."""
         return bool(self.paths["dev"])
 
     def files_of(self, split: str) -> list[str]:
-        """See `Task`."""
         return reader.expand_files(self.paths[split], PATH_FLAGS[split])
 
     def digest(self, examples: Rows) -> str:
-        """See `Task`."""
         return examples.digest()
 
     def is_labeled(self, examples: Rows) -> bool:
@@ -189,7 +185,6 @@ class RecordsTask(ClassificationTask):
         return contents, [None] * len(examples) if self.is_regression else examples.columns["label_ids"].tolist()
 
     def some_of(self, examples: Rows, numbers: np.ndarray) -> Rows:
-        """See `Task`."""
         return Rows({name: column[numbers] for name, column in examples.columns.items()})
 
     def encode(self, examples: Rows, tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -218,7 +213,6 @@ class RecordsTask(ClassificationTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """See `Task`. The texts are reconstructed from the tokens."""
         examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
         super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
 

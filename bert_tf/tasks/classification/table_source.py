@@ -65,18 +65,15 @@ class TableSource(FileSource, TextSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `TextSource`."""
         return bool(self.text_b)
 
     def id_name(self) -> str:
-        """See `TextSource`. If the test file names its columns, the title is the name of the id column."""
         if not self.id:
             return super().id_name()
         (path,) = self.files("test")
         return tables.read_columns(path, self.layout(path), (self.id,)).names[0] or super().id_name()
 
     def file_names(self, split: str) -> list[str]:
-        """See `FileSource`."""
         return tables.file_names(split, self.format)
 
     def layout(self, path: str) -> tables.Layout:
@@ -84,7 +81,6 @@ class TableSource(FileSource, TextSource):
         return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ExampleSource`."""
         return {
             "text_a_column": self.text_a,
             "text_b_column": self.text_b,
@@ -95,7 +91,6 @@ class TableSource(FileSource, TextSource):
         }
 
     def read_file(self, path: str, split: str) -> list[Placed]:
-        """See `FileSource`."""
         columns = {"text_a": self.text_a, "text_b": self.text_b, "id": self.id if split == "test" else ""}
 
         def read(with_labels: bool) -> list[Placed]:

@@ -51,12 +51,10 @@ class TfdsSource(TextSource):
 
     @property
     def has_pairs(self) -> bool:
-        """See `TextSource`."""
         return bool(self.text_b)
 
     @property
     def has_label_sets(self) -> bool:
-        """See `TextSource`."""
         return self.kind == MULTI_LABEL
 
     def files(self, split: str) -> list[str]:
@@ -66,11 +64,9 @@ class TfdsSource(TextSource):
         return []
 
     def name_of(self, split: str) -> str:
-        """See `ExampleSource`."""
         return f"{self.name} {self.splits[split]}"
 
     def facts(self) -> Mapping[str, Any]:
-        """See `ExampleSource`."""
         return {
             "tfds_name": str(self.builder.info.full_name),
             "tfds_split": self.splits["train"],

@@ -37,11 +37,9 @@ class XnliTask(LabeledTask):
     ids_differ: ClassVar[bool] = False
 
     def data_facts(self) -> dict[str, Any]:
-        """See `Task`. Adds the languages."""
         return super().data_facts() | {"xnli_language": list(self.languages)}
 
     def label_value(self, text: str) -> float:
-        """See `ClassificationTask`."""
         return super().label_value(_SPELLINGS.get(text, text))
 
     def read_files(self, split: str) -> list[Example]:

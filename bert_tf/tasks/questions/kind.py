@@ -20,7 +20,6 @@ class Questions(Kind):
     report_entries = staticmethod(report.questions)
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """See `Kind`."""
         return SpanHead(config)
 
 

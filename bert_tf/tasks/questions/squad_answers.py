@@ -226,7 +226,6 @@ def _best(
     tokenizer: BertTokenizer,
     decoding: Decoding,
 ) -> list[Candidate]:
-    """Returns the best candidates; each text occurs once."""
     found: list[Candidate] = []
     seen: set[str] = set()
     for span in spans:

@@ -77,21 +77,17 @@ class SquadTask(SourceTask):
 
     @property
     def evaluation_predictions(self) -> Sequence[str]:
-        """See `Task`. As in google-research/bert, an evaluation also writes the prediction files."""
         names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
         return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """See `Task`."""
         return {"version_2_with_negative": self.decoding.has_unanswerable}
 
     def data_facts(self) -> dict[str, Any]:
-        """See `Task`."""
         return super().data_facts() | {"doc_stride": self.doc_stride, "max_query_length": self.max_query_length}
 
     def evaluation_facts(self) -> dict[str, Any]:
-        """See `Task`."""
         return {"n_best_size": self.decoding.n_best_size, "max_answer_length": self.decoding.max_answer_length}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
@@ -119,7 +115,6 @@ class SquadTask(SourceTask):
         return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """See `encode_questions`."""
         return encode_questions(examples, tokenizer, max_seq_length, self.doc_stride, self.max_query_length)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
@@ -128,7 +123,6 @@ class SquadTask(SourceTask):
         return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **ids)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """See `SpanHead`."""
         return SpanHead(config)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -196,7 +190,6 @@ class SquadTask(SourceTask):
         return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
-        """See `Task`. A question without an answer counts as labeled only in SQuAD 2.0."""
         accepts_none = self.decoding.has_unanswerable
         return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
 
@@ -235,7 +228,6 @@ class SquadTask(SourceTask):
             squad_results.NULL_THRESHOLD.read(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """See `squad_results.write_predictions`."""
         threshold = self._known_threshold(folder) if self.decoding.has_unanswerable else 0.0
         return squad_results.write_predictions(folder, split.examples, predictions, threshold)
 

@@ -23,12 +23,10 @@ class Tagging(Kind):
     config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """See `Kind`."""
         features = described.parameters.get("features", ""), described.parameters.get("lstm_size", 0)
         return make_head(len(described.labels), *features, config)
 
     def check_format(self, format: str, source: str, described: TaskDescription) -> None:
-        """See `Kind`."""
         if described.parameters.get("document_context"):
             logging.warning(
                 "--format=%s: code for this format reads each sentence alone, but %s was trained with "
@@ -36,7 +34,6 @@ class Tagging(Kind):
             )  # fmt: skip
 
     def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        """See `Kind`."""
         return report.entities(os.path.join(folder, f"{prefix}_predictions.txt"))
 
 

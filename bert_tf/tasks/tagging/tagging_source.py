@@ -36,7 +36,6 @@ class TaggingSource(FileSource):
     test_has_tags: bool = True
 
     def file_names(self, split: str) -> Sequence[str]:
-        """See `FileSource`."""
         return conll_files.FILE_NAMES[split]
 
     def facts(self) -> dict[str, Any]:

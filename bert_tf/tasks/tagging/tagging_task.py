@@ -72,7 +72,6 @@ class TaggingTask(SourceTask):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """See `Task`."""
         return tag_schemes.tags_of_types(self.types, self._learned_scheme)
 
     @property
@@ -81,7 +80,6 @@ class TaggingTask(SourceTask):
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        """See `Task`."""
         features = {"features": self.features, "lstm_size": self.lstm_size} if self.features else {}
         return {"tag_scheme": self.scheme, "document_context": self.document_context, **features}
 
@@ -140,7 +138,6 @@ class TaggingTask(SourceTask):
         )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
-        """See `Task`. Also warns about types that no training sentence has, and about files without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
@@ -246,7 +243,6 @@ class TaggingTask(SourceTask):
         return entity_scores.compare(self._known_tags(split), self.predicted_tags(split, predictions))
 
     def _known_tags(self, split: Split) -> list[tuple[str, ...]]:
-        """Returns the tags of the data in the scheme of the training data."""
         return [
             tuple(tag_schemes.write_tags(tag_schemes.entities(sentence.tags), len(sentence.words), self.scheme))
             for sentence in split.examples
@@ -292,7 +288,6 @@ class TaggingTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
-        """See `Task`. Returns 0 (unknown) if there are `features`, since the work depends on the words per row."""
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
