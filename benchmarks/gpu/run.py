@@ -166,7 +166,7 @@ def _largest(folder: pathlib.Path, name: str, peer: str, start: int) -> largest_
         if not worker.setup["limit"]:
             sys.exit("error: --largest_batch: this device does not report its memory; remove the flag")
         fitted[batch_size] = worker.setup["memory"], worker.setup["limit"]
-        return Compiled(0, 0, worker.setup["memory"], 0.0, 0.0, {})
+        return Compiled(0, 0, worker.setup["memory"], 0.0, 0.0, pathlib.Path())
 
     return largest_batch.search(measured, start)
 

@@ -27,31 +27,27 @@ _STANDARD = (
 )
 _LEGEND = """
 GiB: the chip's memory for args (weights, optimizer state and batch), for temp (temporary values within the step), and
-in total. /formula: TFLOP divided by the TFLOP of the matrix products (bert_tf/training/flops.py). GB accessed: bytes
-that all fusions read and write, including a TPU core's own memory, as the compiler counts them. GB moved: bytes read
-from and written to the chip's memory. ms: the least time for the FLOPs, the bytes moved and the bytes accessed at the
-chip's published peaks; a step takes at least the larger of the first two. Below a GPU's row are its kernels. Each
-kernel also takes some microseconds to launch; a small kernel moves less than 1 MiB. Only with a GPU present can the
-compiler choose between its own matrix products and those of NVIDIA's library.
+in total. /formula: TFLOP divided by the TFLOP of the matrix products (bert_tf/training/flops.py). GB: bytes that all
+fusions read and write, including a TPU core's own memory, as the compiler counts them. ms: the least time for the FLOPs
+and for these bytes at the chip's published peaks. Only with a GPU present can the compiler choose between its own
+matrix products and those of NVIDIA's library.
 """
 _HEADER = (
-    f"{'':<47} {'GiB':>22} {'':>17} {'GB':>12} {'ms':>23}\n"
+    f"{'':<47} {'GiB':>22} {'':>17} {'GB':>8} {'ms':>16}\n"
     f"{'model':<11} {'S':>4} {'B':>4} {'chip':<4} {'step':<20} {'args':>6} {'temp':>7} {'total':>7} "
-    f"{'TFLOP':>7} {'/formula':>8} {'accessed':>8} {'moved':>6} "
-    f"{'FLOPs':>7} {'moved':>7} {'accessed':>8}"
+    f"{'TFLOP':>7} {'/formula':>8} {'accessed':>8} {'FLOPs':>7} {'accessed':>8}  program"
 )
 
 
 def _line(model: str, shape: Shape, chip: Chip, step: str, compiled: Compiled, formula: float) -> str:
     """Formats a row of the table; `formula` is the step's number of FLOPs according to `flops.training_flops`."""
-    moved = sum(compiled.moved.values())
     return (
         f"{model:<11} {shape.length:>4} {shape.batch_size:>4} {chip.name:<4} {step:<20} "
         f"{gib(compiled.arguments):>6} {gib(compiled.temporaries):>7} {gib(compiled.total):>7} "
         f"{compiled.flops / 1e12:>7.2f} {compiled.flops / formula:>8.3f} "
-        f"{compiled.accessed / 1e9:>8.2f} {moved / 1e9:>6.2f} "
-        f"{1e3 * compiled.flops / chip.flops:>7.1f} {1e3 * moved / chip.bandwidth:>7.1f} "
-        f"{1e3 * compiled.accessed / chip.bandwidth:>8.1f}"
+        f"{compiled.accessed / 1e9:>8.2f} "
+        f"{1e3 * compiled.flops / chip.flops:>7.1f} {1e3 * compiled.accessed / chip.bandwidth:>8.1f}  "
+        f"{compiled.program}"
     )
 
 
@@ -93,8 +89,6 @@ def run_check(
                 failures.append(f"{name}, {model}, S={shape.length}, B={shape.batch_size}, {chip.name}: {error}")
                 continue
             print(_line(model, shape, chip, name, compiled, formula), flush=True)
-            if compiled.kernels:
-                print(f"{'':<22}{compiled.kernels.describe()}", flush=True)
     for failure in failures:
         print(f"error: {failure}", file=sys.stderr)
     if failures:

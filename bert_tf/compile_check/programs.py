@@ -8,9 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 
-from bert_tf.compile_check import kernels, traffic
 from bert_tf.compile_check.chips import GPU, TPU, Chip
-from bert_tf.compile_check.kernels import Kernels
 from bert_tf.core.errors import InputError
 
 _COMPILE = pathlib.Path(__file__).with_name("compile_program.py")
@@ -39,8 +37,7 @@ class Compiled:
       total: bytes of all memory that a step uses.
       flops: FLOPs of a step, including elementwise arithmetic.
       accessed: bytes that all fusions of a step read and write in any memory, as the compiler counts them.
-      moved: bytes read from and written to the chip's memory, by operation of the model; see `traffic`.
-      kernels: the kernels of a step on a GPU; None for a TPU, which runs a step as one program.
+      program: path of the optimized program.
     """
 
     arguments: int
@@ -48,8 +45,7 @@ class Compiled:
     total: int
     flops: float
     accessed: float
-    moved: Mapping[str, int]
-    kernels: Kernels | None = None
+    program: pathlib.Path
 
 
 class DoesNotFit(InputError):
@@ -120,20 +116,15 @@ class Compiler:
             raise _does_not_fit(found["memory_used"], found["memory_limit"], chip)
         if "error" in found:
             raise InputError(f"does not compile: {found['error']}")
-        compiled = outcome.with_suffix(".hlo").read_text()
-        host = _HOST_WHEN_COMPILED.search(compiled)
+        optimized = outcome.with_suffix(".hlo")
+        host = _HOST_WHEN_COMPILED.search(optimized.read_text())
         if host:
             raise InputError(f"a call to the host inside the compiled step: {host[0].strip()}")
         total = found["arguments"] + found["outputs"] - found["aliased"] + found["temporaries"] + found["code"]
         if total > chip.memory:  # the GPU compiler does not check the size of the memory
             raise _does_not_fit(total, chip.memory, chip)
         names = ("arguments", "temporaries", "flops", "accessed")
-        return Compiled(
-            total=total,
-            moved=traffic.by_operation(compiled),
-            kernels=kernels.count(compiled) if chip.kind == GPU else None,
-            **{name: found[name] for name in names},
-        )
+        return Compiled(total=total, program=optimized, **{name: found[name] for name in names})
 
     def _run(self, source: pathlib.Path, outcome: pathlib.Path, chip: Chip) -> None:
         command = [

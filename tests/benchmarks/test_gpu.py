@@ -92,7 +92,7 @@ def test_the_largest_batch_is_found_in_few_compilations(capacity, curve):
         limit = 1000 + int(capacity**curve)
         if used > limit:
             raise DoesNotFit("", used, limit)
-        return Compiled(0, 0, used, 0.0, 0.0, {})
+        return Compiled(0, 0, used, 0.0, 0.0, pathlib.Path())
 
     found = largest_batch.search(compiled, 8)
     assert found.fits <= capacity < found.refused <= found.fits + max(1, found.fits / 16)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bert_tf.compile_check import compile_program, programs, steps, traffic
+from bert_tf.compile_check import compile_program, programs, steps
 from bert_tf.compile_check.check import run_check
 from bert_tf.compile_check.chips import CHIPS
 from bert_tf.compile_check.settings import CompileCheckSettings
@@ -101,11 +101,6 @@ def test_host_calls_and_dynamic_shapes_are_refused(line):
         programs.check(f"func.func @main() {{\n {line}\n}}")
 
 
-def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
-    # the operand and the result in memory, but not the slice, which is already in the core
-    assert traffic.by_operation(HLO) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
-
-
 def check_settings(tmp_path, python, *more) -> CompileCheckSettings:
     (tmp_path / "bert_config.json").write_text(
         '{"vocab_size": 50, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, '
@@ -132,7 +127,7 @@ def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_p
     monkeypatch.setattr(steps, "our_step", traced_elsewhere)
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("L=1 H=16")]
     assert [row.split()[4] for row in rows] == ["v5e", "v4"]
-    assert "10.2" in rows[0]  # ms: 2 TFLOP at 197 TFLOP/s
+    assert "10.2" in rows[0] and rows[0].endswith(".hlo")  # ms: 2 TFLOP at 197 TFLOP/s
 
     compiler(compile_program._refusal("Used 20.25G of 15.75G hbm"))
     with pytest.raises(InputError, match="1 of 1 steps failed"):
@@ -140,14 +135,13 @@ def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_p
     assert "S=9, B=2, v5e: needs 20.25 GiB" in capsys.readouterr().err
 
 
-def test_a_gpus_kernels_follow_its_row_and_its_memory_is_checked(compiler, tmp_path, capsys, monkeypatch):
+def test_the_memory_of_a_gpu_is_checked(compiler, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(steps, "our_step", traced_elsewhere)
     compiler(FOUND)
     flags = f"--gpu_compiler={tmp_path}/python", "--chips=h200,a100"
     run_check(check_settings(tmp_path, tmp_path / "missing", *flags))
     rows = capsys.readouterr().out.splitlines()
     assert [row.split()[4] for row in rows if row.startswith("L=1 H=16")] == ["h200", "a100"]
-    assert len([row for row in rows if "4 kernels: 2 loops, 1 slice-start, 1 slice-done" in row]) == 2
 
     too_large = {**FOUND, "temporaries": 90 << 30}
     compiler(too_large)

@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from bert_tf.compile_check import traffic
+from benchmarks.compiled import traffic
 
 # A kernel that moves fewer bytes than this takes about as long as its launch.
 SMALL = 1 << 20

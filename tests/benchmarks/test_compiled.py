@@ -1,4 +1,7 @@
-from bert_tf.compile_check import kernels, traffic
+import sys
+
+from benchmarks.compiled import __main__ as script
+from benchmarks.compiled import kernels, traffic
 
 HLO = """HloModule step
 
@@ -32,3 +35,31 @@ def test_attention_scores_are_found_and_square_weights_are_not():
     assert found.scores == 3  # the softmax and both products
     assert found.scores_moved == 2 * scores + 2 * (scores + 2 * rest) + 64
     assert traffic.by_operation(HLO)["block/Softmax"] == 2 * scores
+
+
+ON_TPU = """HloModule step
+
+ENTRY %main (a: f32[8,128]) -> f32[8,128] {
+  %a = f32[8,128]{1,0:T(8,128)} parameter(0)
+  %s = ((f32[8,128]{1,0:T(8,128)}), f32[2,128]{1,0:T(8,128)S(1)}, s32[]{:S(2)}) slice-start(%a), slice={[0:2], [0:128]}
+  %d = f32[2,128]{1,0:T(8,128)S(1)} slice-done(%s)
+  %f = bf16[8,128]{1,0:T(8,128)} fusion(%a, %d), kind=kLoop, metadata={op_name="layer_3/Mul_1" source_line=1}
+  %g = bf16[8,128]{1,0:T(8,128)S(1)} fusion(%f), kind=kLoop, metadata={op_name="layer_4/Mul_7"}
+  ROOT %t = (bf16[8,128]{1,0:T(8,128)S(1)}) tuple(%g)
+}
+"""
+
+
+def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
+    # the operand and the result in memory, but not the slice, which is already in the core
+    assert traffic.by_operation(ON_TPU) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
+
+
+def test_the_script_prints_both_kinds_of_programs(tmp_path, monkeypatch, capsys):
+    for name, text in (("gpu", HLO), ("tpu", ON_TPU)):
+        (tmp_path / f"{name}.hlo").write_text(text)
+    monkeypatch.setattr(sys, "argv", ["compiled", f"{tmp_path}/gpu.hlo", f"{tmp_path}/tpu.hlo"])
+    script.main()
+    of_gpu, of_tpu = capsys.readouterr().out.split(f"{tmp_path}/tpu.hlo: ")
+    assert "  6 kernels: 2 products" in of_gpu and "block/Softmax" in of_gpu
+    assert "layer/Mul" in of_tpu and "kernels" not in of_tpu
