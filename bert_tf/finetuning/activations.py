@@ -2,23 +2,21 @@
 
 Paper: section 5.3 (feature-based approach).
 
-Each split has its own folder. The files in this folder are the parts of the activations. Each part is a float16 NumPy
-array that is written atomically, so a resumed run computes only the missing parts. The folder's name contains a hash of
-everything that the activations depend on, such as the encoder's weights, the rows, the layers and the precision.
+Each split has one file, a float16 NumPy array that is written atomically and memory-mapped. The file's name contains
+a hash of everything that the activations depend on, such as the encoder's weights, the rows, the layers and the
+precision.
 
 Letters: B rows of a batch, S sequence length, N rows of a split, P maximum number of tokens per row that the head
 reads, K layers, H hidden size.
 """
 
-import collections
 import dataclasses
 import functools
 import hashlib
 import io
-import itertools
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -35,11 +33,10 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.jobs.progress import Progress
 from bert_tf.tokenization import BertTokenizer
 
-_VERSION = 1
+_VERSION = 2
 _DTYPE = np.float16
 # Number of tokens in a batch, including padding. Larger batches are not faster on a CPU.
 _TOKENS_PER_BATCH = 4096
-_PART_BYTES = 1 << 26
 _ROWS_PER_CALL = 1024
 
 
@@ -48,18 +45,26 @@ class StoredActivations:
     """The activations of a split's rows.
 
     Attributes:
+      path: path of the file with an array of the shape [tokens of all rows, K, H].
       counts: int64 [N], number of tokens that the head reads in each row.
-      parts: paths of the parts.
-      part_of: int64 [N], for each row, the index of its part in `parts`.
-      starts: int64 [N], for each row, the index of its first token in the part.
+      starts: int64 [N], index of each row's first token in the array.
       shape: shape of a row's activations, (P, K, H).
     """
 
+    path: str
     counts: np.ndarray
-    parts: tuple[str, ...]
-    part_of: np.ndarray
     starts: np.ndarray
     shape: tuple[int, int, int]
+
+    @property
+    def array_shape(self) -> tuple[int, int, int]:
+        """Shape of the array in the file."""
+        return int(self.counts.sum()), *self.shape[1:]
+
+    @property
+    def size(self) -> int:
+        """Size of the array, in bytes."""
+        return int(np.prod(self.array_shape, dtype=np.int64)) * np.dtype(_DTYPE).itemsize
 
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
         """Reads the activations of rows. The function can be called in the graph of a dataset.
@@ -73,16 +78,23 @@ class StoredActivations:
         found = tf.numpy_function(self._read, [rows], tf.float16)
         return tf.ensure_shape(found, [rows.shape[0], *self.shape])
 
+    def is_there(self) -> bool:
+        """Returns whether the file exists and is complete."""
+        try:
+            return tf.io.gfile.exists(self.path) and _open(self.path).shape == self.array_shape
+        except (ValueError, EOFError, OSError):
+            return False
+
     def _read(self, rows: np.ndarray) -> np.ndarray:
         found = np.zeros((len(rows), *self.shape), _DTYPE)
         for place, row in enumerate(rows):
             start, count = self.starts[row], self.counts[row]
-            found[place, :count] = self._arrays[self.part_of[row]][start : start + count]
+            found[place, :count] = self._array[start : start + count]
         return found
 
     @functools.cached_property
-    def _arrays(self) -> list[np.ndarray]:
-        return [_open(path) for path in self.parts]
+    def _array(self) -> np.ndarray:
+        return _open(self.path)
 
 
 def with_activations(
@@ -113,17 +125,24 @@ def with_activations(
         split.lengths, batch_size=rows * shares, max_seq_length=max_seq_length, shares=shares, packed_for=model.config
     )
     counts, digest = inputs.counts_and_digest()
-    folder = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, digest, max_seq_length)}")
+    path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, digest, max_seq_length)}.npy")
+    order = plan.ids.ravel()
+    order = order[order < len(counts)]
+    starts = np.zeros_like(counts)
+    starts[order] = np.cumsum(counts[order]) - counts[order]
     shape = (int(counts.max()), len(model.task_head.layers), model.config.hidden_size)
-    parts = _Parts(folder, plan, shares, counts, shape)
-    try:
-        _compute(parts, inputs, model, strategy, name)
-    except (OSError, tf.errors.OpError) as error:
-        raise InputError(
-            f"{folder}: the activations cannot be written ({' '.join(str(error).split())}); they take "
-            f"{parts.size / 1e9:.2f} GB; give another --activations_dir, and run again to resume"
-        ) from error
-    return dataclasses.replace(split, activations=parts.stored(), lengths=counts.astype(np.int32))
+    stored = StoredActivations(path, counts, starts, shape)
+    if stored.is_there():
+        logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, path)
+    else:
+        try:
+            _write(stored, order, _results(stored, plan, shares, inputs, model, strategy), name)
+        except (OSError, tf.errors.OpError) as error:
+            raise InputError(
+                f"{path}: the activations cannot be written ({' '.join(str(error).split())}); they take "
+                f"{stored.size / 1e9:.2f} GB; give another --activations_dir"
+            ) from error
+    return dataclasses.replace(split, activations=stored, lengths=counts.astype(np.int32))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -152,138 +171,55 @@ class _Inputs:
             digest.update(inputs.numpy().astype("<i4").tobytes())
         return np.concatenate(counts), digest.hexdigest()
 
-    def batches(self, plan: RowPlan, shares: int, start: int, input_context: tf.distribute.InputContext | None):
-        """Returns the dataset of a plan's batches, without the first `start` batches."""
+    def batches(self, plan: RowPlan, shares: int, input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+        """Returns the dataset of a plan's batches."""
         return row_batches(
             self.split, self.task, self.tokenizer, plan, max_seq_length=self.max_seq_length, shares=shares,
-            start=start, input_context=input_context,
+            input_context=input_context,
         )  # fmt: skip
 
 
-class _Parts:
-    """Divides the rows of a split into parts; each part has the rows of several consecutive batches.
-
-    Attributes:
-      folder: folder of the parts.
-      plan: plan of all batches.
-      shares: number of equal shares of a batch, one for each replica.
-      counts: see `StoredActivations`.
-      size: size of all parts, in bytes.
-      longest: maximum number of tokens per row that the head reads, P.
-      rows: indices of the rows of each part, ascending.
-    """
-
-    def __init__(self, folder: str, plan: RowPlan, shares: int, counts: np.ndarray, shape: tuple[int, int, int]):
-        self.folder, self.plan, self.shares, self.counts, self._shape = folder, plan, shares, counts, shape
-        self.longest = shape[0]
-        batches = plan.ids.reshape(-1, shares * plan.ids.shape[1])
-        token_bytes = shape[1] * shape[2] * np.dtype(_DTYPE).itemsize
-        self.size = int(counts.sum()) * token_bytes
-        self._every = max(1, _PART_BYTES * len(batches) // max(1, self.size))  # batches per part
-        groups = [batches[begin : begin + self._every].ravel() for begin in range(0, len(batches), self._every)]
-        self.rows = [np.sort(group[group < len(counts)]) for group in groups]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def path(self, number: int) -> str:
-        """Returns the path of a part."""
-        return os.path.join(self.folder, f"part-{number:05d}-of-{len(self):05d}.npy")
-
-    def is_there(self, number: int) -> bool:
-        """Returns whether a part exists, is readable and has the right shape."""
-        path = self.path(number)
-        if not tf.io.gfile.exists(path):
-            return False
-        try:
-            return _open(path).shape == self.array_shape(number)
-        except (ValueError, EOFError, OSError):
-            return False
-
-    def array_shape(self, number: int) -> tuple[int, int, int]:
-        """Returns the shape of a part: (tokens, K, H)."""
-        return int(self.counts[self.rows[number]].sum()), *self._shape[1:]
-
-    def batches_of(self, number: int) -> range:
-        """Returns the indices of the batches whose rows are in a part."""
-        total = len(self.plan.ids) // self.shares
-        return range(number * self._every, min(total, (number + 1) * self._every))
-
-    def starts(self, number: int) -> np.ndarray:
-        """Returns, for each row of a part, the index of the row's first token in the part."""
-        counts = self.counts[self.rows[number]]
-        return np.cumsum(counts) - counts
-
-    def stored(self) -> StoredActivations:
-        """Returns the stored activations; all parts must exist."""
-        part_of, starts = np.zeros_like(self.counts), np.zeros_like(self.counts)
-        for number, rows in enumerate(self.rows):
-            part_of[rows], starts[rows] = number, self.starts(number)
-        paths = tuple(map(self.path, range(len(self))))
-        return StoredActivations(self.counts, paths, part_of, starts, self._shape)
-
-
-def _compute(parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, name: str) -> None:
-    missing = [number for number in range(len(parts)) if not parts.is_there(number)]
-    if not missing:
-        logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, parts.folder)
-        return
-    logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name,
-                 len(parts.counts), parts.size / 1e9, parts.folder)  # fmt: skip
-    tf.io.gfile.makedirs(parts.folder)
-    rows_left = sum(len(parts.rows[number]) for number in missing)
-    with Progress(f"running the encoder over {name}", len(parts.counts), "rows", compiles=True) as shown:
-        shown.start_at(len(parts.counts) - rows_left)
-        results = _results(parts, inputs, model, strategy, missing[0])
-        for number in range(missing[0], len(parts)):
-            # Skip an existing part after a missing part. This case occurs only if a file was deleted or damaged.
-            batches = itertools.islice(results, len(parts.batches_of(number)))
-            if number not in missing:
-                collections.deque(batches, maxlen=0)
-                continue
-            _write(parts, number, batches, shown)
-
-
 def _results(
-    parts: _Parts, inputs: _Inputs, model: FineTunedBert, strategy: tf.distribute.Strategy, first: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Yields the row indices [B] and the activations [B, P, K, H] of each batch; begins with part number `first`."""
-    longest = parts.longest
+    stored: StoredActivations, plan: RowPlan, shares: int, inputs: _Inputs, model: FineTunedBert,
+    strategy: tf.distribute.Strategy,
+) -> Iterator[dict[int, np.ndarray]]:  # fmt: skip
+    """Yields, for each batch, the activations [P, K, H] of its rows by the rows' indices."""
 
     @tf.function
     def step(batch):
         def on_replica(local):
-            found = model.activations(local)[:, :longest]
+            found = model.activations(local)[:, : stored.shape[0]]
             return row_columns(local)["row_ids"], tf.cast(found, _DTYPE)
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 
-    start = parts.batches_of(first).start
-    dataset = strategy.distribute_datasets_from_function(
-        lambda context: inputs.batches(parts.plan, parts.shares, start, context)
-    )
-    for batch in dataset:
+    for batch in strategy.distribute_datasets_from_function(lambda context: inputs.batches(plan, shares, context)):
         row_ids, found = (values.numpy() for values in step(batch))
-        yield row_ids, found
+        yield dict(zip(row_ids.tolist(), found, strict=True))
 
 
-def _write(parts: _Parts, number: int, batches: Iterable[tuple[np.ndarray, np.ndarray]], shown: Progress) -> None:
-    whole = np.zeros(parts.array_shape(number), _DTYPE)
-    starts = dict(zip(parts.rows[number].tolist(), parts.starts(number).tolist(), strict=True))
-    for row_ids, found in batches:
-        for row, values in zip(row_ids.tolist(), found, strict=True):
-            if row in starts:
-                count = parts.counts[row]
-                whole[starts[row] : starts[row] + count] = values[:count]
-        shown.update(sum(row in starts for row in row_ids.tolist()))
-    with storage.atomic_path(parts.path(number)) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
-        data = io.BytesIO()
-        np.save(data, whole)
-        file.write(data.getvalue())
+def _write(stored: StoredActivations, order: np.ndarray, results: Iterator[dict[int, np.ndarray]], name: str) -> None:
+    """Writes the activations of all rows in the order of their starts, which is the order of the batches."""
+    logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name, len(order),
+                 stored.size / 1e9, stored.path)  # fmt: skip
+    tf.io.gfile.makedirs(os.path.dirname(stored.path))
+    found: dict[int, np.ndarray] = {}
+    with (
+        Progress(f"running the encoder over {name}", len(order), "rows", compiles=True) as shown,
+        storage.atomic_path(stored.path) as temporary,
+        tf.io.gfile.GFile(temporary, "wb") as file,
+    ):
+        header = {"descr": np.dtype(_DTYPE).str, "fortran_order": False, "shape": stored.array_shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        for row in order.tolist():
+            while row not in found:
+                found = next(results)
+                shown.update(sum(each < len(order) for each in found))
+            file.write(found[row][: stored.counts[row]].tobytes())
 
 
 def _open(path: str) -> np.ndarray:
-    """Opens a part. A local file is memory-mapped, so that only the values that are read need memory."""
+    """Opens an array. A local file is memory-mapped, so that only the values that are read need memory."""
     if "://" not in path:
         return np.load(path, mmap_mode="r")
     with tf.io.gfile.GFile(path, "rb") as file:

@@ -1,4 +1,4 @@
-"""Stored activations equal the encoder's activations, for any batches and parts in which they were computed."""
+"""Stored activations equal the encoder's activations, for any batches in which they were computed."""
 
 import types
 
@@ -22,7 +22,6 @@ from tests.small_configs import small_config
 def test_rows_come_back_from_disk_as_the_encoder_gives_them(
     vocab_file, tmp_path, monkeypatch, caplog, features, layers
 ):
-    monkeypatch.setattr(activations, "_PART_BYTES", 3000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)
     task = make_task(features=features, lstm_size=4, activations_dir=str(tmp_path))
@@ -35,7 +34,7 @@ def test_rows_come_back_from_disk_as_the_encoder_gives_them(
     with caplog.at_level("INFO"):
         stored = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
     assert f"running the encoder over dev: {len(split)} of {len(split)} rows" in caplog.text
-    assert len(stored.activations.parts) > 2 and len(split) > len(found)
+    assert len(split) > len(found)
     inputs = task.model_inputs(split.columns, tokenizer, 24)
     expected = model.activations(inputs).numpy()
     rows = np.random.default_rng(0).permutation(len(split))
@@ -46,12 +45,18 @@ def test_rows_come_back_from_disk_as_the_encoder_gives_them(
         assert count == int(tf.reduce_sum(inputs["read_mask"][row]))
         np.testing.assert_allclose(got[place, :count], expected[row, :count], atol=5e-3)
         assert not np.any(got[place, count:])
+    with caplog.at_level("INFO"):
+        activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
+    assert "are already in" in caplog.text
+    whole = (tmp_path / stored.activations.path).read_bytes()
+    (tmp_path / stored.activations.path).write_bytes(whole[:-8])
+    assert not stored.activations.is_there(), "a truncated file is written again"
     model.encoder.embeddings.weights[0].assign_add(tf.ones_like(model.encoder.embeddings.weights[0]))
     again = activations.with_activations(split, "dev", task, model, tokenizer, 24, strategy)
-    assert set(again.activations.parts).isdisjoint(stored.activations.parts), "other weights have other activations"
+    assert again.activations.path != stored.activations.path, "other weights have other activations"
 
 
-def test_other_layers_have_another_folder(monkeypatch):
+def test_other_layers_have_another_file(monkeypatch):
     monkeypatch.setattr(activations, "variables_by_path", lambda encoder: {})
     keys = set()
     for layers in ((1,), (2,), (1, 2)):

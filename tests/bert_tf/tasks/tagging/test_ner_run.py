@@ -203,18 +203,17 @@ def values(folder):
 
 
 @pytest.fixture
-def several_parts(monkeypatch):
-    """Makes parts and batches small, and records the parts that are written."""
-    written, write_part = [], activations._write
+def written(monkeypatch):
+    """Makes batches small, and records the splits whose activations are written."""
+    names, write = [], activations._write
 
-    def recorded(parts, number, *more):
-        written.append(number)
-        write_part(parts, number, *more)
+    def recorded(stored, order, results, name):
+        names.append(name)
+        write(stored, order, results, name)
 
-    monkeypatch.setattr(activations, "_PART_BYTES", 5_000)
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 150)
     monkeypatch.setattr(activations, "_write", recorded)
-    return written
+    return names
 
 
 FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3"]
@@ -225,11 +224,11 @@ def features(inputs, output_dir, *more: str) -> NerSettings:
 
 
 @pytest.mark.slow
-def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, several_parts, monkeypatch):
+def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, written, monkeypatch):
     shared = f"--activations_dir={tmp_path}/shared"
     scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
     assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
-    assert len(several_parts) > 5 and len(list((tmp_path / "shared").iterdir())) == 3
+    assert written == ["train", "dev", "test"] and len(list((tmp_path / "shared").iterdir())) == 3
     weights, start = values(tmp_path / "a/ckpt-120"), values(tmp_path / "a/ckpt-0")
     for name, value in start.items():
         if name.startswith("model/encoder"):
@@ -241,41 +240,38 @@ def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp
         raise AssertionError("the encoder runs")
 
     monkeypatch.setattr(BertEncoder, "call", refuse)
-    several_parts.clear()
+    written.clear()
     again = run_ner(
         settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared)
     )  # --feature_layers is taken from the run's folder
     assert again == pytest.approx(scores, rel=1e-5)
     other = run_ner(features(inputs, tmp_path / "b", "--learning_rate=3e-3", *ALL, shared))
-    assert other["loss"] > 0 and not several_parts
+    assert other["loss"] > 0 and not written
 
 
 @pytest.mark.slow
-def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_parts, monkeypatch):
+def test_a_kill_while_the_encoder_runs_leaves_nothing_and_changes_nothing(inputs, tmp_path, written, monkeypatch):
     flags = ["--num_train_epochs=4", "--save_checkpoints_steps=14", "--do_train", "--do_eval"]
     run_ner(features(inputs, tmp_path / "whole", *flags))
-    expected, total = values(tmp_path / "whole/ckpt-48"), len(several_parts)
-    several_parts.clear()
-    write_part = activations._write
+    expected = values(tmp_path / "whole/ckpt-48")
+    results = activations._results
 
-    def killed(parts, number, *more):
-        if number == 2:
-            raise Killed
-        write_part(parts, number, *more)
+    def killed(*arguments):
+        yield next(results(*arguments))
+        raise Killed
 
     run = features(inputs, tmp_path / "killed", *flags)
     with monkeypatch.context() as patch:
-        patch.setattr(activations, "_write", killed)
+        patch.setattr(activations, "_results", killed)
         with pytest.raises(Killed):
             run_ner(run)
-    assert several_parts == [0, 1]
+    assert not list((tmp_path / "killed/activations").iterdir())
     run_ner(run)
-    assert len(several_parts) == total, "no part is computed twice"
     for path in [*(tmp_path / "killed").glob("ckpt-48.*"), tmp_path / "killed/checkpoint"]:
         path.unlink()
-    several_parts.clear()
+    written.clear()
     run_ner(run)
-    assert not several_parts
+    assert not written
     found = values(tmp_path / "killed/ckpt-48")
     assert found.keys() == expected.keys()
     for name, value in expected.items():
@@ -283,16 +279,15 @@ def test_a_kill_costs_one_part_and_one_checkpoint(inputs, tmp_path, several_part
 
 
 @pytest.mark.slow
-def test_damaged_activations_are_computed_again(inputs, tmp_path, several_parts):
-    run = features(inputs, tmp_path / "run", "--num_train_epochs=1", "--do_train")
-    run_ner(run)
-    part = sorted((tmp_path / "run/activations").glob("*/part-*"))[1]
-    whole = part.read_bytes()
-    part.write_bytes(whole[: len(whole) // 2])
-    several_parts.clear()
+def test_damaged_activations_are_computed_again(inputs, tmp_path, written):
+    run_ner(features(inputs, tmp_path / "run", "--num_train_epochs=1", "--do_train"))
+    path = next((tmp_path / "run/activations").iterdir())
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 2])
+    written.clear()
     shared = f"--activations_dir={tmp_path}/run/activations"
     run_ner(features(inputs, tmp_path / "other", "--num_train_epochs=1", "--do_train", shared))
-    assert several_parts == [1] and part.read_bytes() == whole
+    assert written == ["train"] and path.read_bytes() == whole
 
 
 @pytest.mark.slow
