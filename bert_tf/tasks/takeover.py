@@ -101,6 +101,8 @@ def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTu
         return make_task
 
     def make(command: Command) -> Task:
+        if command.trained:  # the best trial of a sweep, or a member of an ensemble
+            return make_task(command)
         contents = checkpoints.open_checkpoint(settings.init_checkpoint)
         lower, has_pairs = bool(settings.do_lower_case), bool(getattr(settings, "text_b_column", ""))
         answers = Answers(lower, settings.default_max_seq_length, has_pairs)
