@@ -4,10 +4,11 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import hugging_face, names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
@@ -104,9 +105,13 @@ def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTu
         if command.trained:  # the best trial of a sweep, or a member of an ensemble
             return make_task(command)
         contents = checkpoints.open_checkpoint(settings.init_checkpoint)
-        lower, has_pairs = bool(settings.do_lower_case), bool(getattr(settings, "text_b_column", ""))
-        answers = Answers(lower, settings.default_max_seq_length, has_pairs)
-        described = describe(contents, hugging_face.read_entries(contents), answers)
+        if description.exists(contents.folder):
+            described = dataclasses.replace(description.read(contents.folder), task_name=OWN_DATA)
+        else:
+            recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
+            lower, has_pairs = bool(settings.do_lower_case), bool(getattr(settings, "text_b_column", ""))
+            answers = Answers(lower, settings.default_max_seq_length, has_pairs)
+            described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
         is_own = getattr(settings, "task_name", OWN_DATA).lower() == OWN_DATA
         has_labels = described and is_own and described.kind not in (squad_task.QUESTIONS, choice_task.CHOICE)
         return make_task(dataclasses.replace(command, trained=described) if has_labels else command)

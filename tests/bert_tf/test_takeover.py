@@ -90,6 +90,9 @@ def test_a_classifier_is_loaded_saved_and_predicted_with(theirs, tmp_path):
     rows = [line.split("\t") for line in (tmp_path / "new/test_results.tsv").read_text().splitlines()]
     np.testing.assert_allclose(np.array(rows, np.float64), expected.probabilities(PAIRS), atol=1e-5)
     assert run_classifier(parse(ClassifierSettings, flags)) == scores  # a second command needs no other model
+    ours = [flag.replace("/new", "/ours") for flag in (*flags[:-2], "--do_eval")]
+    own_run = run_classifier(parse(ClassifierSettings, [*ours, "--task_name=own", f"--init_checkpoint={theirs}/run"]))
+    assert own_run == pytest.approx(scores, rel=1e-5)
     again = TextClassifier.load(str(tmp_path / "new"))
     np.testing.assert_allclose(again.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
 
