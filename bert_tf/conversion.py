@@ -208,7 +208,10 @@ def _taken_over(
         return None, contents
     if settings.has_pairs is not None and (not task or "has_pairs" not in task.parameters):
         raise InputError(f"--has_pairs: {contents.source} has no classifier of texts; drop the flag")
-    return task, takeover.with_outputs_of(task, contents, entries) if task else contents
+    if not task:
+        return None, contents
+    tokenizer.check_rules(task.do_lower_case)
+    return task, takeover.with_outputs_of(task, contents, entries)
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:

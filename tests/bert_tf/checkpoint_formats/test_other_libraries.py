@@ -12,6 +12,7 @@ from official.nlp.tools import export_tfhub_lib
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoints import variables_by_path
+from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
 from tests.bert_tf.classification import make_classifier
 from tests.small_configs import small_config
@@ -96,14 +97,20 @@ def test_a_preset_of_keras_hub_has_the_weights_the_head_and_the_casing(model, tm
         json.dumps({"registered_name": "keras_hub>BertTokenizer", "config": casing})
     )
     (tmp_path / "assets/tokenizer").mkdir(parents=True)
-    (tmp_path / "assets/tokenizer/vocabulary.txt").write_text("[PAD]\n")
+    (tmp_path / "assets/tokenizer/vocabulary.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nthe\nman\n")
     contents = checkpoints.open_checkpoint(str(tmp_path))
     again = make_classifier(contents.config, 3)
     checkpoints.initialize(again, str(tmp_path))
     for path, value in values_of(model).items():
         np.testing.assert_array_equal(variables_by_path(again)[path], value, err_msg=path)
     with pytest.raises(InputError, match="tokenizer does not support strip_accents=false with --do_lower_case=true"):
-        checkpoint_tokenizer.of(str(tmp_path)).check_rules(True)
+        TextClassifier.load(str(tmp_path), has_pairs=False)
+    tokenizer = tmp_path / "tokenizer.json"
+    tokenizer.write_text(tokenizer.read_text().replace("false", "true"))
+    row = {"input_ids": [[2, 5, 6, 3]], "input_mask": [[1] * 4], "segment_ids": [[0] * 4]}
+    expected = tf.nn.softmax(again({name: tf.constant(value) for name, value in row.items()})["logits"])
+    found = TextClassifier.load(str(tmp_path), has_pairs=False).probabilities(["The man"])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
     config.write_text(json.dumps({"registered_name": "keras_hub>RobertaBackbone", "config": sizes}))
     with pytest.raises(InputError, match="keras_hub>RobertaBackbone is not BERT"):
         checkpoints.open_checkpoint(str(tmp_path))
