@@ -240,10 +240,18 @@ def _undocumented(owner) -> Iterator[str]:
         if member.is_attribute:
             if has_attributes and not member.has_docstring and name not in described:
                 yield member.path
-        elif not member.has_docstring:
+        elif not member.has_docstring and not _overrides(owner, name):
             yield member.path
         if member.is_module or member.is_class:
             yield from _undocumented(member)
+
+
+def _overrides(owner, name: str) -> bool:
+    """Returns whether a class's method has the docstring of a base class; bases of other packages count as such."""
+    if not owner.is_class or not owner.bases:
+        return False
+    known = owner.mro()
+    return not known or any(name in base.members for base in known)
 
 
 def _described(owner) -> set[str]:

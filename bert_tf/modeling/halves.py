@@ -91,6 +91,7 @@ class HalvedOperations:
             self.outer[id(block.output_dense)] = self._rows_of(block.output_dense, sizes)
 
     def of_rows(self, input_mask: tf.Tensor) -> "_HalvedRows":
+        """See `PaddedRows`."""
         return _HalvedRows(self, input_mask)
 
     def _heads_of(self, layer, counts: Sequence[int], with_queries: bool) -> list[_Heads]:

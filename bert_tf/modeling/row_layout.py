@@ -53,6 +53,7 @@ class JoinedRows:
         self._indices: dict[tuple[int, int], tf.Tensor] = {}
 
     def joined(self, *columns: tf.Tensor | None) -> tuple[tf.Tensor, ...]:
+        """See `PaddedRows`; returns int32 [N] columns. Without positions, the positions of each row start at 0."""
         *ids, positions = columns
         flat = [tf.gather(tf.reshape(column, [-1]), self._places) for column in ids]
         if positions is None:
@@ -60,9 +61,11 @@ class JoinedRows:
         return *flat, tf.gather(tf.reshape(positions, [-1]), self._places)
 
     def gathered(self, x: tf.Tensor, positions: tf.Tensor) -> tf.Tensor:
+        """See `PaddedRows`; x is float [N, H]."""
         return tf.gather(x, tf.gather(self._numbers, positions, batch_dims=1))
 
     def padded(self, x: tf.Tensor) -> tf.Tensor:
+        """See `PaddedRows`; x is float [N, H], or float [B, Q, H], which is returned."""
         return tf.gather(x, self._numbers) if x.shape.rank == 2 else x
 
     def heads(self, x: tf.Tensor, maps: int, count: int) -> list[tf.Tensor]:

@@ -28,6 +28,7 @@ class Alone:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
+        """See `Runner`."""
         loop = asyncio.get_running_loop()
         future = self._threads.submit(version.servable.run, feeds, fetches)
         # The computation continues even if the client disconnects, so the version must stay loaded.

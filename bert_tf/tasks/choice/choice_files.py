@@ -40,9 +40,11 @@ class ChoiceSource(FileSource):
     """Source of examples with choices, with a file or a folder per split. Each `Placed` contains a `ChoiceExample`."""
 
     def file_names(self, split: str) -> list[str]:
+        """See `FileSource`. A folder of RACE has the name of its split."""
         return [*super().file_names(split), split]
 
     def fingerprint(self, split: str) -> list[str]:
+        """See `ExampleSource`. A folder has one entry for all of its files."""
         contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in self.files(split)]
         return [run_folder.identify(run_folder.fingerprint(files, whole=True)) for files in contents]
 

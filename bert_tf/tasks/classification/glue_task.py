@@ -145,6 +145,7 @@ class GlueTask(ClassificationTask):
         return paths + self.benchmark_files(folder, split, predictions)
 
     def overwrites(self, name: str) -> bool:
+        """See `Task`. Returns false for submission files of other tasks, because AX and MNLI use the same folder."""
         own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
         return name in own or name.removesuffix(".tsv") not in submission.SIZES
 

@@ -65,6 +65,7 @@ class MultiLabelTask(OwnTask):
         return [float(name in label) for name in self.labels]
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        """See `ClassificationTask`. Also refuses thresholds of an earlier run."""
         super().check(config, settings)
         THRESHOLDS.check_new_run(settings)
 
@@ -101,6 +102,7 @@ class MultiLabelTask(OwnTask):
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`. If no example has a label, the labels count as unknown."""
         return super().is_labeled(examples) and any(example.label for example in examples)
 
     def baseline(self, split: Split) -> ConstantAnswer:

@@ -88,6 +88,7 @@ class OwnTask(SourceTask, ClassificationTask):
         return [example for _, example in placed]
 
     def is_labeled(self, examples: Sequence[Example]) -> bool:
+        """See `Task`. If all scores are equal, for example -1, the scores count as unknown."""
         if not super().is_labeled(examples):
             return False
         return not self.is_regression or len({example.label for example in examples}) > 1

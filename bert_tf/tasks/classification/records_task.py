@@ -213,6 +213,7 @@ class RecordsTask(ClassificationTask):
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
+        """See `Task`. The texts are reconstructed from the tokens."""
         examples = _spelled(split.examples.columns, split.tokenizer.vocabulary, self.has_pairs)
         super().keep_evaluation(folder, dataclasses.replace(split, examples=examples), predictions, step, prefix)
 

@@ -68,6 +68,7 @@ class TableSource(FileSource, TextSource):
         return bool(self.text_b)
 
     def id_name(self) -> str:
+        """See `TextSource`. If the test file names its columns, the title is the name of the id column."""
         if not self.id:
             return super().id_name()
         (path,) = self.files("test")

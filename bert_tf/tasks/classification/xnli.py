@@ -37,6 +37,7 @@ class XnliTask(LabeledTask):
     ids_differ: ClassVar[bool] = False
 
     def data_facts(self) -> dict[str, Any]:
+        """See `Task`. Adds the languages."""
         return super().data_facts() | {"xnli_language": list(self.languages)}
 
     def label_value(self, text: str) -> float:

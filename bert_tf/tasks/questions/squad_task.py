@@ -77,6 +77,7 @@ class SquadTask(SourceTask):
 
     @property
     def evaluation_predictions(self) -> Sequence[str]:
+        """See `Task`. As in google-research/bert, an evaluation also writes the prediction files."""
         names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
         return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
 
@@ -190,6 +191,7 @@ class SquadTask(SourceTask):
         return squad_results.NULL_THRESHOLD.read(folder) if known is None else known
 
     def is_labeled(self, examples: Sequence[Question]) -> bool:
+        """See `Task`. A question without an answer counts as labeled only in SQuAD 2.0."""
         accepts_none = self.decoding.has_unanswerable
         return all(q.answers is not None and (q.answers or accepts_none) for q in examples)
 

@@ -138,6 +138,7 @@ class TaggingTask(SourceTask):
         )
 
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
+        """See `Task`. Also warns about types that no training sentence has, and about files without documents."""
         super().check_examples(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
@@ -288,6 +289,7 @@ class TaggingTask(SourceTask):
         return paths
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
+        """See `Task`. Returns 0 (unknown) if there are `features`, since the work depends on the words per row."""
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
