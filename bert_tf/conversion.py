@@ -13,6 +13,7 @@ from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import (
+    hub,
     hugging_face,
     model_config,
     names,
@@ -29,7 +30,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
-from bert_tf.finetuning import description, sweep_results
+from bert_tf.finetuning import description, initial, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
 from bert_tf.settings import ConversionSettings
@@ -107,7 +108,8 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
     Raises:
       InputError: there is no fine-tuned model, or no file states whether it reads pairs of texts.
     """
-    if description.exists(path) or sweep_results.exists(path) or latest.prefixes(path):
+    is_on_hub = path.startswith(hub.SCHEME)
+    if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or latest.prefixes(path)):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -193,9 +195,10 @@ def _taken_over(
     if task or settings.format != "bert_tf":
         return task, contents
     entries = entries | hugging_face.read_entries(contents)
+    stated = tokenizer_config.read(tokenizer.folder).get("model_max_length")  # 10^30 if unknown
     answers = takeover.Answers(
         tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case,
-        settings.max_seq_length or tokenizer_config.row_length(tokenizer.folder, config.max_position_embeddings),
+        int(min(settings.max_seq_length or stated or config.max_position_embeddings, config.max_position_embeddings)),
         settings.has_pairs,
         settings.version_2_with_negative,
     )
@@ -211,7 +214,7 @@ def _taken_over(
     if not task:
         return None, contents
     tokenizer.check_rules(task.do_lower_case)
-    return task, takeover.with_outputs_of(task, contents, entries)
+    return task, initial.adapted(contents, task, "token_head")
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:

@@ -88,12 +88,6 @@ def _lower_cases_json(folder: str) -> bool | None:
     return normalizer.get("lowercase") if isinstance(normalizer, dict) else None
 
 
-def row_length(folder: str, positions: int) -> int:
-    """Returns the maximum number of tokens in a row, from the tokenizer's files and the model's number of positions."""
-    stated = read(folder).get("model_max_length")
-    return min(int(stated), positions) if isinstance(stated, int | float) else positions
-
-
 def read(folder: str) -> dict:
     """Reads the entries of a folder's `tokenizer_config.json`; {} if the file is missing.
 

@@ -14,6 +14,7 @@ from bert_tf.checkpoint_formats import hugging_face, names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import run_folder
 
@@ -95,7 +96,7 @@ def check_initial(
         )  # fmt: skip
 
 
-def adapted(contents: Contents, task: Task, head: str) -> Contents:
+def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Contents:
     """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale.
 
     A regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves.
@@ -117,7 +118,7 @@ def adapted(contents: Contents, task: Task, head: str) -> Contents:
     return contents.with_scores(deviation / new_deviation, (mean - new_mean) / new_deviation)
 
 
-def output_order(contents: Contents, task: Task, head: str) -> list[int] | None:
+def output_order(contents: Contents, task: Task | TaskDescription, head: str) -> list[int] | None:
     """Returns, for each label of a task, the index of the output with the same label in a checkpoint's head.
 
     Args:

@@ -261,10 +261,11 @@ def prepare(
         check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
         contents = checkpoints.open_checkpoint(starts_from)
         head = getattr(make_head(config), "checkpoint_name", "head")
-        if takes_over and head not in names.heads_in([*contents.tensors, *contents.own_heads]):
+        has_head = head in names.heads_in([*contents.tensors, *contents.own_heads])
+        if takes_over and (settings.reinitialize_head or not has_head):
             raise InputError(
                 f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "
-                "--do_train, or a fine-tuned --init_checkpoint"
+                "--do_train, or a fine-tuned --init_checkpoint without --reinitialize_head"
             )
         if settings.lm_coefficient and "masked_lm" not in names.heads_in(contents.tensors):
             raise InputError(

@@ -85,14 +85,6 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -
     return TaskDescription(kind, name, labels, answers.do_lower_case, length, parameters, data)
 
 
-def with_outputs_of(described: TaskDescription, contents: Contents, entries: Mapping[str, Any]) -> Contents:
-    """Returns a checkpoint with the outputs of its tagger in the order of the description's labels."""
-    if described.kind != tagging_task.TAGGING:
-        return contents
-    labels = _labels(contents, entries, "token_head")
-    return contents.with_outputs([labels.index(tag) for tag in described.labels])
-
-
 def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTuningSettings) -> Callable:
     """Returns a `make_task` that takes labels from `--init_checkpoint` if a command uses it without training.
 
@@ -134,20 +126,14 @@ def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...],
     Raises:
       InputError: the labels are not all tags of a scheme.
     """
-    try:
-        types = sorted({tag_schemes.split_tag(label)[1] for label in labels if label != tag_schemes.OUTSIDE})
-    except ValueError as error:
-        types = []
-        reason = str(error)
-    else:
-        reason = "a tag is missing"
+    types = sorted({label.partition("-")[2] for label in labels if label != tag_schemes.OUTSIDE})
     for scheme in (tag_schemes.IOB2, tag_schemes.BIOES):
         tags = tag_schemes.tags_of_types(types, scheme)
-        if types and sorted(tags) == sorted(labels):
+        if sorted(tags) == sorted(labels):
             return tags, {"tag_scheme": scheme, "document_context": False}
     raise InputError(
         f"{contents.config_file}: id2label has {', '.join(labels[:5])}, but a tagger needs O, B and I of each type of "
-        f"entity, or also E and S ({reason}); name the outputs so, or train a new head"
+        "entity, or also E and S; name the outputs so, or train a new head"
     )
 
 

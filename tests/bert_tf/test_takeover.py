@@ -6,12 +6,13 @@ import os
 import numpy as np
 import pytest
 
-from bert_tf.checkpoint_formats import hugging_face
+from bert_tf.checkpoint_formats import hub, hugging_face
 from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import initial
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover
@@ -118,24 +119,30 @@ def test_the_outputs_of_a_tagger_are_ordered(vocab_file, tmp_path):
     answers = takeover.Answers(True, 24)
     plain = takeover.describe(contents, entries, answers)
     labels = list(plain.labels)[::-1]
-    entries |= hugging_face.label_entries(labels)
+    edit_config(hf, **hugging_face.label_entries(labels))
+    contents = open_checkpoint(str(hf))
+    entries = hugging_face.read_entries(contents)
     described = takeover.describe(contents, entries, answers)
     assert described == plain
     bias = contents.tensors["token_head/dense/bias"].read()
-    ordered = takeover.with_outputs_of(described, contents, entries).tensors["token_head/dense/bias"].read()
+    ordered = initial.adapted(contents, described, "token_head").tensors["token_head/dense/bias"].read()
     np.testing.assert_array_equal(ordered, bias[::-1])
     for wrong in (["NOUN", *labels[1:]], [*labels[:-1], "B-NEW"]):
         with pytest.raises(InputError, match="a tagger needs O, B and I of each type"):
             takeover.describe(contents, entries | hugging_face.label_entries(wrong), answers)
 
 
-def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog):
+def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, monkeypatch):
     def take_over(source, target, **settings):
         convert_checkpoint(ConversionSettings(input=str(source), output=str(target), format="bert_tf", **settings))
 
     take_over(theirs / "hf", tmp_path / "weights")
     assert not (tmp_path / "weights/task.json").exists()
     assert "no file states whether the classifier reads pairs of texts; give --has_pairs" in caplog.text
+    monkeypatch.setattr(hub, "download", lambda name: str(theirs / "hf"))
+    for checkpoint in (str(theirs / "hf"), "hf://owner/classifier"):
+        with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
+            TextClassifier.load(checkpoint)
     with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
         export_saved_model(ExportSettings(checkpoint_dir=str(theirs / "hf"), export_dir=str(tmp_path / "1")))
     tokenizer = theirs / "hf/tokenizer_config.json"
@@ -163,4 +170,8 @@ def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
         run_classifier(
             parse(ClassifierSettings, [*flags, "--task_name=own", f"--init_checkpoint={tmp_path}/pretrained"])
         )
+    put_together(tmp_path / "run", vocab_file, make_task(2, has_pairs=False))
+    flags += ["--reinitialize_head", f"--init_checkpoint={tmp_path}/run"]
+    with pytest.raises(InputError, match="without --reinitialize_head"):
+        run_classifier(parse(ClassifierSettings, [*flags, "--task_name=own"]))
     assert not (tmp_path / "new").exists()
