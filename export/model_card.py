@@ -71,10 +71,8 @@ def _shown(value: Any) -> str:
 def _scores(source: Trained) -> dict[str, Any]:
     """Returns the checkpoint's scores on the dev data: from the last evaluation or from evaluations during training."""
     found = evaluations.read(source.folder)
-    # Evaluations during training do not record their thresholds. If the user has edited the thresholds since, the
-    # scores of these evaluations no longer apply.
-    is_changed = multi_label.THRESHOLDS.is_changed(source.folder)
-    of_training = {} if is_changed else dict(found.scores.get(source.step, {}))
+    # Evaluations during training do not record their thresholds.
+    of_training = {} if "thresholds" in source.description.parameters else found.scores.get(source.step, {})
     shown = _exported(source, [_results(source.folder, source.step), of_training])
     return ({"data": found.data} if found.data and shown else {}) | shown
 

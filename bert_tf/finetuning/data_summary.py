@@ -7,7 +7,6 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.finetuning.evaluated_data import DEV
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
 
@@ -15,18 +14,12 @@ from bert_tf.finetuning.task import Split
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
 
-def log(run: PreparedRun, evaluated: str = DEV) -> None:
-    """Logs a line for each split that a run reads, and warns if much text is lost.
-
-    Args:
-      run: the run with its splits.
-      evaluated: name of the data in the split "dev"; see `EvaluatedData.shown`.
-    """
+def log(run: PreparedRun) -> None:
+    """Logs a line for each split that a run reads, and warns if much text is lost."""
     settings, task = run.settings, run.task
     for name, split in run.splits.items():
         if name == "test" and split is run.splits.get("dev"):
             continue
-        name = evaluated if name == "dev" else name
         steps = ""
         if name == "train" and not settings.sweep:
             steps = f", {run.num_train_steps():,} steps of {settings.train_batch_size}"

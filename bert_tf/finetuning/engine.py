@@ -15,13 +15,13 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf import checkpoints
+from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
     data_summary,
     description,
     evaluated_data,
     lower_layers,
-    prediction_files,
     prepared_run,
     resolution,
     sweep,
@@ -34,11 +34,10 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import RowPlan
-from bert_tf.finetuning.sweep import Sweep
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.runs import chosen_checkpoint, latest, run_checkpoints, run_folder, run_record
+from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -75,7 +74,11 @@ def run_finetuning(
         settings, task = resolution.resolve(settings, make_task)
         run = prepared_run.prepare(settings, task, strategy, parts)
         try:
-            return (_run_sweep if settings.sweep else _run)(run, lock)
+            if settings.sweep:
+                return _sweep(run, lock)
+            _check_batches(run)
+            data_summary.log(run)
+            return _execute(run, lock)
         finally:
             # An error in writing the report must not hide an error of the run.
             with contextlib.suppress(OSError, tf.errors.OpError):
@@ -105,27 +108,8 @@ def _has_results(folder: str) -> bool:
     return bool(latest.prefixes(folder)) or sweep_results.exists(folder)
 
 
-def _run(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
-    _check_batches(run)
-    data_summary.log(run, _evaluated_name(run))
-    return _run_checked(run, lock)
-
-
-def _evaluated_name(run: PreparedRun) -> str:
-    """Returns the name of the data that `--do_eval` evaluates.
-
-    A training that evaluates between its steps always evaluates the dev data. A new training also evaluates the dev
-    data. The folder may still have a record of an earlier run's dev data, if the checkpoints of that run were deleted;
-    a new training ignores this record.
-    """
-    settings = run.settings
-    is_new = settings.do_train and max(latest.numbered(settings.output_dir), default=0) < 1
-    if is_new or not settings.do_eval or (settings.do_train and settings.eval_strategy != "no"):
-        return evaluated_data.DEV
-    return evaluated_data.find(settings.output_dir, run.data_ids["dev"], settings).shown
-
-
-def _run_checked(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
+def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
+    """Trains, evaluates and predicts, as the settings of a single run request; returns the metrics."""
     settings, strategy = run.settings, run.strategy
     run_folder.check_model(settings.output_dir, run.model_facts())
     workers.check_same_facts(strategy, run.same_on_workers())
@@ -197,12 +181,15 @@ def _check_batches(run: PreparedRun) -> None:
         run.num_train_steps()
 
 
-def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
+def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     """Trains the trials of a sweep; each trial is a separate run, but the data is read and encoded only once."""
     settings = run.settings
-    trials = Sweep(settings, run.task, lambda: sweep.facts_of(settings, run.phase(1), run.task), run.strategy)
-    for trial in trials.pending():
-        _check_batches(dataclasses.replace(run, settings=sweep.trial_settings(settings, trial)))
+    results = sweep.find(settings, run.task)
+    for trial in results.trials:
+        of_trial = dataclasses.replace(run, settings=sweep.trial_settings(settings, trial))
+        _check_batches(of_trial)
+        if trial.state != sweep_results.PENDING:
+            _check_trained(of_trial)
         if settings.do_predict:
             sweep.prediction_settings(settings, trial)  # raises errors for wrong flags before the training
     data_summary.log(run)
@@ -211,14 +198,26 @@ def _run_sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, floa
 
     def run_trial(settings: FineTuningSettings) -> dict[str, float]:
         with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:
-            return _run_checked(dataclasses.replace(run, settings=settings), own)
+            return _execute(dataclasses.replace(run, settings=settings), own)
 
-    scores = trials.run(run_trial)
+    best = sweep.train(settings, run.task, run.strategy, results, run_trial).best
     if settings.do_predict:
-        predicted = dataclasses.replace(run, settings=sweep.prediction_settings(settings, trials.results.best))
+        predicted = dataclasses.replace(run, settings=sweep.prediction_settings(settings, best))
         _check_batches(predicted)
-        _run_checked(predicted, None)
-    return scores
+        _execute(predicted, None)
+    return dict(best.scores)
+
+
+def _check_trained(run: PreparedRun) -> None:
+    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's."""
+    folder, dev = run.settings.output_dir, run.data_ids["dev"]
+    compared = ("eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint", *run.settings.tuned_on_dev)
+    run_folder.check_trained(folder, run.phase(run.num_train_steps()), compared)
+    recorded = evaluations.read(folder).data
+    if not evaluated_data.is_same(recorded, dev):
+        raise InputError(
+            f"{folder}: was evaluated on other dev data ({recorded}, now {dev}); give another --output_dir"
+        )
 
 
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
@@ -298,9 +297,9 @@ def _make_trainer(
 
 
 def _predictions(
-    run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int, name: str = ""
+    run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
 ) -> tuple[np.ndarray, float]:
-    """Returns the predictions and the loss of a split. If `name` is "", the progress bar shows the split's name."""
+    """Returns the predictions and the loss of a split."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     return evaluate_rows(
         objective,
@@ -309,7 +308,7 @@ def _predictions(
         run.batches(split, plan, parts),
         len(run.splits[split]),
         parts,
-        f"predicting {name or split}",
+        f"predicting {split}",
     )
 
 
@@ -320,20 +319,22 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     are always written, because the existing files may belong to another step.
     """
     settings, folder = run.settings, run.settings.output_dir
-    data = evaluated_data.find(folder, run.data_ids["dev"], settings)
+    data = evaluated_data.find(folder, run.data_ids["dev"], dev=run.data_ids["dev"])
+    if not data.is_dev:
+        evaluated_data.refuse_tuning(settings)
     is_new = step not in dev_outputs
     if is_new:
-        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size, data.shown)
+        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
     predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), "loss": loss}
     if strategies.is_chief(run.strategy):
         evaluated_data.become_dev(folder, data)
-        evaluated_data.keep(folder, data, run.task, "dev", split, predictions, scores, step, is_new)
+        evaluated_data.keep(folder, data, run.task, split, predictions, scores, step, is_new)
     metrics.require_finite(scores, f"step {step} of {folder}")
     is_asked = settings.do_predict and run.task.test_is_dev and not data.is_dev
     if is_asked and strategies.is_chief(run.strategy):
-        prediction_files.write(folder, run.task, split, predictions)
+        evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     return scores
 
 
@@ -364,9 +365,9 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
-    prediction_files.write(folder, run.task, split, predictions)
+    data = evaluated_data.find(folder, run.data_ids["test"])
+    evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_test:
-        data = evaluated_data.find_test(folder, run.data_ids["test"])
         task = evaluated_data.without_tuning(run.task, run.settings)
         scores = {**task.scores(split, predictions), "loss": loss}
-        evaluated_data.keep(folder, data, task, "test", split, predictions, scores, step)
+        evaluated_data.keep(folder, data, task, split, predictions, scores, step)

@@ -80,7 +80,7 @@ class EvaluationSchedule:
                 f"{data}); restore the earlier data, or delete this file to choose among later checkpoints"
             )
         if is_other:
-            evaluated_data.refuse_tuning(data, recorded.data, settings)
+            evaluated_data.refuse_tuning(settings)
             return
         if not self._steps:
             if strategies.is_chief(strategy):

@@ -16,24 +16,9 @@ from bert_tf.config import BertConfig
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_folder
 
 # Maximum number of labels in a message.
 _MOST_LISTED = 10
-
-
-def fingerprint(path: str) -> str:
-    """Returns the name, size and hash of the file that identifies a checkpoint's weights; "" for the path "".
-
-    Args:
-      path: a checkpoint in any supported format.
-    """
-    if not path:
-        return ""
-    sources = checkpoints.open_checkpoint(path).source.split(",")  # two for a pair of encoders
-    # An index contains the checksums of all weights.
-    files = [f"{each}.index" if tf.io.gfile.exists(f"{each}.index") else each for each in sources]
-    return ", ".join(run_folder.fingerprint(files, whole=True))
 
 
 def check_initial(

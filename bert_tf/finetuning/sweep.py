@@ -1,10 +1,12 @@
 """Trains a model for a task several times, with several settings and restarts, and keeps the best run.
 
+Each trial is an ordinary run in its own folder, which resumes by itself.
+
 Paper: appendix A.3 (search over batch size, learning rate and epochs), section 4.1 (random restarts).
 """
 
 import dataclasses
-import json
+import itertools
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -14,24 +16,14 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
-from bert_tf.finetuning import initial, sweep_results
-from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, Results, Trial
+from bert_tf.finetuning import sweep_results
+from bert_tf.finetuning.sweep_results import PENDING, PRETRAINED, TRANSFERRED, Results, Trial
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
+from bert_tf.runs import latest, run_checkpoints, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
 from bert_tf.training.metrics import NotFinite
-
-# Optimizer facts that differ between trials, or that are computed from facts that differ between trials.
-_OF_A_TRIAL = (
-    *sweep_results.VARIED, "num_train_steps", "num_warmup_steps", "num_schedule_steps", "random_seed",
-    sweep_results.TRANSFERRED,
-)  # fmt: skip
-# Settings that all trials of a sweep share. They must not change when the sweep resumes; see `facts_of`.
-_OF_A_SWEEP = (
-    "warmup_proportion", "random_seed", "eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint",
-)  # fmt: skip
 
 
 def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
@@ -41,10 +33,9 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 
     Raises:
       InputError: a single run would be trained in a sweep's folder, or another script has trained in this folder; see
-        also `sweep_results.best_folder` and `sweep_results.refuse_lost`.
+        also `sweep_results.best_folder`.
     """
     folder = settings.output_dir
-    sweep_results.refuse_lost(folder)
     if settings.sweep or not sweep_results.exists(folder):
         run_folder.check_script(folder, settings.script, settings.do_train)
         return settings
@@ -61,13 +52,14 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
 def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
     """Returns the settings of a trial: the settings of a single run, without the flags of a sweep."""
     defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
+    varied = dict(trial.combination)
+    if (steps := varied.pop(PRETRAINED, None)) is not None:
+        varied["init_checkpoint"] = run_checkpoints.at_step(_pretrained_folder(settings), steps)
     return dataclasses.replace(
         settings,
-        **trial.varied,
+        **varied,
         **{name: defaults[name] for name in ("sweep", *SWEEP_FLAGS)},
-        random_seed=trial.random_seed,
-        transfer_layers=settings.transfer_layers if trial.transfer_layers is None else trial.transfer_layers,
-        init_checkpoint=sweep_results.initial_checkpoint(settings, trial),
+        random_seed=settings.random_seed + trial.restart - 1,
         output_dir=sweep_results.folder_of(settings.output_dir, trial),
         do_predict=False,
     )
@@ -82,118 +74,113 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
     )
 
 
-def facts_of(settings: FineTuningSettings, phase: run_record.Phase, task: Task) -> dict:
-    """Returns the facts that all trials of a sweep have in common, as JSON stores them: tuples become lists.
+def find(settings: FineTuningSettings, task: Task) -> Results:
+    """Returns the state of a new or resumed sweep: the recorded trials, and the trials that the command adds.
 
-    Args:
-      settings: settings of the sweep.
-      phase: the phase of a trial; the result is the same for every trial.
-      task: task of the trials; identifies the dev data.
+    Raises:
+      InputError: the folder has a single run, or `results.json` is damaged.
     """
-    optimizer = {name: value for name, value in phase.optimizer.items() if name not in _OF_A_TRIAL}
-    more = {name: getattr(settings, name) for name in (*_OF_A_SWEEP, *settings.tuned_on_dev)}
-    # With --sweep_checkpoints, pre-training may still add checkpoints, so the weights do not identify the sweep.
-    weights = "" if settings.sweep_checkpoints else initial.fingerprint(settings.init_checkpoint)
-    more |= {"dev": task.fingerprint("dev"), "initial_weights": weights}
-    return json.loads(json.dumps({**phase.model, **phase.data, **optimizer, **more}))
+    folder = settings.output_dir
+    if latest.prefixes(folder):
+        raise InputError(f"--output_dir={folder}: holds a single run; give another folder for the sweep")
+    planned = planned_trials(settings)
+    if not sweep_results.exists(folder):
+        return Results(task.name, tuple(planned))
+    found = sweep_results.read(folder)
+    known = {trial.name for trial in found.trials}
+    return dataclasses.replace(found, trials=(*found.trials, *(each for each in planned if each.name not in known)))
 
 
-class Sweep:
-    """A new or resumed sweep in a folder.
+def planned_trials(settings: FineTuningSettings) -> list[Trial]:
+    """Returns the trials of a command: the first restarts of all combinations, then the second restarts, and so on.
 
-    A trial that is recorded as finished or failed is not trained again. If an earlier command had other sweep flags,
-    that command's trials stay in the sweep, and the best trial may be among these trials.
+    Raises:
+      InputError: `sweep_checkpoints` is true, but the folder of `init_checkpoint` has no numbered checkpoints.
+    """
+    axes = {PRETRAINED: _pretrained_steps(settings), TRANSFERRED: settings.transferred, **settings.grid}
+    trials = []
+    for restart, *values in itertools.product(range(1, settings.sweep_restarts + 1), *axes.values()):
+        varied = {name: value for name, value in zip(axes, values, strict=True) if value is not None}
+        start = "".join(f"{word}{varied[name]}_" for name, word in ((PRETRAINED, "step"), (TRANSFERRED, "layers"))
+                        if name in varied)  # fmt: skip
+        rate, batch, epochs = (f"{varied[name]:.15g}" for name in settings.grid)
+        trials.append(Trial(f"{start}lr{rate}_batch{batch}_epochs{epochs}_restart{restart}", varied, restart))
+    return trials
+
+
+def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
+    """Returns the steps of the initial checkpoints; [None] if the only initial checkpoint is `init_checkpoint`."""
+    if not settings.sweep_checkpoints:
+        return [None]
+    steps = sorted(latest.numbered(_pretrained_folder(settings)))
+    if not steps or steps[0] < 0:
+        raise InputError(
+            f"--sweep_checkpoints: {settings.init_checkpoint} holds no numbered checkpoints; give the folder of a "
+            "pre-training run (--keep_checkpoint_max makes this run keep more checkpoints)"
+        )
+    return steps
+
+
+def _pretrained_folder(settings: FineTuningSettings) -> str:
+    path = settings.init_checkpoint
+    return path if tf.io.gfile.isdir(path) else os.path.dirname(path) or "."
+
+
+def train(
+    settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, results: Results,
+    run_trial: Callable[[FineTuningSettings], Mapping[str, float]],
+) -> Results:  # fmt: skip
+    """Trains the trials that are not trained yet, and records each result. Only the best trial keeps its checkpoints.
 
     Args:
       settings: settings of the sweep.
       task: task of the trials.
-      facts: function that returns the result of `facts_of` for the current files.
-      strategy: strategy of the training; all workers call the same methods.
+      strategy: strategy of the training; all workers call this function.
+      results: the state of the sweep; see `find`.
+      run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.
 
     Raises:
-      InputError: the folder has a single run, or a sweep with other facts.
+      InputError: a trial cannot be trained, or all trials have failed.
     """
+    folder, higher_is_better = settings.output_dir, {each.name: each.higher_is_better for each in task.metrics}
+    workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(results)})
+    _record(folder, results, strategy)
+    for number, trial in enumerate(results.trials, 1):
+        if trial.state != PENDING:
+            continue
+        values = " ".join(f"{name}={value:.15g}" for name, value in trial.combination.items())
+        logging.info("trial %d of %d: %s restart %d", number, len(results.trials), values, trial.restart)
+        with traced_graphs.released():
+            trained = _trained(trial, lambda: run_trial(trial_settings(settings, trial)))  # noqa: B023 - called at once
+        results = results.with_trial(trained)
+        results = dataclasses.replace(results, higher_is_better=higher_is_better.get(results.metric, True))
+        _record(folder, results, strategy)
+    logging.info("the sweep's trials:\n%s", sweep_results.text_of(sweep_results.table(results)))
+    if not results.best:
+        raise InputError(
+            f"{folder}: all {len(results.trials)} trials of the sweep have failed ({results.trials[0].error}); give "
+            "lower --sweep_learning_rates and another --output_dir"
+        )
+    logging.info("the best trial is %s", sweep_results.folder_of(folder, results.best))
+    if strategies.is_chief(strategy):
+        metrics_file.write_results(folder, {f"eval_{name}": value for name, value in results.best.scores.items()})
+    return results
 
-    def __init__(
-        self, settings: FineTuningSettings, task: Task, facts: Callable[[], dict], strategy: tf.distribute.Strategy
-    ):
-        self._settings, self._folder, self._facts, self._strategy = settings, settings.output_dir, facts, strategy
-        self._higher_is_better = {metric.name: metric.higher_is_better for metric in task.metrics}
-        if latest.prefixes(self._folder):
-            raise InputError(f"--output_dir={self._folder}: holds a single run; give another folder for the sweep")
-        planned = sweep_results.planned_trials(settings)
-        self.results = Results(task.name, facts(), tuple(planned))
-        if sweep_results.exists(self._folder):
-            found = sweep_results.read(self._folder)
-            self._refuse_others(found.facts)
-            known = {trial.name for trial in found.trials}
-            trials = (*found.trials, *(trial for trial in planned if trial.name not in known))
-            self.results = dataclasses.replace(found, trials=trials)
-        workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(self.results)})
 
-    def pending(self) -> list[Trial]:
-        """Returns the trials that are not trained yet."""
-        return [trial for trial in self.results.trials if trial.state == PENDING]
+def _trained(trial: Trial, run_trial: Callable[[], Mapping[str, float]]) -> Trial:
+    start = time.monotonic()
+    try:
+        found = {"scores": dict(run_trial())}
+    except NotFinite as error:
+        logging.warning("%s has failed: %s", trial.name, error)
+        found = {"error": str(error)}
+    return dataclasses.replace(trial, **found, seconds=time.monotonic() - start)
 
-    def run(self, run_trial: Callable[[FineTuningSettings], Mapping[str, float]]) -> dict[str, float]:
-        """Trains the trials that are not trained yet, and records the result of each trial.
 
-        Args:
-          run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.
-
-        Returns:
-          The metrics of the best trial.
-
-        Raises:
-          InputError: a trial cannot be trained, the data or the initial weights changed, or all trials have failed.
-        """
-        self._record()
-        for trial in self.pending():
-            number = self.results.trials.index(trial) + 1
-            values = " ".join(f"{name}={value:.15g}" for name, value in trial.combination.items())
-            logging.info("trial %d of %d: %s restart %d", number, len(self.results.trials), values, trial.restart)
-            self._refuse_others(self.results.facts)
-            with traced_graphs.released():
-                trained = self._trained(trial, run_trial)
-            self._record(trained)
-        logging.info("the sweep's trials:\n%s", sweep_results.text_of(sweep_results.table(self.results)))
-        best = self.results.best
-        if not best:
-            raise InputError(
-                f"{self._folder}: all {len(self.results.trials)} trials of the sweep have failed "
-                f"({self.results.trials[0].error}); give lower --sweep_learning_rates and another --output_dir"
-            )
-        logging.info("the best trial is %s", sweep_results.folder_of(self._folder, best))
-        if strategies.is_chief(self._strategy):
-            metrics_file.write_results(self._folder, {f"eval_{name}": value for name, value in best.scores.items()})
-        return dict(best.scores)
-
-    def _trained(self, trial: Trial, run_trial: Callable) -> Trial:
-        start = time.monotonic()
-        try:
-            scores = dict(run_trial(trial_settings(self._settings, trial)))
-        except NotFinite as error:
-            logging.warning("%s has failed: %s", trial.name, error)
-            return dataclasses.replace(trial, state=FAILED, error=str(error), seconds=time.monotonic() - start)
-        return dataclasses.replace(trial, state=FINISHED, scores=scores, seconds=time.monotonic() - start)
-
-    def _record(self, trial: Trial | None = None) -> None:
-        """Writes the results, then deletes the checkpoints that are no longer needed."""
-        if trial:
-            main = next(iter(trial.scores), "")
-            higher = self._higher_is_better.get(main, self.results.higher_is_better)
-            self.results = dataclasses.replace(self.results.with_trial(trial), higher_is_better=higher)
-        if strategies.is_chief(self._strategy):
-            sweep_results.write(self._folder, self.results)
-            for each in self.results.trials:
-                if each.state != PENDING and each != self.results.best:
-                    run_checkpoints.delete_all(sweep_results.folder_of(self._folder, each))
-        workers.wait_for_chief(self._strategy, os.path.join(self._folder, sweep_results.NAME))
-
-    def _refuse_others(self, recorded: Mapping) -> None:
-        """Refuses to continue if the recorded trials were trained with other settings or other data."""
-        if different := run_folder.differences(recorded, self._facts()):
-            raise InputError(
-                f"--output_dir={self._folder}: holds a sweep with other settings or data ({'; '.join(different)}); "
-                "give the settings and data of this sweep to resume it, or give another folder"
-            )
+def _record(folder: str, results: Results, strategy: tf.distribute.Strategy) -> None:
+    if strategies.is_chief(strategy):
+        sweep_results.write(folder, results)
+        for trial in results.trials:
+            if trial.state != PENDING and trial != results.best:
+                run_checkpoints.delete_all(sweep_results.folder_of(folder, trial))
+    workers.wait_for_chief(strategy, os.path.join(folder, sweep_results.NAME))

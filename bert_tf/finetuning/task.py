@@ -145,9 +145,6 @@ class Task(abc.ABC):
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
     test_is_dev: bool = False
 
-    # Names of the prediction files that both `write_predictions` and `keep_evaluation` write.
-    evaluation_predictions: Sequence[str] = ()
-
     def files(self, split: str) -> list[str]:
         """Returns the paths of the files from which a split ("train", "dev" or "test") is read."""
         return self.files_of(self._origin(split))
@@ -349,14 +346,6 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Atomically writes the predictions [N, ...] into prediction files in a folder; returns the paths."""
-
-    def overwrites(self, name: str) -> bool:
-        """Returns whether this task writes a prediction file with this name; by default, true.
-
-        If so, `prediction_files` moves an existing file with this name away before the task writes predictions for
-        different data.
-        """
-        return True
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """Computes the model FLOPs of training for one row.

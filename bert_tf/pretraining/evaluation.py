@@ -82,7 +82,10 @@ class Evaluation:
         trained_on = run_folder.is_training_data(self._eval_prints, phases)
         if trained_on:
             return metrics_file.TRAINING_DATA
-        return metrics_file.series_of(self._settings.output_dir, self._data, metrics_file.HELD_OUT)
+        known = {entry["split"]: entry for entry in metrics_file.read(self._settings.output_dir)}
+        first = known.get(metrics_file.HELD_OUT, {}).get("data", self._data)
+        is_first = metrics_file.content_of(first) == metrics_file.content_of(self._data)
+        return metrics_file.HELD_OUT if is_first else metrics_file.series_of(self._data)
 
     def _folder(self, split: str) -> str:
         folder = self._settings.output_dir

@@ -3,7 +3,7 @@
 import os
 
 from bert_tf.finetuning import sweep_results
-from bert_tf.finetuning.sweep_results import EXTRA, FAILED, FINISHED, PENDING, PRETRAINED, TRANSFERRED, VARIED, Results
+from bert_tf.finetuning.sweep_results import FAILED, FINISHED, PENDING, PRETRAINED, TITLES, TRANSFERRED, Results
 from bert_tf.report import charts
 from bert_tf.report.page import elements, render
 from bert_tf.training import metrics_file
@@ -26,12 +26,13 @@ def page(folder: str) -> str:
         "trials": _trials(results),
     }
     if results.best:
+        dots = [(_label(combination), scores) for combination, _, scores in results.values() if scores]
         values |= {
             "score": _best_score(folder, results),
             "by_steps": _curve(results, PRETRAINED),
             "by_layers": _curve(results, TRANSFERRED),
             "combinations": elements.table(head, rows),
-            "dots": charts.dots(f"{results.metric} of each trial, and the mean of restarts", _rows_of_dots(results)),
+            "dots": charts.dots(f"{results.metric} of each trial, and the mean of restarts", dots),
         }
     return render("sweep.html", **values)
 
@@ -45,27 +46,16 @@ def _best_score(folder: str, results: Results) -> str:
 
 
 def _curve(results: Results, name: str) -> str:
-    """Draws the metric over a setting in `EXTRA`; returns "" if the sweep does not vary this setting."""
+    """Draws the metric over a setting; returns "" if the sweep does not vary this setting."""
     points = results.best_by(name)
     if not points:
         return ""
     curve = charts.Curve(results.metric, points, dots=True)
-    return charts.panel(f"{results.metric} over {EXTRA[name]}", [curve], last_step=points[-1][0])
+    return charts.panel(f"{results.metric} over {TITLES[name]}", [curve], last_step=points[-1][0])
 
 
-def _rows_of_dots(results: Results) -> list[tuple[str, list[float]]]:
-    """Returns the combinations that have a finished trial, in order, and the metric of each finished trial."""
-    groups: dict[str, list[float]] = {}
-    for trial in results.trials:
-        if trial.state == FINISHED:
-            rate, batch, epochs = (f"{trial.varied[name]:g}" for name in VARIED)
-            label = f"rate {rate}, batch {batch}, epochs {epochs}"
-            if trial.transfer_layers is not None:
-                label = f"{trial.transfer_layers} layers, {label}"
-            if trial.pretrained_steps is not None:
-                label = f"{trial.pretrained_steps:,} steps, {label}"
-            groups.setdefault(label, []).append(trial.scores[results.metric])
-    return list(groups.items())
+def _label(combination: dict[str, float]) -> str:
+    return ", ".join(f"{TITLES[name]} {value:g}" for name, value in combination.items())
 
 
 def _trials(results: Results) -> str:

@@ -231,6 +231,25 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
+def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[str]) -> None:
+    """Refuses a finished run that differs from a phase; the checkpoints of the run may have been deleted.
+
+    Args:
+      output_dir: the run's folder.
+      phase: the phase as the current command would train it.
+      compared: names of settings that must be equal too.
+
+    Raises:
+      InputError: the message names the difference.
+    """
+    last = run_record.read_file(output_dir)[-1]
+    _refuse(output_dir, "another model", last.model, phase.model)
+    _refuse(output_dir, "other data", last.data, phase.data)
+    settings = [{name: each.settings.get(name) for name in compared} for each in (last, phase)]
+    _refuse(output_dir, "other settings", *settings)
+    _refuse_flags(output_dir, last, phase)
+
+
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 

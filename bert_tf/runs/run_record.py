@@ -92,6 +92,15 @@ def read_phases(output_dir: str) -> list[Phase]:
         raise InputError(
             f"--output_dir={output_dir}: holds checkpoints, but no {NAME} that describes the run; give another folder"
         )
+    return read_file(output_dir)
+
+
+def read_file(output_dir: str) -> list[Phase]:
+    """Returns the phases in a folder's record, even if the folder has no checkpoint.
+
+    Raises:
+      InputError: `run.json` is missing or cannot be read.
+    """
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
         phases = [Phase(**phase) for phase in entries["phases"]]
         if not phases:

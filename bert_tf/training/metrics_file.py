@@ -43,29 +43,14 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
         file.write(line)
 
 
-def series_of(output_dir: str, data: str, own: str = "") -> str:
-    """Returns the value of `split` for evaluated data: the data's existing split, or else a new, unique name.
+def series_of(data: str) -> str:
+    """Returns the value of `split` for data that is not a run's own: the data's name.
 
     Args:
-      output_dir: the run's folder.
       data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
-      own: the split that is reserved for the data of the first evaluation; if it is "", the split of this data is also
-        derived from the data's name.
     """
-    known = read(output_dir)
-    contents = {entry["split"]: content_of(entry.get("data", "")) for entry in known}
-    if own and contents.get(own, content_of(data)) == content_of(data):
-        return own
-    before = [split for split, content in contents.items() if content == content_of(data) and split not in _RESERVED]
-    if before:
-        return before[0]
-    name, taken = name_of(data), {folder_of(output_dir, split) for split in (*_RESERVED, *contents)}
-    return f"{name} {content_of(data)[-1][:8]}" if folder_of(output_dir, name) in taken else name
-
-
-def name_of(data: str) -> str:
-    """Returns the name in the identification of evaluated data."""
-    return data.rsplit(", ", 2)[0]
+    name = data.rsplit(", ", 2)[0]
+    return f"file {name}" if name in _RESERVED else name
 
 
 def content_of(data: str) -> list[str]:
@@ -75,7 +60,6 @@ def content_of(data: str) -> list[str]:
 
 def folder_of(output_dir: str, series: str) -> str:
     """Returns the folder of evaluations on data that is not the run's own; `series` is the data's split."""
-    # The end of a long name is kept, because `series_of` makes equal names unique by a hash at the end.
     return os.path.join(output_dir, OTHER_DATA, re.sub(r"[^\w.,()-]+", "_", series)[-100:])
 
 

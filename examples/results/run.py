@@ -126,7 +126,8 @@ def finetuning_scores(folder: pathlib.Path) -> dict[str, list[float]]:
     results = json.loads((folder / "results.json").read_text())
     scores: dict[str, list[float]] = {}
     for trial in results["trials"]:
-        key = f"{trial['learning_rate']:g}" if trial["pretrained_steps"] is None else str(trial["pretrained_steps"])
+        varied = trial["combination"]
+        key = str(varied.get("pretrained_steps", f"{varied['learning_rate']:g}"))
         scores.setdefault(key, []).append(round(trial["scores"][results["metric"]], 5))
     return scores
 

@@ -11,6 +11,7 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.runs import run_record
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Question
@@ -160,7 +161,9 @@ def test_a_lost_threshold_is_refused(tmp_path):
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 7)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5
-    (tmp_path / "eval_results.txt").write_text("eval_tuned_null_threshold = -1.5\n")
+    phase = run_record.Phase({"tune_null_threshold": True}, {}, {}, {})
+    (tmp_path / "ckpt-7.index").touch()
+    run_record.write(str(tmp_path), [phase])
     (tmp_path / squad_results.NULL_THRESHOLD.name).unlink()
     with pytest.raises(InputError, match=r"null_threshold.json: no such file, although the run has tuned thresholds"):
         ServedQuestions.completed(settings, described, str(tmp_path), 7)

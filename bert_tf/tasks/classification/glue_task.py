@@ -144,11 +144,6 @@ class GlueTask(ClassificationTask):
         paths = super().write_predictions(folder, split, predictions)
         return paths + self.benchmark_files(folder, split, predictions)
 
-    def overwrites(self, name: str) -> bool:
-        """See `Task`. Returns false for submission files of other tasks, because AX and MNLI use the same folder."""
-        own = {f"{file.submission or self.name}.tsv" for file in self.splits["test"]}
-        return name in own or name.removesuffix(".tsv") not in submission.SIZES
-
     def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
         """Writes the benchmark's files, and returns their paths; `predictions` are logits [N, C]."""
         return self.submit(folder, split.examples, predictions)

@@ -13,12 +13,10 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
-from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.classification import class_checks, evaluation_lines
 from bert_tf.tasks.classification.classification_task import Example
@@ -63,11 +61,6 @@ class MultiLabelTask(OwnTask):
         if unknown := [name for name in label if name not in self.labels]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
         return [float(name in label) for name in self.labels]
-
-    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """See `ClassificationTask`. Also refuses thresholds of an earlier run."""
-        super().check(config, settings)
-        THRESHOLDS.check_new_run(settings)
 
     def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
         example_checks.warn_of_texts(examples)
@@ -196,15 +189,10 @@ def evaluated_thresholds(folder: str) -> list[float]:
         raise InputError(f"{path}: is damaged ({error}); evaluate again") from error
 
 
-def _is_evaluated(folder: str) -> bool:
-    """Returns whether the last evaluation in a folder used any threshold other than the default."""
-    return any(value != _DEFAULT_THRESHOLD for value in evaluated_thresholds(folder))
-
-
 # The file with the thresholds of the labels, float32 [C].
 THRESHOLDS = TunedFile(
     "thresholds.json", "thresholds", "tune_thresholds",
-    lambda labels: np.full(len(labels), _DEFAULT_THRESHOLD, np.float32), _parse, _to_json, _is_evaluated,
+    lambda labels: np.full(len(labels), _DEFAULT_THRESHOLD, np.float32), _parse, _to_json,
 )  # fmt: skip
 
 

@@ -16,7 +16,7 @@ class Questions(Kind):
 
     name, settings, make_task = QUESTIONS, SquadSettings, staticmethod(squad_task)
     tuned = squad_results.NULL_THRESHOLD
-    hidden_scores = ("null_threshold", squad_results.TUNED_THRESHOLD)
+    hidden_scores = ("null_threshold",)
     report_entries = staticmethod(report.questions)
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:

@@ -17,14 +17,10 @@ from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.questions.squad_answers import Answers
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.tuned_file import TunedFile, finite_number
-from bert_tf.training import metrics_file
 
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
 NULL_ODDS_NAME = "null_odds.json"
-# An evaluation with a tuned threshold writes a score with this name. If a folder has this score but no file with the
-# threshold, the file was lost.
-TUNED_THRESHOLD = "tuned_null_threshold"
 # An evaluation writes at most `_CONTEXT` characters of the context, of which `_CONTEXT_BEFORE` precede the answer.
 _CONTEXT, _CONTEXT_BEFORE = 400, 150
 _DEFAULT_THRESHOLD = 0.0
@@ -107,8 +103,6 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
     lambda value, labels: finite_number(value), lambda threshold, labels: threshold,
-    lambda folder: f"eval_{TUNED_THRESHOLD}" in metrics_file.read_results(folder),
-    ", or give --null_score_diff_threshold",
 )  # fmt: skip
 
 

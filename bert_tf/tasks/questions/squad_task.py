@@ -76,12 +76,6 @@ class SquadTask(SourceTask):
         return not (self.held_out and self.held_out.is_dev)
 
     @property
-    def evaluation_predictions(self) -> Sequence[str]:
-        """See `Task`. As in google-research/bert, an evaluation also writes the prediction files."""
-        names = (squad_results.PREDICTIONS_NAME, squad_results.NBEST_NAME)
-        return (*names, squad_results.NULL_ODDS_NAME) if self.decoding.has_unanswerable else names
-
-    @property
     def parameters(self) -> Mapping[str, Any]:
         return {"version_2_with_negative": self.decoding.has_unanswerable}
 
@@ -95,11 +89,9 @@ class SquadTask(SourceTask):
         """Refuses a model without a second segment, and rows that are too short for a context.
 
         Raises:
-          InputError: the model has no second segment, `max_seq_length` leaves no token for a context, or the folder of
-            a new run has the null threshold of an earlier run.
+          InputError: the model has no second segment, `max_seq_length` leaves no token for a context.
         """
         require_segments(config, settings.bert_config_file)
-        squad_results.NULL_THRESHOLD.check_new_run(settings)
         room = settings.max_seq_length - self.max_query_length - 3
         if room < 1:
             raise InputError(
@@ -166,18 +158,12 @@ class SquadTask(SourceTask):
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the official metric from `Answers`.
 
-        For SQuAD 2.0, adds the null threshold as `null_threshold`; if this threshold was tuned, also adds it as
-        `squad_results.TUNED_THRESHOLD`.
+        For SQuAD 2.0, adds the null threshold as `null_threshold`.
         """
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
         found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
-        if not self.decoding.has_unanswerable:
-            return found
-        is_given = self.null_threshold is not None
-        if not is_given and (self.tune_null_threshold or squad_results.NULL_THRESHOLD.path(self.run_folder)):
-            found[squad_results.TUNED_THRESHOLD] = threshold
-        return found | {"null_threshold": threshold}
+        return found | {"null_threshold": threshold} if self.decoding.has_unanswerable else found
 
     def _threshold(self, split: Split, answers: Sequence[Any]) -> float:
         if not self.decoding.has_unanswerable:
@@ -226,7 +212,6 @@ class SquadTask(SourceTask):
         If the flags give a threshold or tune a new one, nothing is refused.
         """
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
-            squad_results.NULL_THRESHOLD.check_not_lost(folder)
             squad_results.NULL_THRESHOLD.read(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:

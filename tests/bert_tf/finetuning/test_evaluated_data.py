@@ -97,10 +97,6 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert not scores or scores["accuracy"] == test["accuracy"]
     assert len((folder / "eval_predictions.jsonl").read_text().splitlines()) == 12
     assert "own test.csv, step" in caplog.text and "test.csv is not the run's dev data" in caplog.text
-    lines = caplog.text.splitlines()
-    if "eval" in flag:
-        assert "test.csv: 12 examples; " in caplog.text and "predicting test.csv: 12 of 12 rows" in caplog.text
-        assert not [line for line in lines if " dev: " in line or "predicting dev" in line]
     assert "accuracy 0.6667" in caplog.text and "always 'bad', the majority class" in caplog.text
     page = run_report.write_or_refuse(str(trained))
     page = open(page).read()
@@ -113,68 +109,10 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
 
-@pytest.mark.parametrize(
-    "names",
-    [("a b.csv", "a_b.csv", "a+b.csv"), ("x" * 120 + "1.csv", "x" * 120 + "2.csv"), ("1" + "x" * 120, "x" * 120)],
-)
-def test_other_data_of_a_similar_name_has_another_folder(tmp_path, names):
-    folders = []
-    for number, name in enumerate(names):
-        data = f"{name}, 8 examples, {number}123456789abcdef"
-        series = metrics_file.series_of(str(tmp_path), data)
-        metrics_file.record(str(tmp_path), series, 1, {"data": data})
-        folders.append(metrics_file.folder_of(str(tmp_path), series))
-    assert len(set(folders)) == len(names)
-
-
-@pytest.mark.slow
-def test_the_same_data_at_the_same_step_adds_no_line(inputs, vocab_file, trained, caplog):
-    """This also holds for a copy with another name, which the log names, and for prediction instead of evaluation."""
-    for data in ("dev", "test"):
-        run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={inputs}/{data}.csv")
-        rows = rows_of(trained)
-        shutil.copy(inputs / f"{data}.csv", trained.parent / "copy.csv")
-        caplog.clear()
-        run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={trained.parent}/copy.csv")
-        assert rows_of(trained) == rows
-        name, count = ("dev", 9) if data == "dev" else ("test.csv", 12)
-        name = f"copy.csv (the same data as {name})"
-        assert f"{name}: {count} examples; " in caplog.text and f"own {name}, step 6: " in caplog.text
-        assert (f"{name} is not the run's dev data" in caplog.text) == (data == "test")
-        run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={inputs}/{data}.csv")
-        assert rows_of(trained) == rows
-
-
-@pytest.mark.slow
-def test_other_data_of_the_same_name_has_another_series(inputs, vocab_file, trained, tmp_path):
-    for folder in ("a", "b"):
-        (tmp_path / folder).mkdir()
-        (tmp_path / folder / "dev.csv").write_text(table(8, 300, ("bad", "good", "bad") if folder == "a" else ("bad",)))
-        run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path / folder}")
-    series = list(dict.fromkeys(row["split"] for row in rows_of(trained)))
-    assert series[:2] == ["dev", "dev.csv"] and series[2].startswith("dev.csv ") and len(series) == 3
-    page = open(run_report.write_or_refuse(str(trained))).read()
-    assert all(f"{name}, step" in page and f"<h1>{name}, step" in page for name in series)
-    assert f"; {series[2]}: dev.csv, 8 examples" in page and series[2].replace(" ", "_") not in page, "one spelling"
-    with sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")) as source:
-        card = model_card(source, {})
-    assert f"## Scores on {series[2]}, which" in card
-
-
-def test_changed_dev_data_is_said_to_have_changed(inputs, vocab_file, trained, tmp_path, caplog):
-    shutil.copy(inputs / "train.csv", tmp_path)
-    (tmp_path / "dev.csv").write_text(table(8, 300))
-    run(inputs, vocab_file, trained, "--do_eval", f"--data_dir={tmp_path}")
-    assert "dev.csv has changed since it became the run's dev data, or is another file" in caplog.text
-    assert "with the same name (9 examples then, 8 now); its results are in" in caplog.text
-    assert "is not the run's dev data" not in caplog.text
-
-
 def test_a_resumed_training_names_other_data(inputs, vocab_file, trained, caplog):
     before, train = dev_files(trained), ("--do_train", "--num_train_epochs=2")
     run(inputs, vocab_file, trained, f"--data_dir={inputs}", *train, "--do_eval", f"--eval_data_path={inputs}/test.csv")
-    assert "test.csv: 12 examples; " in caplog.text and "test.csv is not the run's dev data" in caplog.text
-    assert not [line for line in caplog.text.splitlines() if " dev: " in line] and dev_files(trained) == before
+    assert "test.csv is not the run's dev data" in caplog.text and dev_files(trained) == before
 
 
 def test_data_that_is_evaluated_and_predicted_is_scored_once(inputs, vocab_file, trained, caplog):
@@ -217,7 +155,7 @@ def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
     labels = (out / "evaluations/test.jsonl/eval_labels.tsv").read_text().splitlines()[1:]
     used = {row.split("\t")[1] for row in labels}
     assert used == {repr(value) for value in json.loads(thresholds)["thresholds"].values()}
-    with pytest.raises(InputError, match=r"--tune_thresholds: chooses .* dev data \(dev.jsonl, 12"):
+    with pytest.raises(InputError, match=r"--tune_thresholds: chooses .* dev data, but this is other data"):
         run(data, vocab_file, out, *more, "--do_eval", "--tune_thresholds", f"--eval_data_path={data}/test.jsonl")
     assert (out / "thresholds.json").read_text() == thresholds
     training = next(row for row in metrics_file.read(str(out), "metrics.jsonl") if row["split"] == "train")
@@ -254,11 +192,19 @@ def test_test_data_whose_labels_are_unknown_is_predicted_without_scores(
 
 
 def predicted(folder):
-    """Returns the first question in the prediction files of a folder, and the recorded data of these files."""
-    record = json.loads((folder / "test_data.json").read_text())
-    first = {min(json.loads((folder / name).read_text())) for name in record["files"]}
-    assert {"predictions.json", "nbest_predictions.json"} == set(record["files"]) and len(first) == 1
-    return first.pop(), record["files"]["predictions.json"][0].split(",")[0]
+    """Returns the first question in the prediction files of a folder."""
+    (first,) = {min(json.loads((folder / name).read_text())) for name in ("predictions.json", "nbest_predictions.json")}
+    return first
+
+
+def test_the_predictions_of_each_data_set_stay_in_its_folder(inputs, vocab_file, trained):
+    for name, text in (("one.csv", "the man\n"), ("two.csv", "all\nof\n")):
+        (trained.parent / name).write_text("text\n" + text)
+        run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/{name}")
+        for folder in (trained, trained / "evaluations" / name):
+            for file, head in (("test_results.tsv", 0), ("test_predictions.tsv", 1)):
+                assert len((folder / file).read_text().splitlines()) == head + text.count("\n")
+    assert len((trained / "evaluations/one.csv/test_results.tsv").read_text().splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -280,32 +226,21 @@ def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_fil
     member = tmp_path / "member"
     ask(member, "--do_train", "--do_eval", f"--train_file={squads}/train.json", f"--predict_file={squads}/dev.json",
         "--num_train_epochs=1")  # fmt: skip
-    assert predicted(member) == ("dev0", "dev.json")
+    assert predicted(member) == "dev0"
     ask(member, "--do_predict", f"--predict_file={squads}/test.json")
     assert [row["split"] for row in rows_of(member)] == ["dev", "test.json"]
-    assert predicted(member) == ("test0", "test.json")
-    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
+    assert predicted(member) == predicted(member / "evaluations/test.json") == "test0"
     ask(member, "--do_eval", f"--predict_file={squads}/dev.json")
-    assert predicted(member) == ("dev0", "dev.json")
-    assert predicted(member / "earlier_predictions/1") == ("test0", "test.json")
-    assert not (member / "earlier_predictions/0").exists(), "the predictions of the same data are replaced there too"
     ask(member, "--do_eval", f"--predict_file={squads}/test.json")
-    assert predicted(member) == ("dev0", "dev.json"), "an evaluation of other data leaves them"
-    ask(member, "--do_eval", "--do_predict", f"--predict_file={squads}/test.json")
-    assert predicted(member) == ("test0", "test.json")
-    assert predicted(member / "earlier_predictions/0") == ("dev0", "dev.json")
-    assert not (member / "earlier_predictions/1").exists()
+    assert predicted(member) == "dev0", "an evaluation of other data leaves the prediction files of the dev data"
     members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
-    caplog.clear()
     ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
-    assert "test.json: 3 questions" in caplog.text and "predicting test.json: 3 of 3 rows" in caplog.text
     assert not (out / "eval_results.txt").exists() and (out / "evaluations/test.json/eval_results.txt").exists()
     ask(out, "--do_eval", members, f"--predict_file={squads}/dev.json")
     assert (out / "eval_results.txt").exists() and (out / "dev_predictions.jsonl").exists()
-    assert predicted(out) == ("dev0", "dev.json")
+    assert predicted(out) == "dev0"
     ask(out, "--do_eval", "--do_predict", members, f"--predict_file={squads}/test.json")
-    assert predicted(out) == ("test0", "test.json")
-    assert predicted(out / "earlier_predictions/0") == ("dev0", "dev.json")
+    assert predicted(out) == predicted(out / "evaluations/test.json") == "test0"
 
 
 def split_of(examples, label_ids=None):
@@ -358,12 +293,3 @@ def test_predictions_of_one_class_are_warned_of(caplog):
     more = evaluated_data._announce(data, task, split, logits, task.scores(split, logits), 3)
     assert more["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
     assert "dev, step 3: every prediction is 'x'" in caplog.text
-
-
-@pytest.mark.parametrize(("f1", "count"), [(0.5, 1), (0.6, 2)])
-def test_a_repeated_evaluation_adds_a_line_if_any_score_differs(tmp_path, f1, count):
-    data = evaluated_data.EvaluatedData("dev.csv, 8 examples, 0", "dev", str(tmp_path))
-    for scores in ({"f1": 0.5, "loss": 1.0}, {"f1": f1, "loss": 1.0}):
-        evaluated_data._record(str(tmp_path), data, 3, scores, {})
-    assert [row["f1"] for row in rows_of(tmp_path)] == [f1]
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == count

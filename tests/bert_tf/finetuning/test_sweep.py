@@ -4,22 +4,21 @@ import contextlib
 import dataclasses
 import json
 import os
-import types
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf import checkpoints, run_classifier, run_squad
+from bert_tf import run_classifier, run_squad
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, resolution, sweep, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.sweep import Sweep, trial_settings, with_best_trial
+from bert_tf.finetuning.sweep import trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
-from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
+from bert_tf.runs import latest, run_checkpoints, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.classification.multi_label import THRESHOLDS
 from bert_tf.tasks.classification.settings import ClassifierSettings
@@ -31,7 +30,6 @@ from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 from tests.bert_tf.pretrained_folder import write_pretrained
 
-FACTS = {"model": "toy", "dev": ["dev.txt"]}
 RATES = [1e-3, 2e-3, 3e-3]
 
 
@@ -67,24 +65,28 @@ def test_flags_of_no_sweep_are_refused(flags, message):
 
 def test_the_grid_of_the_paper_is_the_default():
     run = parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--do_eval", "--sweep", "--sweep_restarts=2"])
-    trials = sweep_results.planned_trials(run)
+    trials = sweep.planned_trials(run)
     assert len(trials) == 2 * 3 * 2 * 3 and len({trial.name for trial in trials}) == len(trials)
-    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", 5e-5, 16, 2.0, 1, 12345)
-    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", 2e-5, 32, 4.0, 2, 12346)
+    assert trials[0] == Trial("lr5e-05_batch16_epochs2_restart1", combination(5e-5, 16), 1)
+    assert trials[-1] == Trial("lr2e-05_batch32_epochs4_restart2", combination(2e-5, 32, 4.0), 2)
     alone = ["--learning_rate=2e-5", "--train_batch_size=32", "--num_train_epochs=4", "--random_seed=12346"]
     output = f"--output_dir=out/trials/{trials[-1].name}"
     expected = parse(FineTuningSettings, [output, "--do_train", "--do_eval", *alone])
     assert trial_settings(run, trials[-1]) == expected
 
 
+def combination(rate, batch=8, epochs=2.0):
+    return {"learning_rate": rate, "train_batch_size": batch, "num_train_epochs": epochs}
+
+
 def finished(rate, restart, score):
-    return Trial(f"{rate}-{restart}", rate, 8, 2.0, restart, 12345, "finished", {"f1": score, "loss": 0.1})
+    return Trial(f"{rate}-{restart}", combination(rate), restart, {"f1": score, "loss": 0.1})
 
 
 def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
-    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="diverged")
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), scores={}, error="diverged")
     trials = (finished(1e-3, 1, 0.5), finished(2e-3, 1, 0.6), finished(1e-3, 2, 0.9), failed)
-    results = Results("toy", FACTS, trials)
+    results = Results("toy", trials)
     first, second = results.combinations()
     assert first == {
         "learning_rate": 1e-3, "train_batch_size": 8, "num_train_epochs": 2.0, "finished": 2, "failed": 0,
@@ -105,17 +107,17 @@ def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
 
 
 def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
-    failed = dataclasses.replace(finished(2e-3, 2, 0.0), state="failed", scores={}, error="the loss <diverged>")
-    pending = dataclasses.replace(finished(2e-3, 3, 0.0), state="pending", scores={})
+    failed = dataclasses.replace(finished(2e-3, 2, 0.0), scores={}, error="the loss <diverged>")
+    pending = dataclasses.replace(finished(2e-3, 3, 0.0), scores={})
     trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
-    sweep_results.write(str(tmp_path), Results("toy", FACTS, trials))
+    sweep_results.write(str(tmp_path), Results("toy", trials))
     always = {"answer": "'x', the majority class", "scores": {"f1": 0.4}}
     metrics_file.record(str(tmp_path / "trials/0.001-2"), "dev", 3, {"f1": 0.9, "always": always})
     page = open(run_report.write_or_refuse(str(tmp_path))).read()
     assert "f1 0.9000. Always &#39;x&#39;, the majority class: 0.4000.</p>" in page
     assert "4 trials: 2 finished, 1 failed, 1 pending" in page and "f1 0.9000" in page
     assert "<code>trials/0.001-2</code>" in page and "the loss &lt;diverged&gt;" in page
-    assert "rate 0.001, batch 8, epochs 2" in page and "0.2828" in page
+    assert "learning rate 0.001, batch size 8, epochs 2" in page and "0.2828" in page
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"accuracy": 0.5}', '{"trials": [{"name": 1}]}'])
@@ -123,15 +125,6 @@ def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
     (tmp_path / "results.json").write_text(text)
     with pytest.raises(InputError, match=r"results.json: does not belong to a sweep, or is damaged"):
         sweep_results.best_folder(str(tmp_path), False)
-
-
-@pytest.mark.parametrize("flags", [["--sweep", "--do_train", "--do_eval"], ["--do_predict"], ["--do_train"]])
-def test_trials_whose_results_were_deleted_are_not_trained_anew_without_a_word(tmp_path, flags):
-    trial = tmp_path / "trials/lr0.001_batch8_epochs2_restart1"
-    trial.mkdir(parents=True)
-    (trial / "run.json").write_text("{}")
-    with pytest.raises(InputError, match=r"results.json: no such file, although .*trials has trials of a sweep; copy"):
-        with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", *flags]))
 
 
 class Trials:
@@ -149,24 +142,25 @@ class Trials:
         return {"f1": score, "loss": 1.0}
 
 
-def sweep_of(output, *flags, facts=FACTS):
-    rates = f"--sweep_learning_rates={','.join(map(str, RATES))}"
+def train_sweep(output, run_trial, *flags):
+    given = parsed(output, f"--sweep_learning_rates={','.join(map(str, RATES))}", *flags)
     task = FindTheWord("nowhere")
-    return Sweep(parsed(output, rates, *flags), task, lambda: dict(facts), strategies.make_strategy(parsed(output)))
+    results = sweep.find(given, task)
+    return dict(sweep.train(given, task, strategies.make_strategy(given), results, run_trial).best.scores)
 
 
 def kept(output):
     """The learning rates of the trials that have a checkpoint."""
     trials = sweep_results.read(str(output)).trials
-    return [t.learning_rate for t in trials if latest.prefixes(sweep_results.folder_of(str(output), t))]
+    return [t.combination["learning_rate"] for t in trials if latest.prefixes(sweep_results.folder_of(str(output), t))]
 
 
 def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
     scores = {1e-3: 0.5, 2e-3: NotFinite("it diverged"), 3e-3: Killed()}
     first = Trials(scores)
     with pytest.raises(Killed):
-        sweep_of(tmp_path).run(first)
-    states = {trial.learning_rate: trial.state for trial in sweep_results.read(str(tmp_path)).trials}
+        train_sweep(tmp_path, first)
+    states = {trial.combination["learning_rate"]: trial.state for trial in sweep_results.read(str(tmp_path)).trials}
     assert states == {1e-3: "finished", 2e-3: "failed", 3e-3: "pending"}
     assert kept(tmp_path) == [1e-3, 3e-3]  # the failed trial has no checkpoint; the killed trial resumes from its own
     with pytest.raises(InputError, match="1 of 3 trials of this sweep are not trained yet"):
@@ -174,42 +168,28 @@ def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
     best = f"{tmp_path}/trials/lr0.001_batch8_epochs2_restart1"
     assert sweep_results.best_folder(str(tmp_path), True) == best
     again = Trials(scores | {3e-3: 0.7})
-    assert sweep_of(tmp_path).run(again) == {"f1": 0.7, "loss": 1.0}
+    assert train_sweep(tmp_path, again) == {"f1": 0.7, "loss": 1.0}
     assert again.trained == [3e-3] and kept(tmp_path) == [3e-3]
     assert "eval_f1 = 0.7" in (tmp_path / "eval_results.txt").read_text()
     more = Trials({4e-3: 0.6})  # further values join the sweep
-    assert sweep_of(tmp_path, "--sweep_learning_rates=4e-3").run(more) == {"f1": 0.7, "loss": 1.0}
+    assert train_sweep(tmp_path, more, "--sweep_learning_rates=4e-3") == {"f1": 0.7, "loss": 1.0}
     assert more.trained == [4e-3] and kept(tmp_path) == [3e-3]
 
 
 def test_a_sweep_whose_trials_all_fail_is_an_error(tmp_path):
     with pytest.raises(InputError, match=r"all 3 trials of the sweep have failed \(it diverged\)"):
-        sweep_of(tmp_path).run(Trials(dict.fromkeys(RATES, NotFinite("it diverged"))))
+        train_sweep(tmp_path, Trials(dict.fromkeys(RATES, NotFinite("it diverged"))))
     with pytest.raises(InputError, match="no trial of this sweep has succeeded"):
         sweep_results.best_folder(str(tmp_path), False)
 
 
-def test_other_settings_data_or_runs_are_refused(tmp_path):
-    facts = dict(FACTS)
-    running = sweep_of(tmp_path, facts=facts)
-    running._facts = lambda: facts
-
-    def trial(settings):
-        facts["dev"] = ["dev.txt, changed"]
-        return {"f1": 0.5}
-
-    with pytest.raises(InputError, match=r"other settings or data \(dev number 1 was 'dev.txt', is 'dev.txt, changed'"):
-        running.run(trial)
-    with pytest.raises(
-        InputError, match=r"\(dtype was None, is 'bfloat16'\); give the settings and data of this sweep"
-    ):
-        sweep_of(tmp_path, facts=FACTS | {"dtype": "bfloat16"})
-    alone = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"])
+def test_a_sweep_and_a_single_run_have_different_folders(tmp_path):
+    sweep_results.write(str(tmp_path), Results("toy", ()))
     with pytest.raises(InputError, match="holds a sweep; add the sweep's flags to resume it"):
-        with_best_trial(alone)
+        with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"]))
     run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
     with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
-        sweep_of(tmp_path)
+        train_sweep(tmp_path, None)
 
 
 @pytest.fixture(scope="module")
@@ -257,6 +237,12 @@ def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, fo
     assert reported == [str(output)]
     monkeypatch.setattr(engine, "_train", lambda *arguments: pytest.fail("it is trained again"))
     assert run_finetuning(run, lambda _: FindTheWord(folder)) == scores
+    for changed, message in [
+        ({"warmup_proportion": 0.5}, r"other flags \(num_warmup_steps .* --warmup_proportion was 0.1, is 0.5"),
+        ({"eval_strategy": "epoch"}, r"other settings \(eval_strategy was 'no', is 'epoch'"),
+    ]:
+        with pytest.raises(InputError, match=message):
+            run_finetuning(dataclasses.replace(run, **changed), lambda _: FindTheWord(folder))
     os.remove(best / "found.json")
     run_finetuning(settings(folder, vocab_file, output, "--do_predict"), lambda _: FindTheWord(folder))
     assert (best / "found.json").exists()
@@ -305,7 +291,7 @@ def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_
         raise InputError("impossible")
 
     monkeypatch.setattr(sweep, "prediction_settings", refuse)
-    monkeypatch.setattr(engine, "_run", lambda *arguments: pytest.fail("it trains"))
+    monkeypatch.setattr(engine, "_execute", lambda *arguments: pytest.fail("it trains"))
     defaults = ["--train_batch_size=32", "--num_train_epochs=3", "--learning_rate=5e-5"]
     with pytest.raises(InputError, match="impossible"):
         run_finetuning(
@@ -313,34 +299,8 @@ def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_
         )
 
 
-def test_trials_with_and_without_tuned_thresholds_are_two_sweeps(tmp_path):
-    given = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", *THREE[:2], *SWEEP_ONCE]
-    phase, task = run_record.Phase({}, {}, {}, {}), FindTheWord(tmp_path)
-    task.fingerprint = lambda split: []
-    found = [
-        sweep.facts_of(parse(ClassifierSettings, [*given, *more]), phase, task) for more in ([], ["--tune_thresholds"])
-    ]
-    assert found[0] != found[1]
-
-
-@pytest.mark.parametrize("name", ["bert.index", "model.safetensors"])
-def test_trials_from_replaced_initial_weights_are_two_sweeps(tmp_path, monkeypatch, name):
-    source = str(tmp_path / name.removesuffix(".index"))
-    monkeypatch.setattr(checkpoints, "open_checkpoint", lambda path: types.SimpleNamespace(source=source))
-    given = [f"--output_dir={tmp_path}", *THREE[:2], *SWEEP_ONCE, "--init_checkpoint=x"]
-    task = FindTheWord(tmp_path)
-    task.fingerprint = lambda split: []
-    found = []
-    for content in (b"a", b"a", b"b"):
-        (tmp_path / name).write_bytes(content)
-        found.append(sweep.facts_of(parse(FineTuningSettings, given), run_record.Phase({}, {}, {}, {}), task))
-    assert found[0] == found[1]
-    (different,) = run_folder.differences(found[0], found[2])
-    assert different.startswith(f"initial_weights was '{name}, 1 bytes, ")
-
-
 def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path):
-    sweep_results.write(str(tmp_path), Results("own", FACTS, (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
+    sweep_results.write(str(tmp_path), Results("own", (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
     flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
     made = []
     with pytest.raises(InputError, match=f"^{tmp_path}/trials/0.001-2: no such folder"):  # no trial was trained
@@ -374,22 +334,20 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
 
     for _ in range(2):  # killed in the middle, and resumed
         with contextlib.suppress(Killed):
-            sweep_of(output, *flags).run(train)
+            train_sweep(output, train, *flags)
     steps = [0, 0, 100, 100, 100, 1000, 1000]  # the second trial of step 100 was killed
     assert started == [f"{pretrained}/ckpt-{step}" for step in steps]
     results = sweep_results.read(str(output))
     assert len(results.trials) == 6 and results.trials[2].name == "step100_lr0.001_batch8_epochs2_restart1"
     steps, means = zip(*results.best_by(sweep_results.PRETRAINED), strict=True)
     assert steps == (0, 100, 1000) and means == pytest.approx((0.002, 0.052, 0.502))
-    written = json.loads((output / "results.json").read_text())
-    assert written["by_pretrained_steps"][1] == {"steps": 100, "mean": pytest.approx(0.052)}
     head, best, *_ = sweep_results.table(results)
     assert head[:2] == ["pre-training steps", "learning rate"] and best[:2] == ["1000", "0.002"]
     run_report.write(str(output))
     page = (output / "report.html").read_text()
-    assert "f1 over pre-training steps" in page and "1,000 steps, rate 0.002" in page
+    assert "f1 over pre-training steps" in page and "pre-training steps 1000, learning rate 0.002" in page
     run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
-    sweep_of(output, *flags).run(train)  # pre-training has meanwhile continued
+    train_sweep(output, train, *flags)  # pre-training has meanwhile continued
     assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
 
 
@@ -405,12 +363,10 @@ def test_a_sweep_over_transferred_layers_trains_each_and_draws_the_curve(tmp_pat
         "--sweep_learning_rates=1e-3", "--sweep_epochs=2", "--sweep_transfer_layers=0,3",
     ]))  # fmt: skip
     results = sweep_results.read(f"{tmp_path}/out")
-    assert [trial.transfer_layers for trial in results.trials] == [0, 3]
+    assert [trial.combination["transfer_layers"] for trial in results.trials] == [0, 3]
     assert results.trials[0].scores["loss"] != results.trials[1].scores["loss"]
     recorded = run_record.last_settings(f"{tmp_path}/out/trials/{results.trials[1].name}")
     assert recorded["transfer_layers"] == 3 and results.trials[1].name.startswith("layers3_lr0.001_")
-    written = json.loads((tmp_path / "out/results.json").read_text())
-    assert [point["layers"] for point in written["by_transfer_layers"]] == [0, 3]
     assert "accuracy over layers transferred" in (tmp_path / "out/report.html").read_text()
 
 
@@ -432,4 +388,4 @@ def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
     with pytest.raises(InputError, match="--sweep_checkpoints is for a sweep"):
         parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--init_checkpoint=x", "--sweep_checkpoints"])
     with pytest.raises(InputError, match="holds no numbered checkpoints; give the folder of a pre-training run"):
-        sweep_of(tmp_path / "out", "--sweep_checkpoints", f"--init_checkpoint={tmp_path}")
+        train_sweep(tmp_path / "out", None, "--sweep_checkpoints", f"--init_checkpoint={tmp_path}")

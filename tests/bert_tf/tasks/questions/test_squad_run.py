@@ -1,12 +1,10 @@
 """Whole commands of `run_squad` on tiny data: their metrics, their files and their errors."""
 
-import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import signal
-import types
 
 import numpy as np
 import pytest
@@ -16,10 +14,10 @@ from bert_tf.checkpoints import open_checkpoint
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description, ensemble
+from bert_tf.finetuning import description
 from bert_tf.finetuning.resolution import Command
 from bert_tf.run_squad import main as run_squad
-from bert_tf.runs import latest, run_folder
+from bert_tf.runs import latest
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
@@ -194,16 +192,9 @@ def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, t
     with pytest.raises(InputError, match=lost):  # the flags of the training show the tuning
         run_squad(parse(SquadSettings, command))
 
-    phases = json.loads((copy / "run.json").read_text())
-    for phase in phases["phases"]:
-        phase["settings"]["tune_null_threshold"] = False
-    (copy / "run.json").write_text(json.dumps(phases))
-    with pytest.raises(InputError, match=lost):  # the last evaluation shows the tuning
-        run_squad(parse(SquadSettings, command))
     run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
     scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
-    assert scores["null_threshold"] == -1 and "tuned_null_threshold" not in scores
-    run_squad(parse(SquadSettings, command))  # never tuned, so the threshold is 0
+    assert scores["null_threshold"] == -1
 
 
 @pytest.mark.slow
@@ -272,7 +263,7 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
                 compared += 1
     assert compared > 100
     entries = json.loads((out / "ensemble.json").read_text())
-    assert entries["checkpoints"] == prefixes and list(entries["weights"]) == prefixes
+    assert entries["checkpoints"] == sorted(prefixes)
     assert f"eval_f1 = {scores['f1']}" in (out / "eval_results.txt").read_text()
     # the folder keeps the threshold that was tuned on these models
     turned = f"--ensemble_checkpoints={second},{trained[0]}"
@@ -285,57 +276,6 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
         run_squad(parse(SquadSettings, [*command, "--do_predict"]))
 
 
-def test_an_ensemble_predicts_the_mean_of_its_models(monkeypatch):
-    values = {"a": [1.0, -3.0], "b": [2.0, 5.0], "c": [6.0, 1.0]}
-    monkeypatch.setattr(
-        ensemble, "_predictions", lambda run, member, *_: {"dev": np.array([values[member.prefix]], np.float32)}
-    )
-    means = ensemble._mean_predictions(None, {ensemble.Member("", prefix): None for prefix in values}, ["dev"], "dev")
-    assert means["dev"].dtype == np.float32 and means["dev"].tolist() == [[3.0, 1.0]]
-
-
-def test_an_ensembles_folder_belongs_to_the_weights_of_its_models(tmp_path):
-    prefixes = [str(tmp_path / f"run{number}/ckpt-4") for number in range(2)]
-    for number in range(2):
-        (tmp_path / f"run{number}").mkdir()
-        (tmp_path / f"run{number}/ckpt-4.index").write_bytes(b"checksums %d" % number)
-    out = tmp_path / "out"
-    out.mkdir()
-    prints = dict(zip(prefixes, run_folder.fingerprint([f"{prefix}.index" for prefix in prefixes]), strict=True))
-    (out / "ensemble.json").write_text(json.dumps({"checkpoints": prefixes, "weights": prints, "settings": {}}))
-
-    def refused(message, *members):
-        command = parse(SquadSettings, [f"--output_dir={out}", "--predict_file=x", "--do_predict"])
-        with pytest.raises(InputError, match=message):
-            ensemble.run_ensemble(command, None, members)
-
-    refused("run0: holds checkpoints, but no run.json", *prefixes)  # the weights are the same
-    refused(f"{prefixes[0]} is given twice", prefixes[0], *prefixes)
-    (tmp_path / "run1/ckpt-4.index").write_bytes(b"checksums x")
-    refused(f"{out}: holds the results of earlier weights of {prefixes[1]}, .*give another folder", *reversed(prefixes))
-
-
-@pytest.mark.parametrize(
-    ("values", "flags", "message"),
-    [
-        ({"n_best_size": 6}, [], r"first model \(n_best_size was 6, is 5\); leave .* give the flag"),
-        ({"n_best_size": 6}, ["--n_best_size=5"], ""),
-        ({"doc_stride": 64}, ["--n_best_size=5"], "doc_stride was 64, is 32"),
-        ({"dev_share": 0.5}, [], ""),
-    ],
-)
-def test_the_models_of_an_ensemble_have_the_same_windows_and_decoding(values, flags, message):
-    task = SquadTask(QuestionSource(paths={}, has_unanswerable=False), Decoding(n_best_size=5), doc_stride=32)
-    described = description.describe(task, True, 48)
-    facts = [{name: values.get(name, value) for name, value in old.items()}
-             for old in (described.data | {"dev_share": 0.1}, described.evaluation)]  # fmt: skip
-    described = dataclasses.replace(described, data=facts[0], evaluation=facts[1])
-    command = parse(SquadSettings, ["--output_dir=out", "--predict_file=x", "--do_predict", *flags])
-    run = types.SimpleNamespace(task=task, settings=command)
-    with pytest.raises(InputError, match=message) if message else contextlib.nullcontext():
-        ensemble._refuse_other_values(run, ensemble.Member("second", "second/ckpt-1"), described)
-
-
 @pytest.mark.slow
 def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, trained_v2, second, tmp_path):
     out = tmp_path / "ensemble"
@@ -346,8 +286,8 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
             run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
         assert not out.exists()
 
-    kind = r"version_2_with_negative was True, is False\); an ensemble needs models with the same task"
-    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} differs from the model in {trained[0]} .{kind}")
+    kind = r"version_2_with_negative was False, is True\); an ensemble needs models with the same task"
+    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} differs from {trained[0]} .*{kind}")
     refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
     refused([trained[0], tmp_path], "holds no checkpoint")
     refused([trained[0]], "an ensemble has at least two models")
@@ -355,7 +295,7 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
     longer = shutil.copytree(second, tmp_path / "longer")
     task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
     (longer / "task.json").write_text(json.dumps(task))
-    refused([trained[0], longer], "was trained with --max_seq_length=24, but the first model with 20")
+    refused([trained[0], longer], "max_seq_length was 20, is 24")
 
 
 def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(trained):
