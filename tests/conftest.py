@@ -157,7 +157,7 @@ def _outlined_charts():
     """
     from bert_tf.report import charts
 
-    drawing = {name: getattr(charts, name) for name in ("panel", "reliability", "scatter", "residuals")}
+    drawing = {name: getattr(charts, name) for name in ("panel", "scatter")}
     with pytest.MonkeyPatch.context() as patch:
         for name in drawing:
             patch.setattr(charts, name, _outlined)

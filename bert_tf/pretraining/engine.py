@@ -18,7 +18,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, record_files
-from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_blanks, no_report
+from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_rows, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
@@ -41,7 +41,7 @@ class _Prepared:
       config: the model's configuration.
       data: the record files and their contents.
       facts: the facts that `run.json` records.
-      blanks: rows whose masked tokens the model predicts at each evaluation; None if there are no such rows.
+      rows: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
       eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
     """
 
@@ -49,7 +49,7 @@ class _Prepared:
     config: BertConfig
     data: record_files.PretrainingData
     facts: run_record.Phase
-    blanks: fill_mask.Blanks | None
+    rows: tuple[Sequence[fill_mask.Row], Sequence[str]]
     eval_prints: Sequence[str]
 
 
@@ -111,9 +111,9 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     if not settings.do_train:
         latest.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
-    blanks = find_blanks(settings, config, data) if settings.do_eval else None
+    rows = find_rows(settings, config, data) if settings.do_eval else ([], [])
     eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
-    return _Prepared(settings, config, data, _facts(settings, config, data), blanks, eval_prints)
+    return _Prepared(settings, config, data, _facts(settings, config, data), rows, eval_prints)
 
 
 def _train(
@@ -132,7 +132,8 @@ def _train(
     trainer = _make_trainer(settings, config, data, strategy, start, parts)
     evaluation = None
     if settings.do_eval:
-        evaluation = Evaluation(settings, trainer, prepared.blanks, write_report, prepared.eval_prints, prepared.facts)
+        looks = _looks(prepared, trainer)
+        evaluation = Evaluation(settings, trainer, looks, write_report, prepared.eval_prints, prepared.facts)
 
     def report_only() -> None:
         if chief:
@@ -160,9 +161,16 @@ def _train(
 def _evaluate(prepared: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
     settings, data, config = prepared.settings, prepared.data, prepared.config
     trainer = _make_trainer(settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(settings, trainer, prepared.blanks, write_report, prepared.eval_prints)
+    evaluation = Evaluation(settings, trainer, _looks(prepared, trainer), write_report, prepared.eval_prints)
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_latest(trainer, settings.output_dir, evaluation)
+
+
+def _looks(prepared: _Prepared, trainer: Trainer) -> fill_mask.FillMask | None:
+    if not prepared.rows[0]:
+        return None
+    length = prepared.settings.max_seq_length
+    return fill_mask.FillMask(trainer.objective.model, trainer.strategy, *prepared.rows, length)
 
 
 def _model_facts(config: BertConfig) -> dict:

@@ -51,7 +51,7 @@ class Evaluation:
     Args:
       settings: the run's settings.
       trainer: a trainer with evaluation data.
-      blanks: the rows whose masks are filled in; None if there are no such rows.
+      looks: predicts the tokens of some rows; None if there are no such rows.
       write_report: function that is called with the run's folder after each evaluation.
       eval_prints: `run_folder.fingerprint` of the evaluated files.
       phase: the phase that is being trained; None without training.
@@ -61,7 +61,7 @@ class Evaluation:
         self,
         settings: PretrainingSettings,
         trainer: Trainer,
-        blanks: fill_mask.Blanks | None,
+        looks: fill_mask.FillMask | None,
         write_report: Report = no_report,
         eval_prints: Sequence[str] = (),
         phase: run_record.Phase | None = None,
@@ -69,10 +69,7 @@ class Evaluation:
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_prints, self._phase = eval_prints, phase
         self._data = run_folder.identify(eval_prints)
-        self._fill_mask = None
-        if blanks:
-            model = trainer.objective.model
-            self._fill_mask = fill_mask.FillMask(model, trainer.strategy, blanks, settings.max_seq_length)
+        self._fill_mask = looks
         self._writes = strategies.is_chief(trainer.strategy)
         self._managers: dict[str, orbit.utils.SummaryManager] = {}
 
@@ -127,14 +124,16 @@ class Evaluation:
             logging.info("fill in %s", fill_mask.line(sample))
         metrics_file.record(self._settings.output_dir, split, step, {"samples": samples}, fill_mask.NAME)
         with manager.summary_writer().as_default():
-            tf.summary.text("fill_mask", fill_mask.markdown(samples), step=step)
+            tf.summary.text("fill_mask", "\n\n".join(map(fill_mask.line, samples)), step=step)
 
 
-def find_blanks(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> fill_mask.Blanks | None:
-    """Returns the rows whose masks are filled in at each evaluation: the user's sentences and the first evaluated rows.
+def find_rows(
+    settings: PretrainingSettings, config: BertConfig, data: PretrainingData
+) -> tuple[list[fill_mask.Row], list[str]]:
+    """Returns the rows whose masks are filled in at each evaluation, and their vocabulary.
 
-    Returns:
-      The rows and their vocabulary; None if the data's vocabulary was not found, or if there are no masks.
+    The rows are the user's sentences and the first evaluated rows. There are no rows if the data's vocabulary was not
+    found.
 
     Raises:
       InputError: there is no vocabulary for the sentences, or the sentences do not fit the model.
@@ -142,7 +141,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
     if not data.vocab_file:
         if settings.fill_mask_file:
             raise InputError("--fill_mask_file needs the data's vocabulary; give it as --vocab_file")
-        return None
+        return [], []
     tokenizer = BertTokenizer(data.vocab_file, data.vocabulary.do_lower_case is not False)
     rows = []
     if settings.fill_mask_file:
@@ -153,7 +152,7 @@ def find_blanks(settings: PretrainingSettings, config: BertConfig, data: Pretrai
         )
         first = next(batches.take(1).as_numpy_iterator())
     rows += fill_mask.rows_of_batch(first, config.directionality)
-    return fill_mask.Blanks(tokenizer.vocabulary, rows) if rows else None
+    return rows, tokenizer.vocabulary
 
 
 def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict]) -> dict[str, float]:

@@ -13,16 +13,14 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.tokenization import CLS, MASK, SEP, BertTokenizer
+from bert_tf.tokenization import MASK, BertTokenizer
 
 NAME = "fill_mask.jsonl"
 _GUESSES = 3
 _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
-# Limits of a log line: columns of text, columns before the first blank, and number of blanks.
-_COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
-# A left-to-right model predicts every token, but only this number of tokens are shown.
-_BLANKS_OF_ONE_DIRECTION = 8
+# Number of predicted positions of a row of pre-training data that are shown.
+_SHOWN = 8
 # Offset from a blank to the position whose output predicts the blank.
 _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
 
@@ -44,23 +42,14 @@ class Row:
     right_ids: Sequence[int] | None
 
 
-@dataclasses.dataclass(frozen=True)
-class Blanks:
-    """Rows with blanks, and the vocabulary of the rows (tokens by id)."""
-
-    vocabulary: Sequence[str]
-    rows: Sequence[Row]
-
-
 def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[Row]:
     """Converts a batch of pre-training data into rows; the predicted positions become blanks."""
     rows = []
     for index in range(len(batch["input_ids"])):
         tokens = int(batch["input_mask"][index].sum())
         used = np.flatnonzero(batch["masked_lm_weights"][index] > 0)
-        most = _MOST_BLANKS if directionality == "bidi" else _BLANKS_OF_ONE_DIRECTION
-        if len(used) > most:
-            used = used[np.linspace(0, len(used) - 1, most).round().astype(int)]
+        if len(used) > _SHOWN:
+            used = used[np.linspace(0, len(used) - 1, _SHOWN).round().astype(int)]
         if not len(used):
             continue
         blanks = batch["masked_lm_positions"][index][used] - _READ_FROM[directionality]
@@ -133,13 +122,17 @@ class FillMask:
     Args:
       model: a model that was created in the scope of `strategy`.
       strategy: the distribution strategy.
-      blanks: the blanks to predict.
+      rows: the rows with the blanks.
+      vocabulary: tokens by id.
       max_seq_length: S, the length to which rows are padded.
     """
 
-    def __init__(self, model: BertPretrainer, strategy: tf.distribute.Strategy, blanks: Blanks, max_seq_length: int):
-        self._vocabulary, self._rows = blanks.vocabulary, blanks.rows
-        self._batch = _padded(blanks.rows, max_seq_length, _READ_FROM[model.config.directionality])
+    def __init__(
+        self, model: BertPretrainer, strategy: tf.distribute.Strategy, rows: Sequence[Row], vocabulary: Sequence[str],
+        max_seq_length: int,
+    ):  # fmt: skip
+        self._strategy, self._rows, self._vocabulary = strategy, rows, vocabulary
+        self._batch = _padded(rows, max_seq_length, _READ_FROM[model.config.directionality])
 
         @tf.autograph.experimental.do_not_convert
         def guess(batch):
@@ -148,33 +141,37 @@ class FillMask:
 
         # Every replica predicts all rows, since the work is small.
         self._guess = tf.function(lambda batch: strategy.run(guess, args=(batch,)))
-        self._strategy = strategy
 
     def look(self) -> list[dict]:
         """Predicts all blanks.
 
         Returns:
           One dictionary per row:
-          `tokens`: the tokens that the model reads, as strings.
-          `blanks`: one dictionary per blank:
-            `at`: position of the blank in `tokens`.
-            `right`: the right token; None if unknown.
-            `guesses`: [token, probability] pairs in descending order of probability.
+          `text`: what the model reads. Each blank has its number, as in "the [1] was [2: at]", and the token at the
+            blank unless it is [MASK].
+          `blanks`: one dictionary per blank: `right`, the right token (None if unknown), and `guesses`, pairs [token,
+            probability] in descending order of probability.
         """
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
-        return [
-            self._described(row, row_values, row_ids)
-            for row, row_values, row_ids in zip(self._rows, values.numpy(), ids.numpy(), strict=True)
-        ]
+        samples = []
+        for row, row_values, row_ids in zip(self._rows, values.numpy(), ids.numpy(), strict=True):
+            blanks = []
+            for index in range(len(row.blanks)):
+                names = map(self._token, row_ids[index].tolist())
+                chances = (round(value, 4) for value in row_values[index].tolist())
+                right = None if row.right_ids is None else self._token(row.right_ids[index])
+                blanks.append({"right": right, "guesses": list(map(list, zip(names, chances, strict=True)))})
+            samples.append({"text": self._text(row), "blanks": blanks})
+        return samples
 
-    def _described(self, row: Row, values: np.ndarray, ids: np.ndarray) -> dict:
-        blanks = []
-        for index, at in enumerate(row.blanks):
-            guesses = zip(ids[index].tolist(), values[index].tolist(), strict=True)
-            right = None if row.right_ids is None else self._token(row.right_ids[index])
-            named = [[self._token(i), round(value, 4)] for i, value in guesses]
-            blanks.append({"at": int(at), "right": right, "guesses": named})
-        return {"tokens": [self._token(i) for i in row.input_ids.tolist()], "blanks": blanks}
+    def _text(self, row: Row) -> str:
+        numbers = {place: number for number, place in enumerate(row.blanks, 1)}
+        pieces = []
+        for place, token in enumerate(map(self._token, row.input_ids.tolist())):
+            if number := numbers.get(place):
+                token = f"[{number}]" if token == MASK else f"[{number}: {token}]"
+            pieces.append(token)
+        return " ".join(pieces).replace(" ##", "")
 
     def _token(self, index: int) -> str:
         # The embedding table may have more rows than the vocabulary has tokens.
@@ -195,52 +192,10 @@ def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Te
     return {name: tf.constant(value) for name, value in batch.items()}
 
 
-def words(sample: Mapping) -> list[tuple[str, int | None]]:
-    """Returns a sample as readable text, one piece per token.
-
-    Returns:
-      Pairs of a piece of text and the index of the blank; the index is None if the piece is not a blank. A piece
-      includes the space before the token. At a blank, the piece is the token that the model reads, in brackets.
-    """
-    numbers = {blank["at"]: number for number, blank in enumerate(sample["blanks"])}
-    result = []
-    for at, token in enumerate(sample["tokens"]):
-        if at not in numbers and (token == CLS or (token == SEP and at == len(sample["tokens"]) - 1)):
-            continue
-        text, space = token, " " if result else ""
-        if at in numbers:
-            text = token if token.startswith("[") else f"[{token}]"
-        elif token == SEP:
-            text = "/"
-        elif token.startswith("##") and len(token) > 2:
-            text, space = token[2:], ""
-        result.append((space + text, numbers.get(at)))
-    return result
-
-
-def in_words(blank: Mapping) -> str:
-    """Formats a blank as the right token and the guesses, for example "went: go 0.31, went 0.22, ran 0.08"."""
-    guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
-    return guesses if blank["right"] is None else f"{blank['right']}: {guesses}"
-
-
 def line(sample: Mapping) -> str:
-    """Formats the text around a sample's first blank, and the guesses for the first blanks, as one line."""
-    tokens = words(sample)
-    first = next(index for index, (_, number) in enumerate(tokens) if number is not None)
-    before, after = ("".join(text for text, _ in part) for part in (tokens[:first], tokens[first:]))
-    if len(before) > _COLUMNS_BEFORE:
-        before = "..." + before[-_COLUMNS_BEFORE:]
-    around = before + after
-    if len(around) > _COLUMNS:
-        around = around[:_COLUMNS] + "..."
-    return f'"{around}"  ' + "; ".join(in_words(blank) for blank in sample["blanks"][:_BLANKS_ON_LINE])
-
-
-def markdown(samples: Sequence[Mapping]) -> str:
-    """Formats samples with all blanks as Markdown for TensorBoard."""
-    parts = []
-    for sample in samples:
-        text = "".join(f" **{text.strip()}**" if number is not None else text for text, number in words(sample))
-        parts.append("\n".join([text, "", *(f"* {in_words(blank)}" for blank in sample["blanks"])]))
-    return "\n\n".join(parts)
+    """Formats a sample as one line: the text, and the right token and the guesses for each blank."""
+    told = []
+    for number, blank in enumerate(sample["blanks"], 1):
+        guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
+        told.append(f"[{number}] {guesses}" + (f" (right: {blank['right']})" if blank["right"] else ""))
+    return f"{sample['text']}  {'; '.join(told)}"

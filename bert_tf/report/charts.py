@@ -154,24 +154,6 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
 
 
 @_with_style
-def reliability(confidence: np.ndarray, accuracy: np.ndarray, count: np.ndarray) -> str:
-    """Draws the accuracy of each bin of confidence as a dot, and the diagonal of perfect calibration.
-
-    The area of a dot grows with the number of examples in its bin.
-    """
-    figure, axis = _axes("accuracy by confidence", xlabel="confidence", ylabel="accuracy")
-    axis.plot([0, 1], [0, 1], color=GREY, linestyle="--", linewidth=1, label="calibrated")
-    axis.plot(confidence, accuracy, color=BLUE, linewidth=1.2)
-    sizes = 12 + 150 * count / count.max()
-    axis.scatter(confidence, accuracy, s=sizes, color=BLUE, alpha=0.7, label="bin, area by examples")
-    axis.set(xlim=(0, 1.02), ylim=(0, 1.05))
-    axis.xaxis.set_major_formatter(_PERCENT)
-    axis.yaxis.set_major_formatter(_PERCENT)
-    axis.legend(fontsize=10, loc="upper left", markerscale=0.5)
-    return _svg(figure)
-
-
-@_with_style
 def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
     """Draws predictions against labels, float [N] each, and the diagonal; if N is large, only a sample is drawn."""
     figure, axis = _axes("predicted by true score", xlabel="true", ylabel="predicted")
@@ -179,15 +161,6 @@ def scatter(labels: np.ndarray, predictions: np.ndarray) -> str:
     axis.scatter(labels[shown], predictions[shown], s=8, color=BLUE, alpha=0.4, linewidths=0)
     ends = [np.min([labels, predictions]), np.max([labels, predictions])]
     axis.plot(ends, ends, color=GREY, linestyle="--", linewidth=1)
-    return _svg(figure)
-
-
-@_with_style
-def residuals(labels: np.ndarray, predictions: np.ndarray) -> str:
-    """Draws a histogram of the errors, which are predictions minus labels, float [N] each."""
-    figure, axis = _axes("errors", xlabel="predicted - true", ylabel="examples")
-    axis.hist(predictions - labels, bins=30, color=BLUE, alpha=0.8)
-    axis.axvline(0, color=ORANGE, linestyle="--", linewidth=1)
     return _svg(figure)
 
 

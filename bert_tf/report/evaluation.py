@@ -2,7 +2,7 @@
 
 The kind of task decides what is shown; see `registry.Kind.report`.
 
-Letters: N examples, C classes.
+Letters: C classes.
 """
 
 import functools
@@ -15,13 +15,11 @@ from bert_tf.finetuning import description
 from bert_tf.report import charts
 from bert_tf.report.page import confusion_matrix, elements
 from bert_tf.tasks import registry
-from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Confusions, Part, Table
+from bert_tf.tasks.report_parts import MOST_ERRORS, Confusions, Part, Table
 from bert_tf.training import metrics_file
 
 # A larger matrix would not be readable.
 _MOST_CLASSES = 20
-# Number of confidence bins for the calibration.
-_BINS = 15
 
 
 def sections(folder: str) -> str:
@@ -53,24 +51,13 @@ def draw(part: Part) -> str:
 @draw.register
 def _(part: Table) -> str:
     table = elements.table(part.head, part.rows, [] if part.is_text else None) if part.rows else ""
-    drawn = [chart(*part.scores) for chart in (charts.scatter, charts.residuals) if part.scores]
-    return elements.section(part.title, table, *([elements.charts(drawn)] if drawn else []), note=part.note)
+    drawn = [elements.charts([charts.scatter(*part.scores)], "single")] if part.scores else []
+    return elements.section(part.title, table, *drawn, note=part.note)
 
 
 @draw.register
 def _(part: Confusions) -> str:
     return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
-
-
-@draw.register
-def _(part: Calibration) -> str:
-    """Shows the note, the expected calibration error and the reliability diagram; see `calibration`."""
-    error, bins = calibration(part.confidence, part.is_right)
-    note = part.note + (
-        f"Expected calibration error {error:.4f}, {_BINS} bins of equal width: the mean confidence is "
-        f"{part.confidence.mean():.1%}, and {np.mean(part.is_right):.1%} of the answers are right."
-    )
-    return elements.section("Calibration", elements.charts([charts.reliability(*bins)], "single"), note=note)
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
@@ -95,21 +82,3 @@ def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
     note = f"The pairs of {len(labels)} classes that are confused most often. Shares refer to the true class."
     pairs = elements.table(["true", "predicted", "examples", "share"], rows) if rows else "No classes are confused."
     return elements.section("Confusion matrix", pairs, note=note)
-
-
-def calibration(confidence: np.ndarray, is_right: np.ndarray) -> tuple[float, np.ndarray]:
-    """Computes the expected calibration error over 15 bins of equal width (C. Guo et al., 2017).
-
-    Args:
-      confidence: float [N], probability of the answer; a bin includes its upper end.
-      is_right: bool [N], whether the answer is right.
-
-    Returns:
-      error: the expected calibration error.
-      bins: float [3, bins], for each bin that has examples: the mean confidence, the share of right answers, and the
-        number of examples.
-    """
-    numbers = np.clip(np.ceil(confidence * _BINS) - 1, 0, _BINS - 1)
-    members = [numbers == number for number in np.unique(numbers)]
-    bins = np.transpose([(confidence[some].mean(), is_right[some].mean(), some.sum()) for some in members])
-    return float(np.average(np.abs(bins[0] - bins[1]), weights=bins[2])), bins

@@ -1,7 +1,6 @@
 """The content of a report for each kind of run."""
 
 import dataclasses
-import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from bert_tf.pretraining import objective
@@ -49,19 +48,6 @@ class RunKind:
     def settings(self) -> tuple[str, ...]:
         """The settings to show."""
         return (*self.settings_class.reported, *_SETTINGS)
-
-    def commands(self, phases: Sequence[Phase]) -> list[str]:
-        """Returns the command of each phase, with the flags that are not defaults; [] if the data was in memory."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self.settings_class)}
-        program = self.settings_class.script
-        commands = []
-        for phase in phases:
-            if phase.settings.get("task_name") in self.settings_class.in_memory:
-                return []
-            given = {name: value for name, value in phase.settings.items() if value not in (None, defaults.get(name))}
-            flags = [shlex.quote(f"--{name}={value}") for name, value in given.items()]
-            commands.append(" \\\n    ".join([program, *flags]))
-        return commands
 
 
 def _majority_of_pairs(entries: Sequence[Mapping]) -> float | None:

@@ -127,7 +127,6 @@ def render(
         samples=_samples(looks),
         answers=answers,
         settings=_settings_table(phases, kind.settings) if phases else "",
-        commands=kind.commands(phases),
     )
 
 
@@ -215,34 +214,25 @@ def _evaluated_data(splits: Mapping[str, Sequence[Mapping]]) -> list[str]:
     return [f"{_LABELS.get(split, split)}: {name.removeprefix(f'{split}, ')}" for split, name in data.items() if name]
 
 
-def _samples(looks: Sequence[Mapping]) -> list[Mapping]:
-    """Returns the filled-in texts, each with the guesses of its first and its last evaluation.
-
-    Args:
-      looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
-
-    Returns:
-      One dict per text:
-      `words`: the words of the text; see `fill_mask.words`.
-      `steps`: the names of the two evaluations; one name if there was only one evaluation.
-      `same`: the blanks whose best guess is the same in both evaluations.
-      `changed`: the other blanks.
-    """
-    by_text: dict[tuple, list] = {}
+def _samples(looks: Sequence[Mapping]) -> list[str]:
+    """Returns a section per filled-in text: a table with the guesses of its first and of its last evaluation."""
+    by_text: dict[str, list] = {}
     for look in looks:
         for sample in look["samples"]:
-            by_text.setdefault(tuple(sample["tokens"]), []).append((f"step {look['step']:,}", sample))
-    found = []
-    for evaluated in list(by_text.values())[:_MOST_SAMPLES]:
+            by_text.setdefault(sample["text"], []).append((f"step {look['step']:,}", sample["blanks"]))
+    drawn = []
+    for text, evaluated in list(by_text.items())[:_MOST_SAMPLES]:
         columns = dict((evaluated[0], evaluated[-1]))
-        parts = {"changed": [], "same": []}
-        for number, blanks in enumerate(zip(*(sample["blanks"] for sample in columns.values()), strict=True), 1):
-            guesses = [blank["guesses"] for blank in blanks]
-            is_same = len(columns) > 1 and guesses[0][0][0] == guesses[1][0][0]
-            blank = {"number": number, "right": blanks[-1]["right"], "guesses": guesses}
-            parts["same" if is_same else "changed"].append(blank)
-        found.append({"words": fill_mask.words(evaluated[-1][1]), "steps": list(columns)} | parts)
-    return found
+        rows = [
+            [f"{number}", blanks[0]["right"] or "", *map(_guesses, blanks)]
+            for number, blanks in enumerate(zip(*columns.values(), strict=True), 1)
+        ]
+        drawn.append(elements.section("", elements.table(["", "right", *columns], rows, []), note=text))
+    return drawn
+
+
+def _guesses(blank: Mapping) -> str:
+    return ", ".join(f"{token} {probability:.0%}" for token, probability in blank["guesses"])
 
 
 def curves_of(

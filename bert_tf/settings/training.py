@@ -17,15 +17,13 @@ class TrainingSettings(DeviceSettings):
     The names and defaults are those of google-research/bert.
 
     Attributes:
-      script: name of the script, for messages and for commands in the report.
+      script: name of the script, for messages.
       reported: flags that only this script has and that the report shows.
-      in_memory: values of `task_name` for data in memory. Only Python code can train on such data.
     """
 
     flag_group = "Training"
     script: ClassVar[str] = ""
     reported: ClassVar[tuple[str, ...]] = ()
-    in_memory: ClassVar[tuple[str, ...]] = ()
 
     bert_config_file: str = setting(
         "JSON file with the configuration of the model; empty: the file beside --init_checkpoint",

@@ -50,22 +50,7 @@ class Confusions:
     labels: Sequence[str]
 
 
-@dataclasses.dataclass(frozen=True)
-class Calibration:
-    """The data of a diagram that compares probabilities of predictions with the share of right predictions.
-
-    Attributes:
-      confidence: probabilities of the predictions, float [N].
-      is_right: whether the predictions are right, bool [N].
-      note: explanation of the diagram.
-    """
-
-    confidence: np.ndarray
-    is_right: np.ndarray
-    note: str = ""
-
-
-Part = Table | Confusions | Calibration
+Part = Table | Confusions
 
 
 def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "errors") -> Table:
@@ -74,22 +59,21 @@ def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: 
 
 
 def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]) -> list[Part]:
-    """Returns the calibration of predictions with probabilities, and the table of the worst errors.
+    """Returns the table of the worst errors.
 
     Args:
       entries: lines that `evaluation_file.read` returned.
       names: the column titles of the right answer and of the predicted answer.
       text_of: function that returns the text of an entry's "label" or "prediction".
     """
-    is_right = np.array([entry["label"] == entry["prediction"] for entry in entries])
-    confidence = np.array([max(entry["probabilities"]) for entry in entries])
+    wrong = [entry for entry in entries if entry["label"] != entry["prediction"]]
     rows = [
         [f"{e['loss']:.3g}", text_of(e, "label"), f"{text_of(e, 'prediction')} ({max(e['probabilities']):.0%})",
          *texts(e)]
-        for e in worst([entry for entry in entries if entry["label"] != entry["prediction"]])
+        for e in worst(wrong)
     ]  # fmt: skip
-    note = f"{np.sum(~is_right):,} of {len(entries):,} answers are wrong."
-    return [Calibration(confidence, is_right), errors(note, ["loss", *names, *TEXTS], rows)]
+    note = f"{len(wrong):,} of {len(entries):,} answers are wrong."
+    return [errors(note, ["loss", *names, *TEXTS], rows)]
 
 
 def worst(entries: Sequence[Mapping]) -> list[Mapping]:

@@ -9,11 +9,11 @@ import numpy as np
 
 from bert_tf.tasks import report_parts
 from bert_tf.tasks.classification.scores import SCORES
-from bert_tf.tasks.report_parts import TEXTS, Calibration, Confusions, Part, Table, chosen, texts, worst
+from bert_tf.tasks.report_parts import TEXTS, Confusions, Part, Table, chosen, texts, worst
 
 
 def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the confusion matrix, the metrics of each class, the calibration, and the worst errors."""
+    """Returns the confusion matrix, the metrics of each class, and the worst errors."""
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     return [
         Confusions(truth, answers, labels),
@@ -25,11 +25,9 @@ def classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
     """Returns the report's parts for sets of labels.
 
-    The parts are the confusion counts and the metrics of each label, the calibration of all decisions, and the worst
-    errors.
+    The parts are the confusion counts and the metrics of each label, and the worst errors.
     """
     truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
-    chances = np.array([entry["probabilities"] for entry in entries])
     counts = [(a & b).sum(axis=0) for a, b in
               ((truth, answers), (truth, ~answers), (~truth, answers), (~truth, ~answers))]  # fmt: skip
     rows = [[label, *(f"{count[number]:,}" for count in counts)] for number, label in enumerate(labels)]
@@ -39,11 +37,6 @@ def label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
     return [
         Table("Labels, found and missed", ["", "found", "missed", "added", "rightly absent"], rows),
         class_table(truth, answers, labels),
-        Calibration(
-            np.maximum(chances, 1 - chances).ravel(),
-            ((chances > 0.5) == truth).ravel(),
-            "The answer for each label is yes if its probability is above 50%, else no. ",
-        ),
         report_parts.errors(note, ["loss", "true", "predicted", *TEXTS], listed),
     ]
 

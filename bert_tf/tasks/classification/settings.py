@@ -36,7 +36,6 @@ class ClassifierSettings(FineTuningSettings):
     flag_group = "Data"
     script: ClassVar[str] = "run_classifier"
     reported: ClassVar[tuple[str, ...]] = ("task_name", "data_dir", "pooling", "long_text")
-    in_memory: ClassVar[tuple[str, ...]] = (IN_MEMORY,)
 
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 

@@ -2,19 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
-from bert_tf.tasks.report_parts import MOST_ERRORS, Calibration, Part, errors, short
+from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, short
 
 
 def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the calibration of the answers, and a table of the answers with the lowest F1.
+    """Returns a table of the answers with the lowest F1.
 
     Among answers with the same F1, the most probable answers come first.
     """
     del labels
-    is_right = np.array([entry["exact_match"] == 1 for entry in entries])
-    confidence = np.array([entry["probability"] for entry in entries])
+    missed = sum(entry["exact_match"] < 1 for entry in entries)
     wrong = sorted((e for e in entries if e["f1"] < 1), key=lambda e: (e["f1"], -e["probability"]))[:MOST_ERRORS]
     rows = [
         [f"{e['f1']:.2f}", f"{_answer(e['prediction'])} ({e['probability']:.0%})",
@@ -22,11 +19,11 @@ def questions(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
         for e in wrong
     ]  # fmt: skip
     note = (
-        f"The answers to {np.sum(~is_right):,} of {len(entries):,} questions are not an exact match. The percentage "
+        f"The answers to {missed:,} of {len(entries):,} questions are not an exact match. The percentage "
         "after an answer is its probability, from the softmax over the scores of the best answers."
     )
     head = ["F1", "predicted", "right", "question", "context around the right answer"]
-    return [Calibration(confidence, is_right), errors(note, head, rows, "questions")]
+    return [errors(note, head, rows, "questions")]
 
 
 def _answer(text: str) -> str:

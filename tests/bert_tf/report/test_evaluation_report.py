@@ -65,23 +65,6 @@ def test_metrics_of_several_labels_an_example_are_scikit_learns(num_labels):
     assert [row[4] for row in rows] == [str(count) for count in targets.sum(axis=0)]
 
 
-def test_calibration_error_is_its_formula():
-    rng = np.random.default_rng(0)
-    confidence, right = np.append(rng.uniform(0.2, 1, 300), [1.0, 0.0, 1 / 3]), rng.random(303) > 0.3
-    expected = 0.0
-    for number in range(15):
-        low, high = number / 15, (number + 1) / 15
-        inside = (confidence > low) & (confidence <= high) | ((confidence == 0) & (number == 0))
-        if inside.any():
-            expected += inside.sum() / 303 * abs(right[inside].mean() - confidence[inside].mean())
-    error, bins = evaluation.calibration(confidence, right)
-    assert error == pytest.approx(expected, rel=1e-12) and bins[2].sum() == 303
-    error, bins = evaluation.calibration(np.ones(4), np.array([True, False, True, False]))
-    assert error == 0.5 and bins.tolist() == [[1.0], [0.5], [4]]
-    _, bins = evaluation.calibration(np.array([0.9, 14 / 15]), np.array([True, False]))
-    assert bins[2].tolist() == [2], "a bin includes its upper end"
-
-
 def test_of_many_classes_the_most_confused_pairs_have_shares_of_the_true_class():
     matrix = np.zeros([30, 30], int)
     matrix[3, 3], matrix[3, 7], matrix[7, 7] = 6, 2, 90
@@ -110,9 +93,8 @@ def test_a_classifiers_answers_are_kept_and_shown(tokenizer, tmp_path):
     assert "the &lt;b&gt;man&lt;/b&gt;" in page and "x" * 299 + "…" in page and "x" * 300 not in page
     assert "2 of 3 answers are wrong" in page and "you &amp; me" not in page, "only errors are listed"
     assert page.index("&lt;b&gt;") < page.index("xxx"), "the highest loss comes first"
-    for heading in ("Confusion matrix", "Classes", "Calibration", "Worst errors"):
+    for heading in ("Confusion matrix", "Classes", "Worst errors"):
         assert f"<h2>{heading}</h2>" in page
-    assert page.count("<svg") == 1
 
 
 def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
@@ -143,7 +125,6 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     order = [page.index(text) for text in ("when ?", "what &amp; why ?", "where ?", "which ?")]
     assert order == sorted(order), "the lowest F1 comes first, and of equal ones the surest answer"
     assert "<td>old man | old</td>" in page and "<td>(no answer)</td>" in page and "&lt;b&gt;old" in page
-    assert "<h2>Calibration</h2>" in page
 
     diverged = [Answers((Candidate("a", math.nan, 0.0),), 0.0)] * 5
     squad_results.keep_answers(str(tmp_path), questions, diverged, 0.0, has_unanswerable=True)
@@ -201,7 +182,7 @@ def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path
     folder = folder_of(tmp_path, tokenizer, 0, examples, np.array([[1.0], [2.5], [2.0]], np.float32))
     page = evaluation.sections(folder)
     check_stands_alone(page)
-    assert page.count("<svg") == 2 and "Pearson" in page and page.index("-3") < page.index("+0.5")
+    assert page.count("<svg") == 1 and "Pearson" in page and page.index("-3") < page.index("+0.5")
 
 
 def test_what_diverged_or_was_not_evaluated_has_no_section(tokenizer, tmp_path):
