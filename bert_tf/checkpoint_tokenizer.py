@@ -36,63 +36,53 @@ class CheckpointTokenizer:
       source: prefix or file of the checkpoint; messages use it as the checkpoint's name.
       vocab_file: the vocabulary in the checkpoint's folder; "" if the folder has no vocabulary.
       casing: what the checkpoint's files say about the casing and other rules of the tokenizer.
-      vocab_sha256: SHA-256 of the vocabulary when the folder was written; "" if unknown.
     """
 
     source: str
     vocab_file: str
     casing: Casing
-    vocab_sha256: str = ""
 
     @property
     def folder(self) -> str:
         """The folder of the checkpoint's files."""
         return os.path.dirname(self.source.split(",")[0]) or "."
 
-    def check(self, do_lower_case: bool | None, vocab_file: str) -> None:
-        """Refuses a changed vocabulary file, and any flag that contradicts the checkpoint's casing or vocabulary.
+    def check(
+        self, do_lower_case: bool | None, vocab_file: str, default: bool = True, data: str = "", rules: bool = True
+    ) -> bool:
+        """Refuses a casing or a vocabulary that contradicts the checkpoint, and rules that are not implemented.
 
         Args:
-          do_lower_case: value of the flag; None if the flag is not given.
-          vocab_file: value of the flag; "" if the flag is not given.
+          do_lower_case: the given casing; None if it is not given.
+          vocab_file: the given vocabulary; "" if it is not given.
+          default: the casing if neither the argument nor the checkpoint states it.
+          data: the pre-training data that was made with these values; "" if a user gives them as flags.
+          rules: whether to refuse rules that `BertTokenizer` does not implement.
+
+        Returns:
+          Whether the tokenizer lower-cases text.
 
         Raises:
-          InputError: the check fails; the message names the file, and the flag that contradicts the file.
+          InputError: the message names the file and the difference.
         """
-        self._check_unchanged()
-        if do_lower_case is not None:
-            self._check_casing(do_lower_case, f"--do_lower_case={flag_value(do_lower_case)}", "give")
-        if vocab_file:
-            self._check_vocabulary(vocab_file, f"--vocab_file={vocab_file}", "give")
-
-    def check_rules(self, do_lower_case: bool) -> None:
-        """Refuses a tokenizer with a rule that `BertTokenizer` does not implement.
-
-        Raises:
-          InputError: the tokenizer has such a rule; the message names the rule.
-        """
-        if rule := self.casing.other_rule(do_lower_case):
-            file = os.path.join(self.folder, tokenizer_config.NAME)
-            raise InputError(
-                f"{file}: bert_tf's tokenizer does not support {rule} with --do_lower_case="
-                f"{flag_value(do_lower_case)}; give another checkpoint, {_OVERRIDE}"
-            )
-
-    def _check_unchanged(self) -> None:
-        """Refuses a vocabulary file that has changed since the folder was written."""
-        if self.vocab_file and self.vocab_sha256 and self.vocab_sha256 != _sha256(self.vocab_file):
-            raise InputError(
-                f"{self.vocab_file}: not the vocabulary that {self.source} was trained with (SHA-256 "
-                f"{self.vocab_sha256[:12]}); the file was replaced or changed; restore it, {_OVERRIDE}"
-            )
-
-    def _check_casing(self, do_lower_case: bool, given: str, remedy: str) -> None:
         known = self.casing.do_lower_case
-        if known not in (None, do_lower_case):
+        lower = next(value for value in (do_lower_case, known, default) if value is not None)
+        where, remedy = (f"{data}, made with ", "make the data with") if data else ("", "give")
+        if known not in (None, lower):
             flag = f"--do_lower_case={flag_value(known)}"
             raise InputError(
-                f"{given}: {self.casing.source} says that {self.source} needs {flag}; {remedy} {flag}, {_OVERRIDE}"
+                f"{where}--do_lower_case={flag_value(lower)}: {self.casing.source} says that {self.source} needs "
+                f"{flag}; {remedy} {flag}, {_OVERRIDE}"
             )
+        if vocab_file:
+            self._check_vocabulary(vocab_file, f"{where}--vocab_file={vocab_file}", remedy)
+        if rules and (rule := self.casing.other_rule(lower)):
+            file = os.path.join(self.folder, tokenizer_config.NAME)
+            raise InputError(
+                f"{file}: bert_tf's tokenizer does not support {rule} with --do_lower_case={flag_value(lower)}; give "
+                f"another checkpoint, {_OVERRIDE}"
+            )
+        return lower
 
     def _check_vocabulary(self, vocab_file: str, given: str, remedy: str) -> None:
         """Refuses a different vocabulary, unless it only adds tokens at the end or in place of [unusedN] tokens."""
@@ -122,21 +112,15 @@ class CheckpointTokenizer:
         Raises:
           InputError: the tokenizers differ; the message names the data and the difference.
         """
-        self._check_unchanged()
-        if vocab_file:
-            given = f"{vocabulary.data}, made with {vocab_file}"
-            self._check_vocabulary(vocab_file, given, "make the data with")
-        elif vocabulary and self.vocab_file and _sha256(self.vocab_file) != vocabulary.sha256:
+        if not vocabulary:
+            return
+        if not vocab_file and self.vocab_file and tokens_sha256(load_vocabulary(self.vocab_file)) != vocabulary.sha256:
             raise InputError(
                 f"{vocabulary.data}: made with another vocabulary ({vocabulary.name}) than {self.vocab_file} of "
                 f"{self.source}; make the data with the checkpoint's vocabulary, or give --vocab_file if the data's "
                 f"vocabulary extends it, {_OVERRIDE}"
             )
-        if vocabulary and vocabulary.do_lower_case is not None:
-            lower = vocabulary.do_lower_case
-            given = f"{vocabulary.data}, made with --do_lower_case={flag_value(lower)}"
-            self._check_casing(lower, given, "make the data with")
-            self.check_rules(lower)
+        self.check(vocabulary.do_lower_case, vocab_file, data=vocabulary.data)
 
 
 def find(contents: Contents, path: str) -> CheckpointTokenizer:
@@ -147,11 +131,9 @@ def find(contents: Contents, path: str) -> CheckpointTokenizer:
       path: the path that the user gave.
 
     Raises:
-      InputError: `tokenizer_config.json`, `tokenizer.json`, or the record of the run or conversion is damaged.
+      InputError: `tokenizer_config.json` or `tokenizer.json` is damaged.
     """
-    folder = contents.folder
-    casing = tokenizer_config.find(folder, path)
-    return CheckpointTokenizer(contents.source, contents.vocab_file, casing, _recorded_sha256(folder))
+    return CheckpointTokenizer(contents.source, contents.vocab_file, tokenizer_config.find(contents.folder, path))
 
 
 def resolve(settings, contents: Contents) -> tuple[str, bool]:
@@ -168,12 +150,7 @@ def resolve(settings, contents: Contents) -> tuple[str, bool]:
     Raises:
       InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint contradict each other.
     """
-    known, lower = find(contents, settings.init_checkpoint), settings.do_lower_case
-    if lower is None:
-        lower = known.casing.do_lower_case is not False
-    if not settings.ignore_checkpoint_tokenizer:
-        known.check(settings.do_lower_case, settings.vocab_file)
-        known.check_rules(lower)
+    lower = _casing(settings, find(contents, settings.init_checkpoint))
     vocab_file = settings.vocab_file or contents.vocab_file
     if not vocab_file:
         raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give one")
@@ -187,14 +164,6 @@ def of(path: str) -> CheckpointTokenizer:
     return find(checkpoints.open_checkpoint(path), path)
 
 
-def _recorded_sha256(folder: str) -> str:
-    """Returns the SHA-256 of the vocabulary from the record of a run or a conversion; "" if unknown."""
-    if run_record.exists(folder):
-        for phase in run_record.read_phases(folder)[-1:]:
-            return phase.model.get("vocab_sha256") or (phase.vocabulary or {}).get("sha256", "")
-    return read_conversion(folder).get("vocab_sha256", "")
-
-
 def read_conversion(folder: str) -> dict:
     """Reads the record that a conversion wrote into its output folder; returns {} for other folders.
 
@@ -203,10 +172,6 @@ def read_conversion(folder: str) -> dict:
     """
     path = os.path.join(folder, CONVERSION_NAME)
     return read_json(path) if tf.io.gfile.exists(path) else {}
-
-
-def _sha256(vocab_file: str) -> str:
-    return tokens_sha256(load_vocabulary(vocab_file))
 
 
 def lower_case(settings, default: bool = True) -> bool:
@@ -220,25 +185,23 @@ def lower_case(settings, default: bool = True) -> bool:
     Raises:
       InputError: the flags contradict the casing or the vocabulary of --init_checkpoint.
     """
-    lower = settings.do_lower_case
-    casing = Casing()
     if phases := run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its settings, and refuses a different casing.
-        source = os.path.join(settings.output_dir, run_record.NAME)
-        casing = Casing(phases[-1].model.get("do_lower_case"), source)
-    elif starts_from := run_folder.initial_checkpoint(settings):
-        tokenizer = of(starts_from)
-        casing = tokenizer.casing
-        if not settings.ignore_checkpoint_tokenizer:
-            tokenizer.check(lower, settings.vocab_file)
-            tokenizer.check_rules(_first(lower, casing.do_lower_case, default))
-    if lower is None and casing.do_lower_case is not None:
+        known = phases[-1].model.get("do_lower_case")
+        return next(value for value in (settings.do_lower_case, known, default) if value is not None)
+    if starts_from := run_folder.initial_checkpoint(settings):
+        return _casing(settings, of(starts_from), default)
+    return default if settings.do_lower_case is None else settings.do_lower_case
+
+
+def _casing(settings, tokenizer: CheckpointTokenizer, default: bool = True) -> bool:
+    """Returns the casing from the flag, else from the checkpoint; checks both unless a flag turns off the check."""
+    casing = tokenizer.casing
+    if settings.do_lower_case is None and casing.do_lower_case is not None:
         logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
-    return _first(lower, casing.do_lower_case, default)
-
-
-def _first(*values: bool | None) -> bool:
-    return next(value for value in values if value is not None)
+    if not settings.ignore_checkpoint_tokenizer:
+        return tokenizer.check(settings.do_lower_case, settings.vocab_file, default)
+    return next(value for value in (settings.do_lower_case, casing.do_lower_case, default) if value is not None)
 
 
 def copy_vocabulary(vocab_file: str, target: str) -> None:

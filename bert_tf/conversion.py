@@ -29,7 +29,6 @@ from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.finetuning import description, initial, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
@@ -64,7 +63,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     run_folder.warn_if_unfinished(contents.source)
     tokenizer = checkpoint_tokenizer.find(contents, settings.input)
     if not settings.ignore_checkpoint_tokenizer:
-        tokenizer.check(settings.do_lower_case, settings.vocab_file)
+        tokenizer.check(settings.do_lower_case, settings.vocab_file, rules=False)
     vocab_file = settings.vocab_file or contents.vocab_file
     vocabulary = load_vocabulary(vocab_file) if vocab_file else []
     extended = load_vocabulary(settings.extended_vocab_file) if settings.extended_vocab_file else []
@@ -84,7 +83,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
             _write(settings.format, folder, tensors, config)
         _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config, task)
         sentence_transformers.copy(contents.folder, folder)
-        _write_record(folder, settings, entries, extended or vocabulary)
+        _write_record(folder, settings, entries)
         if task and not _read_task(contents.folder):
             script = registry.of_task(task, folder).settings.script
             description.write_run(folder, contents.source, task, config, extended or vocabulary, script)
@@ -213,7 +212,7 @@ def _taken_over(
         raise InputError(f"--has_pairs: {contents.source} has no classifier of texts; drop the flag")
     if not task:
         return None, contents
-    tokenizer.check_rules(task.do_lower_case)
+    tokenizer.check(task.do_lower_case, "")
     return task, initial.adapted(contents, task, "token_head")
 
 
@@ -252,11 +251,9 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
 
 
-def _write_record(folder: str, settings: ConversionSettings, entries: dict, vocabulary: Sequence[str]) -> None:
+def _write_record(folder: str, settings: ConversionSettings, entries: dict) -> None:
     """Writes the settings, and the data that later conversions need but the format cannot store."""
     record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
-    if vocabulary:
-        record["vocab_sha256"] = tokens_sha256(vocabulary)
     path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
     storage.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 

@@ -69,9 +69,7 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
             f"{contents.source}: its folder has no {checkpoints.VOCABULARY_NAME}; copy the vocabulary there"
         )
     found = checkpoint_tokenizer.find(contents, path)
-    lower = found.casing.do_lower_case is not False
-    found.check(None, "")
-    found.check_rules(lower)
+    lower = found.check(None, "")
     tokenizer = BertTokenizer(contents.vocab_file, lower)
     config.check_vocabulary(len(tokenizer.vocabulary), contents.vocab_file, contents.config_file)
     parameters = kind.parameters(settings, contents)

@@ -9,7 +9,6 @@ import pytest
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import tokenizer_config
-from bert_tf.conversion import convert_checkpoint
 from bert_tf.core import storage
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -18,7 +17,7 @@ from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining import engine
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.settings import ConversionSettings, PretrainingSettings
+from bert_tf.settings import PretrainingSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text.data_vocabulary import DataVocabulary, common
 from bert_tf.tokenization import load_vocabulary
@@ -105,25 +104,6 @@ def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(c
     run_classifier(classification(tmp_path, run, permuted, "--do_lower_case", "--ignore_checkpoint_tokenizer"))
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "permuted.txt").read_text()
     assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is True
-
-
-def test_a_vocabulary_that_was_changed_in_a_runs_folder_is_refused(cased, tmp_path):
-    converted = ConversionSettings(input=f"{cased}/run", output=f"{tmp_path}/converted", format="tf1")
-    convert_checkpoint(converted)
-    shutil.copytree(cased / "run", tmp_path / "run")
-    for name in ("run", "converted"):
-        folder = tmp_path / name
-        checkpoint_tokenizer.of(str(folder)).check(None, "")
-        vocabulary_like(cased, folder / "vocab.txt", lambda tokens: [*tokens[:5], *tokens[5:][::-1]])
-        refused = f"{folder}/vocab.txt: not the vocabulary that {folder}/.* was trained with .*; restore it, or give "
-        with pytest.raises(InputError, match=refused):
-            checkpoint_tokenizer.lower_case(classification(tmp_path, folder))
-        with pytest.raises(InputError, match=refused):
-            checkpoint_tokenizer.of(str(folder)).check_data(None, "")
-        with pytest.raises(InputError, match=refused):
-            convert_checkpoint(dataclasses.replace(converted, input=str(folder), output=f"{tmp_path}/out"))
-        ignoring = classification(tmp_path, folder, "--ignore_checkpoint_tokenizer")
-        assert checkpoint_tokenizer.lower_case(ignoring) is False
 
 
 def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_path):
