@@ -5,10 +5,8 @@ has its default. `Command` states the rules for a flag that differs from the tra
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
-
-from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.core.errors import InputError
@@ -22,11 +20,8 @@ from bert_tf.settings import FineTuningSettings
 class Command:
     """The flags of a command, and the record of the run in `output_dir`. Each kind of task makes a task from a command.
 
-    If a flag of an evaluation or a prediction differs from the training, these rules apply:
-
-    - A flag that would change the model or its inputs is refused (`of_model`).
-    - A flag that determines how a file is read is used, because another file may have other columns. But a warning is
-      logged (`of_reading`), because otherwise nobody would notice that a wrong flag causes wrong metrics.
+    The value of a flag is the given value, else the recorded value, else the default. A flag that would change the
+    model or its inputs may not differ from the training (`of_model`).
 
     A resumed training must have the flags with which it began; `run_folder.check` refuses other flags.
 
@@ -49,57 +44,33 @@ class Command:
         """
         return cls(settings, description.of_run(settings), settings.output_dir)
 
+    def values(self, **defaults: Any) -> dict[str, Any]:
+        """Returns the values of flags that may differ from the training, such as how a file is read."""
+        recorded = self._recorded()
+        return {
+            flag: next((v for v in (getattr(self.settings, flag), recorded.get(flag)) if v is not None), default)
+            for flag, default in defaults.items()
+        }
+
     def of_model(self, **defaults: Any) -> dict[str, Any]:
         """Returns the values of flags that change the model or its inputs.
-
-        The value of a flag is the given value, else the recorded value, else the default.
 
         Raises:
           InputError: a flag of an evaluation or a prediction differs from the training.
         """
-
-        def refuse(difference: str) -> None:
-            raise InputError(f"{difference}; leave the flag out")
-
-        return self._flags(defaults, defaults, refuse)
-
-    def of_reading(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that determine how a file is read.
-
-        The value of a flag is the given value, else the recorded value, else the default.
-        """
-
-        def warn(difference: str) -> None:
-            logging.warning("%s; leave the flag out unless this data differs from the training data", difference)
-
-        return self._flags(defaults, {}, warn)
-
-    def of_evaluation(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that determine only how predictions become answers.
-
-        The value of a flag is the given value, else the recorded value, else the default.
-        """
-        return self._flags(defaults, {}, lambda difference: None)
-
-    def _flags(self, defaults: Mapping, unrecorded: Mapping, tell: Callable[[str], None]) -> dict[str, Any]:
-        """Returns the values of flags.
-
-        Args:
-          defaults: maps flag names to default values.
-          unrecorded: maps flag names to the values with which a run was trained if its record lacks the flag.
-          tell: function that is called with a description of each difference from the record.
-        """
-        settings, known, found = self.settings, self.trained, {}
-        recorded = {**unrecorded, **known.parameters, **known.data, **known.evaluation} if known else {}
-        if known:
-            recorded |= {"max_seq_length": known.max_seq_length, "bilstm_head": known.bilstm_head}
-        for flag, default in defaults.items():
-            given, before = getattr(settings, flag), recorded.get(flag)
-            if flag in recorded and not settings.do_train and given not in (None, before):
+        settings, recorded = self.settings, defaults | self._recorded()
+        for flag in defaults if self.trained and not settings.do_train else ():
+            given, before = getattr(settings, flag), recorded[flag]
+            if given not in (None, before):
                 was = "none" if before in (None, "") else before
-                tell(f"--{flag}={given}: {settings.output_dir} was trained with {was}")
-            found[flag] = next((value for value in (given, before) if value is not None), default)
-        return found
+                raise InputError(f"--{flag}={given}: {settings.output_dir} was trained with {was}; leave the flag out")
+        return self.values(**defaults)
+
+    def _recorded(self) -> dict[str, Any]:
+        if not (known := self.trained):
+            return {}
+        shape = {"max_seq_length": known.max_seq_length, "bilstm_head": known.bilstm_head}
+        return {**known.parameters, **known.data, **known.evaluation, **shape}
 
 
 def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) -> tuple[FineTuningSettings, Task]:

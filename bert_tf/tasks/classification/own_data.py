@@ -95,7 +95,7 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
 
 
 def _table_source(command: Command) -> TableSource:
-    settings, facts = command.settings, command.of_reading(**_DEFAULTS)
+    settings, facts = command.settings, command.values(**_DEFAULTS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
@@ -137,7 +137,7 @@ def _with_ids_of_run(source: TableSource, folder: str) -> TableSource:
 
 def _tfds_source(command: Command) -> TfdsSource:
     settings = command.settings
-    columns = command.of_reading(text_a_column=None, text_b_column=None, label_column=None)
+    columns = command.values(text_a_column=None, text_b_column=None, label_column=None)
     is_regression = _kind(settings, command.trained) == REGRESSION
     return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 

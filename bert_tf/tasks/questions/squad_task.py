@@ -241,7 +241,7 @@ def squad_task(command: Command) -> SquadTask:
             )
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
     uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)
-    value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.of_evaluation
+    value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.values
     sizes = value_of(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
     decoding = Decoding(
         **sizes,

@@ -27,7 +27,7 @@ def tagging_task(command: Command) -> TaggingTask:
     """
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
-    reads = command.of_reading(word_column=0, tag_column=-1, tag_scheme=AUTO, repair_tags=False)
+    reads = command.values(word_column=0, tag_column=-1, tag_scheme=AUTO, repair_tags=False)
     source = TaggingSource(
         settings.data_dir,
         settings.data_paths,
