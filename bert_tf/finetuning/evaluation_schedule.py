@@ -16,7 +16,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import early_stopping, evaluations, run_checkpoints
+from bert_tf.runs import evaluations, run_checkpoints
 from bert_tf.settings import FineTuningSettings
 
 
@@ -123,7 +123,7 @@ class EvaluationSchedule:
 
     def has_ended(self) -> bool:
         """Returns whether training ends early because `early_stopping_patience` is exhausted; logs the reason."""
-        if (step := early_stopping.stopped_at(self._recorded)) is None:
+        if (step := self._recorded.stopped_at) is None:
             return False
         metric, best = self._recorded.metric, self._recorded.best_step
         logging.info(

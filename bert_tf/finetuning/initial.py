@@ -27,7 +27,7 @@ def check_initial(
     config: BertConfig,
     reinitialize_head: bool,
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
-) -> None:
+) -> Contents:
     """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels.
 
     The checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
@@ -41,20 +41,26 @@ def check_initial(
       reinitialize_head: whether to ignore the checkpoint's head.
       make_head: function that returns the model's head; None for the task's head.
 
+    Returns:
+      The open checkpoint.
+
     Raises:
       InputError: see `checkpoints.check_initial`.
     """
     if reinitialize_head:
-        checkpoints.check_initial(path, config)
-        return
+        return checkpoints.check_initial(path, config)
     with tf.Graph().as_default():  # a graph computes only the shapes, not the weights
         head = (make_head or task.head)(config)
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
     contents = checkpoints.check_initial(path, config, head_shapes=shapes)
-    if contents.lacks_place_for_bilstm(shapes):
-        return  # the checkpoint's head is not used
+    if not contents.lacks_place_for_bilstm(shapes):  # else the checkpoint's head is not used
+        _warn_of_other_head(contents, task, part)
+    return contents
+
+
+def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
     folder = contents.folder
     trained = description.read(folder) if description.exists(folder) else None
     pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained or task, task))

@@ -248,8 +248,7 @@ def prepare(
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     lower_layers.check(config, settings)
     config = _of_gpt(config, settings, tokenizer)
-    takes_over = run_folder.takes_over(settings)
-    if not (settings.do_train or takes_over):
+    if not (settings.do_train or run_folder.takes_over(settings)):
         latest.check_there(settings.output_dir)
     task.check(config, settings)
     shares_test = task.test_is_dev and settings.do_eval
@@ -257,25 +256,29 @@ def prepare(
     examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
-        make_head = head_maker(task.head, settings.bilstm_head)
-        check_initial(starts_from, task, config, settings.reinitialize_head, make_head)
-        contents = checkpoints.open_checkpoint(starts_from)
-        head = getattr(make_head(config), "checkpoint_name", "head")
-        has_head = head in names.heads_in([*contents.tensors, *contents.own_heads])
-        if takes_over and (settings.reinitialize_head or not has_head):
-            raise InputError(
-                f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "
-                "--do_train, or a fine-tuned --init_checkpoint without --reinitialize_head"
-            )
-        if settings.lm_coefficient and "masked_lm" not in names.heads_in(contents.tensors):
-            raise InputError(
-                f"--lm_coefficient={settings.lm_coefficient}: {contents.source} has no masked-LM head, so there is no "
-                "language model to train; give a checkpoint of run_pretraining, or drop the flag"
-            )
+        _check_start(starts_from, settings, task, config)
     splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
     if shares_test:
         splits["test"] = splits["dev"]
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, most_parts)
+
+
+def _check_start(path: str, settings: FineTuningSettings, task: Task, config: BertConfig) -> None:
+    """Refuses an initial checkpoint that lacks the weights that the run needs; see also `check_initial`."""
+    make_head = head_maker(task.head, settings.bilstm_head)
+    contents = check_initial(path, task, config, settings.reinitialize_head, make_head)
+    head = getattr(make_head(config), "checkpoint_name", "head")
+    has_head = head in names.heads_in([*contents.tensors, *contents.own_heads])
+    if run_folder.takes_over(settings) and (settings.reinitialize_head or not has_head):
+        raise InputError(
+            f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "
+            "--do_train, or a fine-tuned --init_checkpoint without --reinitialize_head"
+        )
+    if settings.lm_coefficient and "masked_lm" not in names.heads_in(contents.tensors):
+        raise InputError(
+            f"--lm_coefficient={settings.lm_coefficient}: {contents.source} has no masked-LM head, so there is no "
+            "language model to train; give a checkpoint of run_pretraining, or drop the flag"
+        )
 
 
 def _of_gpt(config: BertConfig, settings: FineTuningSettings, tokenizer: BertTokenizer) -> BertConfig:

@@ -84,7 +84,6 @@ def _write(output_dir: str) -> str:
 
 
 def _page(output_dir: str) -> str:
-    metrics_file.check_whole(output_dir)
     recorded = metrics_file.read(output_dir)
     looks = sorted(metrics_file.read(output_dir, fill_mask.NAME), key=lambda look: look["step"])
     name = os.path.basename(os.path.abspath(output_dir))

@@ -40,6 +40,14 @@ class Evaluations:
         ranks = {step: rank(values, self.metric, self.higher_is_better) for step, values in self.scores.items()}
         return max(ranks, key=ranks.__getitem__, default=None)
 
+    @property
+    def stopped_at(self) -> int | None:
+        """The step at which early stopping ended training; None if early stopping did not end training."""
+        steps = list(self.scores)
+        if not self.patience or not steps:
+            return None
+        return steps[-1] if len(steps) - 1 - steps.index(self.best_step) >= self.patience else None
+
     def up_to(self, step: int) -> "Evaluations":
         """Returns the evaluations up to a step, for a run that lost its later checkpoints."""
         return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})

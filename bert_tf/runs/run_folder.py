@@ -17,7 +17,7 @@ from absl import logging
 
 from bert_tf.core import lock, storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import early_stopping, evaluations, latest, run_record
+from bert_tf.runs import evaluations, latest, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
 # Flags from which fine-tuning computes the number of steps and of warm-up steps.
@@ -189,7 +189,7 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
 def _ended_early(folder: str, step: int) -> bool:
     """Returns whether early stopping ended the run at this step, or the folder's saved model has this step."""
-    return step in (early_stopping.stopped_at(evaluations.read(folder)), run_record.saved_step(folder))
+    return step in (evaluations.read(folder).stopped_at, run_record.saved_step(folder))
 
 
 def _last_step(folder: str) -> int:

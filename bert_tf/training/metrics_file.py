@@ -106,24 +106,9 @@ def read(output_dir: str, name: str = METRICS_NAME) -> list[dict]:
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
 
 
-def check_whole(output_dir: str) -> None:
-    """Refuses `metrics.jsonl` if most of its lines cannot be read; an incomplete last line is harmless.
-
-    Raises:
-      InputError: names the file.
-    """
-    path = os.path.join(output_dir, METRICS_NAME)
-    *lines, last = _lines(path)
-    lines += [last] * bool(last and not last.startswith("{"))  # a last line that starts with "{" may be incomplete
-    damaged = sum(bool(line) and _parsed(line) is None for line in lines)
-    if damaged > len(lines) - lines.count("") - damaged:
-        raise InputError(f"{path}: is damaged (lines that cannot be read: {damaged:,}); copy the run's folder again")
-
-
 def _lines(path: str) -> list[str]:
-    """Returns the lines of a metrics file, which may be missing; the last entry is "" if the last line is complete."""
     if not tf.io.gfile.exists(path):
-        return [""]
+        return []
     with tf.io.gfile.GFile(path, "rb") as file:
         return file.read().decode("utf-8", errors="replace").split("\n")
 

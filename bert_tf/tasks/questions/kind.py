@@ -1,14 +1,42 @@
 """The kind of task that answers questions, for the registry."""
 
+from collections.abc import Mapping, Sequence
+
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import SpanHead
-from bert_tf.tasks.questions import report, squad_results
+from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_task import QUESTIONS, squad_task
 from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, short
+
+
+def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
+    """Returns a table of the answers with the lowest F1.
+
+    Among answers with the same F1, the most probable answers come first.
+    """
+    del labels
+    missed = sum(entry["exact_match"] < 1 for entry in entries)
+    wrong = sorted((e for e in entries if e["f1"] < 1), key=lambda e: (e["f1"], -e["probability"]))[:MOST_ERRORS]
+    rows = [
+        [f"{e['f1']:.2f}", f"{_answer(e['prediction'])} ({e['probability']:.0%})",
+         " | ".join(map(short, e["label"])) or _answer(""), short(e["question"]), short(e["context"])]
+        for e in wrong
+    ]  # fmt: skip
+    note = (
+        f"The answers to {missed:,} of {len(entries):,} questions are not an exact match. The percentage "
+        "after an answer is its probability, from the softmax over the scores of the best answers."
+    )
+    head = ["F1", "predicted", "right", "question", "context around the right answer"]
+    return [errors(note, head, rows, "questions")]
+
+
+def _answer(text: str) -> str:
+    return short(text) or "(no answer)"
 
 
 class Questions(Kind):
@@ -17,7 +45,7 @@ class Questions(Kind):
     name, settings, make_task = QUESTIONS, SquadSettings, staticmethod(squad_task)
     tuned = squad_results.NULL_THRESHOLD
     hidden_scores = ("null_threshold",)
-    report_entries = staticmethod(report.questions)
+    report_entries = staticmethod(_report)
 
     def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
         return SpanHead(config)

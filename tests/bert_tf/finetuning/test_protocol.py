@@ -17,7 +17,6 @@ from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule, evaluation_steps
 from bert_tf.runs import best, chosen_checkpoint, evaluations, latest, run_folder, run_record
 from bert_tf.runs.chosen_checkpoint import choose
-from bert_tf.runs.early_stopping import stopped_at
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.latest import ResumePoint
 from bert_tf.runs.location import locate
@@ -93,14 +92,14 @@ def test_flags_that_contradict_each_other_are_refused(flags, message):
 def test_the_first_of_equal_evaluations_is_the_best():
     scores = {step: {"accuracy": value} for step, value in {1: 0.5, 2: 0.7, 3: 0.7, 4: 0.6}.items()}
     found = Evaluations("accuracy", patience=2, scores=scores)
-    assert (found.best_step, stopped_at(found), stopped_at(found.up_to(3))) == (2, 4, None)
+    assert (found.best_step, found.stopped_at, found.up_to(3).stopped_at) == (2, 4, None)
     assert Evaluations("accuracy", False, scores=scores).best_step == 1
     ties = Evaluations("accuracy", patience=2, scores={
         step: {"accuracy": 0.6, "loss": loss} for step, loss in {1: 0.9, 2: 0.7, 3: 0.7, 4: 0.8}.items()
     })  # fmt: skip
-    assert (ties.best_step, stopped_at(ties)) == (2, 4), "of equal ones, that with the lower loss"
+    assert (ties.best_step, ties.stopped_at) == (2, 4), "of equal ones, that with the lower loss"
     assert dataclasses.replace(ties, higher_is_better=False).best_step == 2
-    assert (Evaluations().best_step, stopped_at(Evaluations(patience=1))) == (None, None)
+    assert (Evaluations().best_step, Evaluations(patience=1).stopped_at) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"evaluations": [{"step": 1}]}'])
@@ -159,7 +158,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
 ):
     run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
 
-    def predictions(run, objective, split, batch_size, name):
+    def predictions(run, objective, split, batch_size):
         step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
         evaluated.append((step, objective.model.head.kernel.numpy()))
         return np.full([24, 16], SCORES[step]), 1.0
@@ -238,7 +237,7 @@ def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypa
     monkeypatch.setattr(engine.loop, "train", train)
     for name, more in {"plain": [], "again": [], "other": ["--random_seed=5"]}.items():
         with run_folder.Lock(str(tmp_path / name)) as lock:
-            engine._run(prepared(tmp_path / name, *more), lock)
+            engine._execute(prepared(tmp_path / name, *more), lock)
     same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("again", "other")}
     assert same == {"again": [True] * 3, "other": [False] * 3}
 

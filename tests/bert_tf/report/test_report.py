@@ -291,14 +291,9 @@ def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, 
     assert (tmp_path / "report.html").read_text() == "old"
 
 
-@pytest.mark.parametrize("content", ["garbage\n", "gar\0bage", '{"loss": 1}\n[]\n', '{"split": "tr\n{"sp\n'])
-def test_damaged_metrics_are_named_and_half_a_last_line_is_harmless(tmp_path, capsys, report_script, content):
+def test_half_a_last_line_of_metrics_is_harmless(tmp_path, report_script):
     write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
     path = tmp_path / "metrics.jsonl"
-    path.write_text(content)
-    assert report_script.main(["report", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith(f"error: {path}: is damaged")
-    assert not (tmp_path / "report.html").exists()
     for half in ('{"split": "train", "st', '{"split": "train", "step": 1}\n{"split": "tr'):
         path.write_text(half)
         assert report_script.main(["report", str(tmp_path)]) == 0
