@@ -21,6 +21,7 @@ from bert_tf.runs.evaluations import Evaluations
 from bert_tf.runs.latest import ResumePoint
 from bert_tf.runs.location import locate
 from bert_tf.settings import FineTuningSettings
+from bert_tf.training import metrics_file
 from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
@@ -181,7 +182,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
     np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
     assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files belong to the best step"
-    lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+    lines = metrics_file.read(str(tmp_path))
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
