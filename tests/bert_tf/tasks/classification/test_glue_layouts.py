@@ -275,9 +275,3 @@ def test_a_prediction_that_is_nan_makes_every_score_nan(name, logits):
     examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
     found = task.scores(make_split(task, examples), np.array(logits))
     assert list(found) == list(task.score_names) and all(np.isnan(value) for value in found.values())
-
-
-def test_a_submission_keeps_the_files_of_the_other_sets_that_its_run_predicts():
-    names = ["MNLI-m.tsv", "MNLI-mm.tsv", "AX.tsv", "test_results.tsv"]
-    assert [task_of("MNLI").overwrites(name) for name in names] == [True, True, False, True]
-    assert [task_of("AX").overwrites(name) for name in names] == [False, False, True, True]
