@@ -66,7 +66,7 @@ class CheckpointTokenizer:
           InputError: the message names the file and the difference.
         """
         known = self.casing.do_lower_case
-        lower = next(value for value in (do_lower_case, known, default) if value is not None)
+        lower = _first(do_lower_case, known, default)
         where, remedy = (f"{data}, made with ", "make the data with") if data else ("", "give")
         if known not in (None, lower):
             flag = f"--do_lower_case={flag_value(known)}"
@@ -187,11 +187,10 @@ def lower_case(settings, default: bool = True) -> bool:
     """
     if phases := run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its settings, and refuses a different casing.
-        known = phases[-1].model.get("do_lower_case")
-        return next(value for value in (settings.do_lower_case, known, default) if value is not None)
+        return _first(settings.do_lower_case, phases[-1].model.get("do_lower_case"), default)
     if starts_from := run_folder.initial_checkpoint(settings):
         return _casing(settings, of(starts_from), default)
-    return default if settings.do_lower_case is None else settings.do_lower_case
+    return _first(settings.do_lower_case, default)
 
 
 def _casing(settings, tokenizer: CheckpointTokenizer, default: bool = True) -> bool:
@@ -201,7 +200,11 @@ def _casing(settings, tokenizer: CheckpointTokenizer, default: bool = True) -> b
         logging.info("--do_lower_case=%s, as %s says", flag_value(casing.do_lower_case), casing.source)
     if not settings.ignore_checkpoint_tokenizer:
         return tokenizer.check(settings.do_lower_case, settings.vocab_file, default)
-    return next(value for value in (settings.do_lower_case, casing.do_lower_case, default) if value is not None)
+    return _first(settings.do_lower_case, casing.do_lower_case, default)
+
+
+def _first(*values: bool | None) -> bool:
+    return next(value for value in values if value is not None)
 
 
 def copy_vocabulary(vocab_file: str, target: str) -> None:

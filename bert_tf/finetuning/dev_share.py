@@ -41,11 +41,11 @@ def with_dev_share(task: AnyTask, command: Command, has_dev: bool | None = None)
         )
     task = dataclasses.replace(task, held_out=HeldOut(share, seed or 0, is_dev=not has_dev))
     if command.trained and settings.do_eval and not settings.do_train:
-        check_not_trained_on(task, settings.output_dir)
+        _check_not_trained_on(task, settings.output_dir)
     return task
 
 
-def check_not_trained_on(task: Task, folder: str) -> None:
+def _check_not_trained_on(task: Task, folder: str) -> None:
     """Refuses held-out dev data for a run that was trained on other files or with another share.
 
     Such a run may have been trained on the examples that are held out now, because the choice of held-out examples

@@ -189,7 +189,7 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
         of_trial = dataclasses.replace(run, settings=sweep.trial_settings(settings, trial))
         _check_batches(of_trial)
         if trial.state != sweep_results.PENDING:
-            _check_trained(of_trial)
+            _check_trained(of_trial, run.data_ids["dev"])
         if settings.do_predict:
             sweep.prediction_settings(settings, trial)  # raises errors for wrong flags before the training
     data_summary.log(run)
@@ -208,9 +208,14 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     return dict(best.scores)
 
 
-def _check_trained(run: PreparedRun) -> None:
-    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's."""
-    folder, dev = run.settings.output_dir, run.data_ids["dev"]
+def _check_trained(run: PreparedRun, dev: str) -> None:
+    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's.
+
+    Args:
+      run: the trial as the command would train it.
+      dev: identity of the command's dev data.
+    """
+    folder = run.settings.output_dir
     compared = ("eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint", *run.settings.tuned_on_dev)
     run_folder.check_trained(folder, run.phase(run.num_train_steps()), compared)
     recorded = evaluations.read(folder).data

@@ -51,7 +51,7 @@ class EvaluatedData:
 
 def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
     """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
-    tuned = {name: False for name in settings.tuned_on_dev if getattr(settings, name)}
+    tuned = dict.fromkeys(_tuning_flags(settings), False)
     return dataclasses.replace(task, **tuned) if tuned else task
 
 
@@ -86,11 +86,15 @@ def refuse_tuning(settings: FineTuningSettings) -> None:
     Raises:
       InputError: a flag would tune thresholds.
     """
-    if flags := [name for name in settings.tuned_on_dev if getattr(settings, name)]:
+    if flags := _tuning_flags(settings):
         raise InputError(
             f"--{flags[0]}: chooses thresholds on the run's dev data, but this is other data; drop the flag, or "
             "evaluate on the dev data"
         )
+
+
+def _tuning_flags(settings: FineTuningSettings) -> list[str]:
+    return [name for name in settings.tuned_on_dev if getattr(settings, name)]
 
 
 def become_dev(output_dir: str, data: EvaluatedData) -> None:

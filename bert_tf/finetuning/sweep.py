@@ -151,7 +151,7 @@ def train(
         values = " ".join(f"{name}={value:.15g}" for name, value in trial.combination.items())
         logging.info("trial %d of %d: %s restart %d", number, len(results.trials), values, trial.restart)
         with traced_graphs.released():
-            trained = _trained(trial, lambda: run_trial(trial_settings(settings, trial)))  # noqa: B023 - called at once
+            trained = _trained(trial, run_trial, trial_settings(settings, trial))
         results = results.with_trial(trained)
         results = dataclasses.replace(results, higher_is_better=higher_is_better.get(results.metric, True))
         _record(folder, results, strategy)
@@ -167,10 +167,10 @@ def train(
     return results
 
 
-def _trained(trial: Trial, run_trial: Callable[[], Mapping[str, float]]) -> Trial:
+def _trained(trial: Trial, run_trial: Callable, settings: FineTuningSettings) -> Trial:
     start = time.monotonic()
     try:
-        found = {"scores": dict(run_trial())}
+        found = {"scores": dict(run_trial(settings))}
     except NotFinite as error:
         logging.warning("%s has failed: %s", trial.name, error)
         found = {"error": str(error)}

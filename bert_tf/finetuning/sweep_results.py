@@ -82,7 +82,7 @@ class Results:
         """Returns the results in which `changed` replaces the trial with the same name."""
         return dataclasses.replace(self, trials=tuple(changed if t.name == changed.name else t for t in self.trials))
 
-    def values(self) -> list[tuple[dict[str, float], list[Trial], list[float]]]:
+    def groups(self) -> list[tuple[dict[str, float], list[Trial], list[float]]]:
         """Returns each combination with its trials, and with the main metric of its finished trials."""
         groups: dict[tuple, list[Trial]] = {}
         for trial in self.trials:
@@ -101,7 +101,7 @@ class Results:
             finished trials. A value that cannot be computed is None.
         """
         rows = []
-        for combination, trials, values in self.values():
+        for combination, trials, values in self.groups():
             counts = {state: sum(trial.state == state for trial in trials) for state in (FINISHED, FAILED, PENDING)}
             summary = {
                 "mean": statistics.fmean(values) if values else None,

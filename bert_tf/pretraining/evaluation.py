@@ -121,7 +121,7 @@ class Evaluation:
     def _fill_in(self, step: int, split: str, manager: orbit.utils.SummaryManager) -> None:
         samples = self._fill_mask.look()
         for sample in samples[:_ROWS_LOGGED]:
-            logging.info("fill in %s", fill_mask.line(sample))
+            logging.info("fill in %s", fill_mask.line(sample, is_short=True))
         metrics_file.record(self._settings.output_dir, split, step, {"samples": samples}, fill_mask.NAME)
         with manager.summary_writer().as_default():
             tf.summary.text("fill_mask", "\n\n".join(map(fill_mask.line, samples)), step=step)

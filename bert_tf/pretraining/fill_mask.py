@@ -19,6 +19,8 @@ NAME = "fill_mask.jsonl"
 _GUESSES = 3
 _MOST_BLANKS = 20
 _MOST_SENTENCES = 50
+# Limits of a log line: columns of text, columns before the first blank, and number of blanks.
+_COLUMNS, _COLUMNS_BEFORE, _BLANKS_ON_LINE = 60, 25, 2
 # Number of predicted positions of a row of pre-training data that are shown.
 _SHOWN = 8
 # Offset from a blank to the position whose output predicts the blank.
@@ -192,10 +194,19 @@ def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Te
     return {name: tf.constant(value) for name, value in batch.items()}
 
 
-def line(sample: Mapping) -> str:
-    """Formats a sample as one line: the text, and the right token and the guesses for each blank."""
+def line(sample: Mapping, is_short: bool = False) -> str:
+    """Formats a sample as one line: the text, and the right token and the guesses for each blank.
+
+    Args:
+      sample: an element of the result of `FillMask.look`.
+      is_short: whether to show only the text around the first blank, and only the first two blanks.
+    """
+    text, blanks = sample["text"], sample["blanks"]
+    if is_short:
+        start = max(0, text.index("[1") - _COLUMNS_BEFORE)
+        text, blanks = text[start : start + _COLUMNS], blanks[:_BLANKS_ON_LINE]
     told = []
-    for number, blank in enumerate(sample["blanks"], 1):
+    for number, blank in enumerate(blanks, 1):
         guesses = ", ".join(f"{token} {probability:.2f}" for token, probability in blank["guesses"])
         told.append(f"[{number}] {guesses}" + (f" (right: {blank['right']})" if blank["right"] else ""))
-    return f"{sample['text']}  {'; '.join(told)}"
+    return f"{text}  {'; '.join(told)}"

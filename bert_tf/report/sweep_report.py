@@ -26,7 +26,7 @@ def page(folder: str) -> str:
         "trials": _trials(results),
     }
     if results.best:
-        dots = [(_label(combination), scores) for combination, _, scores in results.values() if scores]
+        dots = [(_label(combination), scores) for combination, _, scores in results.groups() if scores]
         values |= {
             "score": _best_score(folder, results),
             "by_steps": _curve(results, PRETRAINED),

@@ -89,7 +89,7 @@ class SquadTask(SourceTask):
         """Refuses a model without a second segment, and rows that are too short for a context.
 
         Raises:
-          InputError: the model has no second segment, `max_seq_length` leaves no token for a context.
+          InputError: the model has no second segment, or `max_seq_length` leaves no token for a context.
         """
         require_segments(config, settings.bert_config_file)
         room = settings.max_seq_length - self.max_query_length - 3

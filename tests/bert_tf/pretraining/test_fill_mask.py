@@ -142,3 +142,9 @@ def test_a_sample_in_one_line():
     blanks = [{"right": "home", "guesses": [["out", 0.311], ["home", 0.2]]}, {"right": None, "guesses": [["s", 0.999]]}]
     line = fill_mask.line({"text": "he walked [1] all [2]", "blanks": blanks})
     assert line == "he walked [1] all [2]  [1] out 0.31, home 0.20 (right: home); [2] s 1.00"
+
+
+def test_the_short_line_of_a_long_sample_shows_its_first_blank():
+    blanks = [{"right": "home", "guesses": [["out", 0.311], ["home", 0.2], ["in", 0.05]]}] * 3
+    line = fill_mask.line({"text": "word " * 90 + "[1] [2] [3] " + "word " * 90, "blanks": blanks}, is_short=True)
+    assert "word [1] [2] [3] word" in line and "[2] out 0.31" in line and len(line) < 180
