@@ -29,7 +29,7 @@ from bert_tf.modeling.precision import policy
 from bert_tf.runs import evaluations, run_checkpoints, run_record
 from bert_tf.tasks import trained
 from bert_tf.tasks.classification.find import find_task
-from bert_tf.tasks.classification.kind import TextKind
+from bert_tf.tasks.classification.kind import answers_of
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
 from bert_tf.tasks.classification.multi_label import LABEL_SCORES_NAME, THRESHOLDS
 from bert_tf.tasks.classification.reading import Reading
@@ -65,8 +65,9 @@ class TextClassifier:
         self.folder = sweep_results.best_folder(folder, allow_unfinished=False)
         with policy("float32"):
             self._trained = trained.load(self.folder, use_checkpoint)
-        self._kind, described = self._trained.kind, self._trained.description
-        if not isinstance(self._kind, TextKind):
+        described = self._trained.description
+        self._answers = answers_of(described, self.folder)
+        if not self._answers:
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression model")
         self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
         self._reading = Reading.of_parameters(described.parameters)
@@ -130,16 +131,17 @@ class TextClassifier:
             raise InputError("dev_texts and dev_labels: give both or neither")
         if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
             raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
-        source = memory_source(texts, labels, None if dev_texts is None else (dev_texts, dev_labels))
-        share = None if source.has_dev or not dev_share else float(dev_share)
-        given = {"task_name": IN_MEMORY, "do_train": True, "do_eval": source.has_dev or bool(share), "dev_share": share}
+        given = memory_source(texts, labels, None if dev_texts is None else (dev_texts, dev_labels))
+        has_dev = given.data.has_dev
+        share = None if has_dev or not dev_share else float(dev_share)
+        flags = {"task_name": IN_MEMORY, "do_train": True, "do_eval": has_dev or bool(share), "dev_share": share}
         paths = {"init_checkpoint": _path(checkpoint, "checkpoint"), "output_dir": _path(output_dir, "output_dir")}
-        parsed = ClassifierSettings(**paths, **given | settings)
+        parsed = ClassifierSettings(**paths, **flags | settings)
         command = Command.of(parsed)
-        task = find_task(command, source)
+        task = find_task(command, given)
         if not parsed.sweep:
-            parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.read("train")), settings))
-        _check_dev(command, task, source.has_dev)
+            parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.data.read("train")), settings))
+        _check_dev(command, task, has_dev)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write)
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
@@ -158,7 +160,8 @@ class TextClassifier:
         Raises:
           InputError: a text is not a string, or is not a pair although the classifier was trained on pairs.
         """
-        return self._kind.answers(self._outputs(texts, batch_size), self._trained)
+        self._answers.check_checkpoint(self.folder, self._step)
+        return self._answers.predicted(self._outputs(texts, batch_size))
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
         """Predicts the probability of each label. The arguments are the same as for `predict`.
@@ -171,7 +174,7 @@ class TextClassifier:
         """
         if not self.labels:
             raise InputError(f"{self.folder}: a regression has no probabilities; call predict")
-        return self._kind.probabilities(self._outputs(texts, batch_size))
+        return self._answers.probabilities(self._outputs(texts, batch_size))
 
     def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
         """Compares predictions with labels; returns the same metrics as in `scores`, except for the loss.
@@ -180,13 +183,13 @@ class TextClassifier:
           InputError: see `predict`; or a label is unknown, or does not have the type of the training labels; or the
             run's thresholds belong to another checkpoint.
         """
-        source = evaluation_source(texts, labels, self._kind.name, self.labels)
+        given = evaluation_source(texts, labels, self._answers.kind, self.labels)
         settings = ClassifierSettings(task_name=IN_MEMORY, output_dir=self.folder, do_eval=True)
-        task = find_task(Command.of(settings), source)
+        task = find_task(Command.of(settings), given)
         task.check_checkpoint(self.folder, self._step)
-        examples = task.read("dev")
+        examples = task.data.read("dev")
         predictions = self._outputs(texts, batch_size)
-        columns = {"label_ids": tf.constant(task.label_ids(examples))}
+        columns = {"label_ids": tf.constant(task.targets(examples))}
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
 
     def save(self, folder: str) -> None:
@@ -255,8 +258,7 @@ class TextClassifier:
                     columns["segment_b"] = tf.constant([example.text_b for example in batch])
                 parts.append(self._logits(columns).numpy())
                 shown.update(len(batch))
-        scale = self._kind.score_scale(self._trained.description.parameters)
-        return np.concatenate(parts) * scale[1] + scale[0] if scale else np.concatenate(parts)
+        return self._answers.outputs(np.concatenate(parts))
 
     def _logits_of_texts(self, texts: dict[str, tf.Tensor]) -> tf.Tensor:
         found = self._trained
@@ -278,7 +280,7 @@ def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
             f"dev_share={share}, or another output_dir"
         )
     recorded = evaluations.read(settings.output_dir).data
-    data = evaluated_data.identify(task, "dev", task.read("dev")) if recorded and has_dev else recorded
+    data = evaluated_data.identify(task, "dev", task.data.read("dev")) if recorded and has_dev else recorded
     if not evaluated_data.is_same(data, recorded):
         raise InputError(
             f"dev_texts: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or call "

@@ -232,8 +232,8 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
     Only bert_tf's format can store the scale of a regression, so other formats need these tensors.
     """
     task = _read_task(folder)
-    scale = task and registry.of_task(task, folder).score_scale(task.parameters)
-    if not (scale and _HEAD_KERNEL in tensors):
+    scale = description.score_scale(task.parameters) if task else (0.0, 1.0)
+    if scale == (0.0, 1.0) or _HEAD_KERNEL not in tensors:
         return tensors
     mean, deviation = map(np.float32, scale)
     head = {_HEAD_KERNEL: tensors[_HEAD_KERNEL] * deviation, _HEAD_BIAS: tensors[_HEAD_BIAS] * deviation + mean}

@@ -61,6 +61,14 @@ def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: 
     )
 
 
+def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
+    """Returns the mean and the standard deviation of a user's scores, from a description's parameters.
+
+    A regression learns standardized scores: (score - mean) / deviation. For other tasks, the numbers are 0 and 1.
+    """
+    return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
+
+
 def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
     """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts.
 

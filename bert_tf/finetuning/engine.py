@@ -373,6 +373,6 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     data = evaluated_data.find(folder, run.data_ids["test"])
     evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_test:
-        task = evaluated_data.without_tuning(run.task, run.settings)
+        task = run.task.without_tuning()
         scores = {**task.scores(split, predictions), "loss": loss}
         evaluated_data.keep(folder, data, task, split, predictions, scores, step)

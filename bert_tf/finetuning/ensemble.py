@@ -164,7 +164,7 @@ def _write(
         data = evaluated_data.find(folder, run.data_ids["test"], _dev_of(members))
         evaluated_data.write_predictions(folder, data, task, split, predictions)
         if task.is_labeled(split.examples):
-            task = evaluated_data.without_tuning(task, settings)
+            task = task.without_tuning()
             evaluated_data.keep(folder, data, task, split, predictions, task.scores(split, predictions), None)
     return scores
 

@@ -9,6 +9,7 @@ Paper: appendix A.3 (choice on the dev set).
 """
 
 import dataclasses
+import hashlib
 import math
 import os
 from collections.abc import Mapping, Sequence
@@ -49,15 +50,16 @@ class EvaluatedData:
         return self.series == metrics_file.DEV
 
 
-def without_tuning(task: Task, settings: FineTuningSettings) -> Task:
-    """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
-    tuned = dict.fromkeys(_tuning_flags(settings), False)
-    return dataclasses.replace(task, **tuned) if tuned else task
-
-
 def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
-    """Returns the identity of evaluated data: its name, its number of examples, and a hash of the examples' content."""
-    return f"{task.data_name(split)}, {len(examples):,} examples, {task.digest(examples)[:16]}"
+    """Returns the identity of evaluated data: its name, its number of examples, and a hash of the examples' content.
+
+    The ids of the examples and the places of the files have no effect.
+    """
+    content = hashlib.sha256()
+    for example in examples:
+        unnamed = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
+        content.update(repr(unnamed).encode("utf-8", "surrogatepass") + b"\0")
+    return f"{task.data.title(split)}, {len(examples):,} examples, {content.hexdigest()[:16]}"
 
 
 def is_same(one: str, other: str) -> bool:

@@ -100,10 +100,8 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
     order = output_order(contents, task, head)
     contents = contents if order is None else contents.with_outputs(order)
     trained = description.read(contents.folder) if description.exists(contents.folder) else None
-    (mean, deviation), (new_mean, new_deviation) = (
-        (of.parameters.get("mean", 0.0), of.parameters.get("deviation", 1.0)) if of else (0.0, 1.0)
-        for of in (trained, task)
-    )  # fmt: skip
+    mean, deviation = description.score_scale(trained.parameters if trained else {})
+    new_mean, new_deviation = description.score_scale(task.parameters)
     if (mean, deviation) == (new_mean, new_deviation) or "head/dense/kernel" not in contents.tensors:
         return contents
     return contents.with_scores(deviation / new_deviation, (mean - new_mean) / new_deviation)

@@ -19,7 +19,7 @@ from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
-from bert_tf.finetuning.task import SPLITS, Split, Task
+from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
 from bert_tf.runs import latest, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
@@ -91,7 +91,7 @@ class PreparedRun:
         """The number of parts of a micro-batch in training."""
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
-    def with_activations(self, model: FineTunedBert, names: Sequence[str] = SPLITS) -> "PreparedRun":
+    def with_activations(self, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")) -> "PreparedRun":
         """Returns a run that has only the splits with these names; each split has the frozen encoder's activations.
 
         If the task has no `activations_dir`, returns `self`.
@@ -209,7 +209,7 @@ class PreparedRun:
             settings=dataclasses.asdict(settings),
             model=self.model_facts(),
             data={
-                "train": self.task.fingerprint("train"),
+                "train": self.task.data.fingerprint("train"),
                 "max_seq_length": settings.max_seq_length,
                 **self.task.data_facts(),
             },
@@ -220,7 +220,7 @@ class PreparedRun:
 
     def same_on_workers(self) -> dict:
         """Returns the facts that must be the same on all workers; paths are not part of these facts."""
-        prints = {split: self.task.fingerprint(split) for split in self.splits}
+        prints = {split: self.task.data.fingerprint(split) for split in self.splits}
         data = prints.pop("train", "")
         return {"model": self.model_facts(), "data": data, "evaluation data": prints}
 
@@ -253,7 +253,7 @@ def prepare(
     task.check(config, settings)
     shares_test = task.test_is_dev and settings.do_eval
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict and not shares_test}
-    examples = {split: task.read(split) for split, wanted in asked.items() if wanted}
+    examples = {split: task.data.read(split) for split, wanted in asked.items() if wanted}
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
         _check_start(starts_from, settings, task, config)

@@ -7,10 +7,7 @@ Letters: B rows of a batch, S sequence length, H hidden size, K layers that a he
 
 import abc
 import dataclasses
-import functools
-import hashlib
-import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,9 +15,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.finetuning import stratified_split
-from bert_tf.finetuning.stratified_split import HeldOut
-from bert_tf.runs import run_folder
+from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -28,7 +23,6 @@ from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
 ACCURACY = Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True)
-SPLITS = ("train", "dev", "test")
 _TEXTS_PER_CALL = 4096
 
 Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
@@ -52,7 +46,7 @@ class Split:
     """An encoded split of a task's data.
 
     Attributes:
-      examples: the examples that `Task.read` returned.
+      examples: the examples that `TaskData.read` returned.
       columns: the columns that `Task.encode` returned; the first axis of each column has N rows.
       example_ids: int64 [N], index of each row's example.
       lengths: int32 [N], number of tokens of each row; None if no model will read the rows.
@@ -90,6 +84,7 @@ class Task(abc.ABC):
       kind: name of the kind of task; the kind determines the served model.
       name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if the task has no classes.
+      data: the examples.
       parameters: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
         represent them.
       metrics: the loss terms and metrics that `losses` returns.
@@ -98,6 +93,7 @@ class Task(abc.ABC):
     kind: str
     name: str
     labels: tuple[str, ...]
+    data: TaskData
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -112,7 +108,7 @@ class Task(abc.ABC):
 
     def data_facts(self) -> dict[str, Any]:
         """Returns the settings that determine how the files are read; these settings are part of a run's identity."""
-        return {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
+        return self.data.reading_facts()
 
     def evaluation_facts(self) -> dict[str, Any]:
         """Returns the settings that determine only how predictions become answers.
@@ -121,12 +117,6 @@ class Task(abc.ABC):
         run's identity.
         """
         return {}
-
-    # The data that is held out of the training data; None if no data is held out.
-    held_out: HeldOut | None = None
-
-    # Whether there are files with dev data.
-    has_dev_files: bool = True
 
     # Folder of a frozen encoder's stored activations, which the head reads; "" if training runs the encoder.
     activations_dir: str = ""
@@ -145,84 +135,9 @@ class Task(abc.ABC):
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
     test_is_dev: bool = False
 
-    def files(self, split: str) -> list[str]:
-        """Returns the paths of the files from which a split ("train", "dev" or "test") is read."""
-        return self.files_of(self._origin(split))
-
-    def fingerprint(self, split: str) -> list[str]:
-        """Returns the identity of a split's data."""
-        found = self.fingerprint_of(self._origin(split))
-        if self._origin(split) == split:
-            return found
-        return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
-
-    def data_name(self, split: str) -> str:
-        """Returns the name of a split's data for reports and messages."""
-        name = self.data_name_of(self._origin(split))
-        return name if self._origin(split) == split else f"{self.held_out.share:.3g} of {name}"
-
-    def digest(self, examples: Sequence[Any]) -> str:
-        """Returns a hash of the content of examples; ids and the names of the files have no effect."""
-        found = hashlib.sha256()
-        for example in examples:
-            content = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
-            found.update(repr(content).encode("utf-8", "surrogatepass") + b"\0")
-        return found.hexdigest()
-
     def is_labeled(self, examples: Sequence[Any]) -> bool:
         """Returns whether the right answers to all examples are known, so that scores can be computed."""
         return all(getattr(example, "label", None) is not None for example in examples)
-
-    def read(self, split: str) -> Sequence[Any]:
-        """Reads the examples of a split, and checks all labels.
-
-        Raises:
-          InputError: the data is invalid, or `held_out` leaves no training data or no dev data. For invalid data, the
-            message names the file and the line.
-        """
-        if self.held_out and self._origin(split) == "train":
-            examples, numbers = self._divided[0], self._divided[1][split]
-            return self.some_of(examples, numbers)
-        return self.read_files(split)
-
-    def _origin(self, split: str) -> str:
-        """Returns the split from whose files `split` is read: "train" if `split` is a held-out "dev", else `split`."""
-        return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
-
-    @functools.cached_property
-    def _divided(self) -> tuple[Sequence[Any], dict[str, np.ndarray]]:
-        """The examples of the training files, and the indices of the examples that belong to "train" and to "dev"."""
-        examples = self.read_files("train")
-        contents, classes = self.contents_and_classes(examples)
-        is_held = stratified_split.held_out(contents, classes, self.held_out.share, self.held_out.seed)
-        return examples, {"train": np.flatnonzero(~is_held), "dev": np.flatnonzero(is_held)}
-
-    @abc.abstractmethod
-    def files_of(self, split: str) -> list[str]:
-        """Returns the paths of a split's own files. A held-out "dev" has no files of its own."""
-
-    def fingerprint_of(self, split: str) -> list[str]:
-        """Returns the identity of a split's own files; by default, their names, sizes and hashes."""
-        return run_folder.fingerprint(self.files_of(split), whole=True)
-
-    def data_name_of(self, split: str) -> str:
-        """Returns the name of a split's own data; by default, the names of its files."""
-        return ", ".join(os.path.basename(path) for path in self.files_of(split)) or "texts"
-
-    @abc.abstractmethod
-    def read_files(self, split: str) -> Sequence[Any]:
-        """Reads all examples of a split's own files; see `read`."""
-
-    def contents_and_classes(self, examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
-        """Returns the contents and the classes of examples, for `stratified_split.held_out`.
-
-        By default, the content of an example is its `repr`, and all classes are None.
-        """
-        return list(map(repr, examples)), [None] * len(examples)
-
-    def some_of(self, examples: Sequence[Any], numbers: np.ndarray) -> Sequence[Any]:
-        """Returns the examples of `read_files` with these indices."""
-        return [examples[number] for number in numbers.tolist()]
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
         """Raises InputError if a model cannot learn from the examples, and warns about doubtful examples.
@@ -326,6 +241,10 @@ class Task(abc.ABC):
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
         """Returns the predicted answer if all predictions are equal although the right answers differ, else ""."""
         return ""
+
+    def without_tuning(self) -> "Task":
+        """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
+        return self
 
     def keep_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"

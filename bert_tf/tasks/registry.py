@@ -3,10 +3,10 @@
 A new kind needs a folder in `bert_tf.tasks`, a module in `export.kinds`, a script, and a line in `FOLDERS`.
 """
 
-import abc
+import dataclasses
 import importlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tf_keras as keras
@@ -18,7 +18,6 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.report_parts import Part
 from bert_tf.tasks.tuned_file import TunedFile
 
@@ -33,12 +32,25 @@ FOLDERS = [
 ]
 
 
-class Kind(abc.ABC):
+def _accept(format: str, source: str, described: TaskDescription) -> None:
+    """Accepts every model."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
     """A kind of task.
 
     Attributes:
       name: the value of `Task.kind`, which `task.json` records.
       settings: the settings class of the kind's script.
+      make_task: function that returns the task for a command of the script; the task may be of any kind in the same
+        folder.
+      head: function that returns the head of a trained task for a description and a configuration; see `Task.head`.
+      report: function that returns the report's parts for an evaluation, or [] if `Task.keep_evaluation` wrote nothing
+        for the report. Its arguments are the folder and the prefix of `Task.keep_evaluation`, and the description.
+      check_format: function that raises InputError if a checkpoint format cannot store a model, and warns if the
+        library that uses the format would read texts differently. Its arguments are the value of `--format`, the
+        checkpoint's path and the description.
       tuned: the file with the thresholds that an evaluation tunes; None if the kind has no thresholds.
       hidden_scores: names of scores that the report omits because they do not measure quality.
       config_entries: entries for the `config.json` of Hugging Face's format, in addition to the labels.
@@ -46,65 +58,13 @@ class Kind(abc.ABC):
 
     name: str
     settings: type[FineTuningSettings]
+    make_task: Callable[[Command], Task]
+    head: Callable[[TaskDescription, BertConfig], keras.layers.Layer]
+    report: Callable[[str, str, TaskDescription], list[Part]]
+    check_format: Callable[[str, str, TaskDescription], None] = _accept
     tuned: TunedFile | None = None
     hidden_scores: tuple[str, ...] = ()
-    config_entries: Mapping[str, Any] = {}
-
-    @staticmethod
-    @abc.abstractmethod
-    def make_task(command: Command) -> Task:
-        """Returns the task for a command of this kind's script. The task may be of any kind in the same folder."""
-
-    @abc.abstractmethod
-    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        """Returns the head of a trained task; does not need the task's data. See `Task.head`."""
-
-    def check_format(self, format: str, source: str, described: TaskDescription) -> None:  # noqa: B027 - a default
-        """Warns if the library that uses a checkpoint format would read texts differently from this model.
-
-        By default, the function does nothing.
-
-        Args:
-          format: value of `--format`.
-          source: path of the checkpoint.
-          described: the checkpoint's task.
-
-        Raises:
-          InputError: the format cannot store the model.
-        """
-
-    def score_scale(self, parameters: Mapping[str, Any]) -> tuple[float, float] | None:
-        """Returns the mean and the standard deviation that map the head's output to the user's scores.
-
-        Args:
-          parameters: see `TaskDescription`.
-
-        Returns:
-          The two numbers. None, the default, means that the head's output is the prediction itself.
-        """
-        return None
-
-    def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        """Returns the report's parts for an evaluation; [] if `Task.keep_evaluation` wrote nothing for the report.
-
-        Args:
-          folder: see `Task.keep_evaluation`.
-          prefix: see `Task.keep_evaluation`.
-          described: the task.
-        """
-        entries = evaluation_file.read(folder, prefix)
-        return self.report_entries(entries, described.labels) if entries else []
-
-    @staticmethod
-    def report_entries(entries: Sequence[Mapping[str, Any]], labels: Sequence[str]) -> list[Part]:
-        """Returns the report's parts for the lines of an evaluation's file; by default, [].
-
-        Args:
-          entries: the lines; see `evaluation_file.read`.
-          labels: names of the classes.
-        """
-        del entries, labels
-        return []
+    config_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def kinds() -> dict[str, Kind]:

@@ -8,6 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks import evaluation_file
+
 MOST_ERRORS = 20
 _MOST_CHARACTERS = 300
 # Column titles for the one or two texts of an example.
@@ -51,6 +54,20 @@ class Confusions:
 
 
 Part = Table | Confusions
+
+
+def of_lines(parts: Callable[[list[dict], Sequence[str]], list[Part]]) -> Callable:
+    """Returns a function for `Kind.report` that reads the lines of an evaluation's file.
+
+    Args:
+      parts: function that returns the report's parts for the lines and the labels; see `evaluation_file.read`.
+    """
+
+    def report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
+        entries = evaluation_file.read(folder, prefix)
+        return parts(entries, described.labels) if entries else []
+
+    return report
 
 
 def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: str = "errors") -> Table:

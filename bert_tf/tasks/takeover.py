@@ -15,8 +15,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.choice import choice_task
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION
-from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER
 from bert_tf.tasks.classification.settings import OWN_DATA
 from bert_tf.tasks.questions import squad_task

@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.finetuning.description import TaskDescription
-from bert_tf.tasks.classification import classification_task, multi_label
+from bert_tf.finetuning.description import TaskDescription, score_scale
+from bert_tf.tasks.classification import multi_label
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.reading import Reading
 from export.kinds import row_groups
 from export.kinds.base import CLASSIFY, REGRESS, ServedTask
@@ -94,8 +95,8 @@ class ServedRegression(_ServedClassification):
         Returns:
           `score`: float32 [B], on the scale of the training data's scores.
         """
-        scale = self._description.parameters
-        return {"score": logits[:, 0] * scale.get("deviation", 1.0) + scale.get("mean", 0.0)}
+        mean, deviation = score_scale(self._description.parameters)
+        return {"score": logits[:, 0] * deviation + mean}
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {"outputs": answers["score"]}
@@ -131,7 +132,7 @@ class ServedMultiLabel(_ServedClassification):
 
 
 KINDS: dict[str, type[ServedTask]] = {
-    classification_task.CLASSIFICATION: ServedClassifier,
-    classification_task.REGRESSION: ServedRegression,
-    multi_label.MULTI_LABEL: ServedMultiLabel,
+    CLASSIFICATION: ServedClassifier,
+    REGRESSION: ServedRegression,
+    MULTI_LABEL: ServedMultiLabel,
 }

@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from bert_tf.tasks.tagging.conll_files import Layout, Sentence
-from bert_tf.tasks.tagging.tagging_source import TaggingSource
+from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
 # Removed by the tokenizer, unknown, long, many tokens, other scripts, emoji, an apostrophe, spaces inside.
@@ -25,7 +24,7 @@ ODD_WORDS = [
 
 
 def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:
-    return TaggingTask(TaggingSource("", {}, Layout()), tuple(types), scheme, **options)
+    return TaggingTask(tuple(types), scheme, **options)
 
 
 def sentences(vocabulary, count, seed=0, longest=12, documents_of=0) -> list[Sentence]:

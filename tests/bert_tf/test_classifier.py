@@ -231,9 +231,9 @@ def test_few_texts_get_enough_steps(monkeypatch, caplog, count, given, expected)
 
 def test_the_held_out_texts_have_the_classes_of_all_and_do_not_depend_on_the_order_or_the_seed(monkeypatch):
     first, second = (trained_with(monkeypatch, 40, random_seed=seed, dev_share=0.2)[1] for seed in (1, 2))
-    dev = first.read("dev")
-    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.read("dev") == dev
-    assert not {example.text_a for example in dev} & {example.text_a for example in first.read("train")}
+    dev = first.data.read("dev")
+    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
+    assert not {example.text_a for example in dev} & {example.text_a for example in first.data.read("train")}
 
 
 def test_a_folder_that_is_no_path_is_refused():
@@ -248,10 +248,10 @@ def task_of(texts, labels, dev=None, **settings):
 
 def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
     task = task_of(["a", "b"], [0.5, np.float32(4e9)], (["c"], [-7.0]))
-    assert task.labels == () and (task.mean, task.deviation) == pytest.approx((2e9, 2e9))
-    assert [example.label for example in task.read("dev")] == ["-7.0"]
+    assert task.labels == () and (task.answers.mean, task.answers.deviation) == pytest.approx((2e9, 2e9))
+    assert [example.label for example in task.data.read("dev")] == ["-7.0"]
     assert task.prediction(tf.constant([[1.0]]), {}).numpy() == pytest.approx(4e9)
-    assert task.fingerprint("train") != task_of(["a", "b"], [0.5, 4e8]).fingerprint("train")
+    assert task.data.fingerprint("train") != task_of(["a", "b"], [0.5, 4e8]).data.fingerprint("train")
     with pytest.raises(InputError, match="--class_weights is for classes"):
         task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
 
@@ -259,15 +259,15 @@ def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
 def test_floats_that_may_be_meant_as_classes_are_doubted(caplog):
     task_of(["a", "b", "c"], [0.0, 1.0, 0.5])
     assert "give integers" not in caplog.text
-    assert task_of(["a", "b", "c"], np.array([0.0, 1.0, 1.0])).is_regression
+    assert task_of(["a", "b", "c"], np.array([0.0, 1.0, 1.0])).kind == "regression"
     assert "the labels are floats, so the model learns numbers; if they are classes, give integers" in caplog.text
 
 
 def test_integers_are_classes_in_the_order_of_numbers_with_weights():
     task = task_of(["a", "b", "c"], [10, np.int64(2), 10], (["d"], [3]), class_weights="balanced")
-    assert task.labels == ("2", "10") and task.class_weights == pytest.approx((1.5, 0.75))
+    assert task.labels == ("2", "10") and task.answers.weights == pytest.approx((1.5, 0.75))
     with pytest.raises(InputError, match=r"dev_texts\[0\]: unknown label '3'; the task's labels are 2, 10"):
-        task.read("dev")
+        task.data.read("dev")
     assert (
         task_of(["a", "b"], np.array([True, False])).labels == task_of(["a", "b"], [True, False]).labels == ("0", "1")
     )
@@ -276,7 +276,7 @@ def test_integers_are_classes_in_the_order_of_numbers_with_weights():
 def test_sets_are_any_number_of_labels():
     task = task_of(["a", "b", "c"], [{"y", "x"}, [], ("z",)])
     assert task.kind == "multi_label" and task.labels == ("x", "y", "z")
-    np.testing.assert_array_equal(task.label_ids(task.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    np.testing.assert_array_equal(task.targets(task.data.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
 
 
 def test_an_evaluation_refuses_thresholds_of_another_checkpoint(tmp_path):
@@ -284,9 +284,11 @@ def test_an_evaluation_refuses_thresholds_of_another_checkpoint(tmp_path):
     description.write(str(tmp_path), description.describe(task, True, 16))
     (tmp_path / "ckpt-7.index").touch()
     THRESHOLDS.write(str(tmp_path), np.array([0.1, 0.2]), 7, task.labels)
-    kind = types.SimpleNamespace(name="multi_label")
+    answers = types.SimpleNamespace(kind="multi_label")
     logits = np.array([[-1.0, -1.0]], np.float32)  # probabilities of 0.27, above both thresholds
-    model = types.SimpleNamespace(folder=str(tmp_path), labels=task.labels, _kind=kind, _outputs=lambda *_: logits)
+    model = types.SimpleNamespace(
+        folder=str(tmp_path), labels=task.labels, _answers=answers, _outputs=lambda *_: logits
+    )
     model._step = 7
     assert TextClassifier.evaluate(model, ["a"], [{"x", "y"}])["subset_accuracy"] == 1
     model._step = 9

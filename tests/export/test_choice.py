@@ -8,7 +8,6 @@ import tensorflow as tf
 
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
 from tests.export.exports import CONFIG, PAIRS, ask, export, padded, put_together
@@ -27,7 +26,7 @@ EXAMPLES = [
 @pytest.fixture(scope="module", params=["bert", "gpt"])
 def chooser(vocab_file, tmp_path_factory, request):
     """An export, and the trainer's scores and probabilities of EXAMPLES."""
-    folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask(ChoiceSource("", {}))
+    folder, task = tmp_path_factory.mktemp("choice"), ChoiceTask()
     tokenizer = BertTokenizer(vocab_file)
     gpt = {"directionality": "ltr", "extract_token_id": tokenizer.mask_id} if request.param == "gpt" else {}
     config = dataclasses.replace(CONFIG, **gpt)
@@ -77,7 +76,7 @@ def test_rows_without_choices_and_empty_batches_are_answered(chooser):
 
 def test_tokens_are_chosen_among_as_texts_are(chooser):
     model, expected, split, tokenizer = chooser
-    inputs = ChoiceTask(ChoiceSource("", {})).model_inputs(split.columns, tokenizer, 24)
+    inputs = ChoiceTask().model_inputs(split.columns, tokenizer, 24)
     rows = {name: tf.stack([value[:3], tf.pad(value[3:5], [[0, 1], [0, 0]])]) for name, value in inputs.items()}
     answers = model.signatures["tokens"](**rows)
     np.testing.assert_allclose(answers["probabilities"][0], expected[0], atol=1e-5)

@@ -24,7 +24,8 @@ from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_record
-from bert_tf.tasks.classification.classification_task import Example, probabilities
+from bert_tf.tasks.classification.classes import probabilities
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer

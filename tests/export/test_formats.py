@@ -9,7 +9,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings

@@ -8,7 +8,8 @@ import tensorflow as tf
 from bert_tf.finetuning.task import Split
 from bert_tf.runs import evaluations
 from bert_tf.tasks.classification import multi_label
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.classification_task import ClassificationTask
+from bert_tf.tasks.classification.example import Example
 from bert_tf.training import metrics_file
 from export.model_card import _other_scores, _scores
 
@@ -32,7 +33,7 @@ def test_the_card_shows_scores_of_the_exported_threshold_only(tmp_path, threshol
 @pytest.mark.parametrize("is_edited", [False, True])
 def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_path, is_edited):
     labels, run, other = ("a", "b"), str(tmp_path), metrics_file.folder_of(str(tmp_path), "test.csv")
-    task = multi_label.MultiLabelTask("own", None, labels, (), run_folder=run, tune_thresholds=True)
+    task = ClassificationTask("own", multi_label.LabelSets(labels, run_folder=run, tune_thresholds=True))
     split = Split(
         [Example("the man", None, ())] * 3, {"label_ids": tf.constant([[0.0, 1], [1, 1], [1, 0]])}, np.arange(3)
     )

@@ -15,7 +15,6 @@ from bert_tf.runs import run_record
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from export.kinds.questions import ServedQuestions
@@ -35,7 +34,7 @@ QUESTIONS = [(question, context) for context in CONTEXTS for question in ("what 
 def served(run, vocab_file, has_unanswerable, bilstm_head=False, **settings):
     """An export and the trainer's answers to QUESTIONS."""
     sizes = settings.get("n_best_size", 20), settings.get("max_answer_length", 30)
-    task = SquadTask(QuestionSource(), Decoding(*sizes, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
+    task = SquadTask(Decoding(*sizes, has_unanswerable, exact_offsets=True), STRIDE, QUERY)
     model = put_together(run, vocab_file, task, LENGTH, bilstm_head, spread=0.6)
     tokenizer = BertTokenizer(vocab_file)
     questions = [Question(str(number), *pair, ()) for number, pair in enumerate(QUESTIONS)]
@@ -113,7 +112,7 @@ def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
 
 def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
     def chosen(decoding, **flags):
-        task = SquadTask(QuestionSource(), decoding, STRIDE, QUERY)
+        task = SquadTask(decoding, STRIDE, QUERY)
         description.write(str(tmp_path), description.describe(task, True, LENGTH))
         settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1", **flags)
         parameters = ServedQuestions.completed(settings, description.read(str(tmp_path)), str(tmp_path), 1).parameters
@@ -132,7 +131,7 @@ def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
 
 
 def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
-    task = SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY)
+    task = SquadTask(Decoding(), STRIDE, QUERY)
     (tmp_path / "run").mkdir()
     put_together(tmp_path / "run", vocab_file, task, LENGTH)
     with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; remove the"):
@@ -147,7 +146,7 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
     """The export itself compares the answers of the file and of the model."""
     options = {"format": "litert", "checkpoint_dir": str(tmp_path / "run"), "export_dir": str(tmp_path / "1")}
     if kind == "questions":
-        put_together(tmp_path / "run", vocab_file, SquadTask(QuestionSource(), Decoding(), STRIDE, QUERY), LENGTH)
+        put_together(tmp_path / "run", vocab_file, SquadTask(Decoding(), STRIDE, QUERY), LENGTH)
     else:
         write_pretrained(tmp_path / "run", vocab_file)
         options["task_name"] = kind
@@ -156,7 +155,7 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
 
 def test_a_lost_threshold_is_refused(tmp_path):
     settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1")
-    task = SquadTask(QuestionSource(), Decoding(has_unanswerable=True), STRIDE, QUERY)
+    task = SquadTask(Decoding(has_unanswerable=True), STRIDE, QUERY)
     described = description.describe(task, True, LENGTH)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 7)

@@ -11,7 +11,6 @@ from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.tasks.questions import squad_file
 from bert_tf.tasks.questions.squad_answers import Decoding
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import Layout
@@ -43,9 +42,8 @@ def predicted(task, examples, tokenizer, length):
 
 
 def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
-    placed = squad_file.read_questions(str(data_dir / "squad/xquad-en-dev-v2.0.json"))
-    questions = [question for _, question in placed[:200]]
-    task = SquadTask(QuestionSource(), Decoding(20, 30, True, exact_offsets=True))
+    questions = squad_file.read_questions(str(data_dir / "squad/xquad-en-dev-v2.0.json"))[:200]
+    task = SquadTask(Decoding(20, 30, True, exact_offsets=True))
     model, split, logits = predicted(task, questions, tokenizer, 256)
     described = description.describe(task, True, 256)
     options = {"n_best_size": 20, "max_answer_length": 30, "null_threshold": 0.0}

@@ -8,7 +8,6 @@ import transformers
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from tests.bert_tf.reference import CONFIG, random_batch
 from tests.parity.hugging_face import hugging_face
@@ -18,7 +17,7 @@ EXAMPLES, CHOICES = 5, 4
 
 
 def test_scores_loss_and_gradients_are_equal():
-    task = ChoiceTask(ChoiceSource("", {}))
+    task = ChoiceTask()
     model = FineTunedBert(CONFIG, task.head)
     rng = np.random.default_rng(0)
     for variable in model.trainable_variables:

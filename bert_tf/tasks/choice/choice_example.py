@@ -13,6 +13,7 @@ class ChoiceExample:
       choices: two or more choices.
       label: index of the right choice; None if no label was read.
       id: id of the example in its file; None if absent.
+      place: where the example is, for messages; for instance, the file and the line.
     """
 
     context: str
@@ -20,6 +21,7 @@ class ChoiceExample:
     choices: tuple[str, ...]
     label: int | None
     id: str | None = None
+    place: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:

@@ -7,17 +7,19 @@ Commonsense Stories", 2016.
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning.task_data import TaskData
 from bert_tf.runs import run_folder
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.choice import race
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.example_source import FileSource, Placed, with_labels_if_right
+from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
 # names, the first in this list is used.
@@ -36,37 +38,40 @@ _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
 _STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
 
 
-class ChoiceSource(FileSource):
-    """Source of examples with choices, with a file or a folder per split. Each `Placed` contains a `ChoiceExample`."""
+def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
+    """Returns data with choices, with a file or a folder per split; see `file_data`."""
+    # A folder of RACE has the name of its split.
+    data = file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read_file, strata=_strata)
 
-    def file_names(self, split: str) -> list[str]:
-        """See `FileSource`. A folder of RACE has the name of its split."""
-        return [*super().file_names(split), split]
-
-    def fingerprint(self, split: str) -> list[str]:
-        """See `ExampleSource`. A folder has one entry for all of its files."""
-        contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in self.files(split)]
+    def prints(split: str) -> list[str]:
+        """Returns one entry for each file, and one entry for all files of a folder."""
+        contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in data.files(split)]
         return [run_folder.identify(run_folder.fingerprint(files, whole=True)) for files in contents]
 
-    def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE.
-
-        Raises:
-          InputError: the file is invalid; or an example has an empty context, fewer than two choices, an empty choice,
-            or a label that is not one of the choices. The message names the file and, if possible, the line.
-        """
-        if tf.io.gfile.isdir(path):
-            read = race.read
-        else:
-            read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
-
-        def read_checked(has_labels: bool) -> list[Placed]:
-            return [_checked(place, example) for place, example in read(path, has_labels)]
-
-        return with_labels_if_right(path, split, read_checked)
+    return dataclasses.replace(data, prints=prints)
 
 
-def _checked(place: str, example: ChoiceExample) -> Placed:
+def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
+    """Returns the contexts as contents, so that all examples with the same context are in the same split."""
+    return [content_of(example.context) for example in examples], [None] * len(examples)
+
+
+def read_file(path: str, split: str) -> list[ChoiceExample]:
+    """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE.
+
+    Raises:
+      InputError: the file is invalid; or an example has an empty context, fewer than two choices, an empty choice, or a
+        label that is not one of the choices. The message names the file and, if possible, the line.
+    """
+    if tf.io.gfile.isdir(path):
+        read = race.read
+    else:
+        read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
+    return with_labels_if_right(path, split, lambda has_labels: list(map(_checked, read(path, has_labels))))
+
+
+def _checked(example: ChoiceExample) -> ChoiceExample:
+    place = example.place
     if not example.context.strip():
         raise InputError(f"{place}: the context is empty; fix or remove the line")
     if len(example.choices) < 2:
@@ -81,7 +86,7 @@ def _checked(place: str, example: ChoiceExample) -> Placed:
         )
     if example.id is not None and not example.id.isprintable():
         raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
-    return Placed(place, example)
+    return example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,7 +143,7 @@ def _numbered(names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
     return tuple(column for _, column in found)
 
 
-def _read_table(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
+def _read_table(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
     header, rows = tables.read_columns(path, tables.Layout(tables.format_of(path)))
     if not rows:
         return
@@ -146,24 +151,21 @@ def _read_table(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExampl
     if has_labels and not columns.is_full and columns.label is None:
         raise InputError(f"{path}, line 1: there is no column {_LABEL!r}; the file has {_told(header)}")
     for line, cells in rows:
+        place = f"{path}, line {line}"
         choices = tuple(cells[column] for column in columns.choices)
         for column, choice in zip(columns.choices, choices, strict=True):
             if not choice.strip():
                 raise InputError(
-                    f"{path}, line {line}: {header[column]} is empty, but each example of this table needs "
+                    f"{place}: {header[column]} is empty, but each example of this table needs "
                     f"{len(choices)} choices; fix the line, or write examples with fewer choices as JSON Lines"
                 )
-        label = (
-            (0 if columns.is_full else _number(f"{path}, line {line}", cells[columns.label]) - columns.first_label)
-            if has_labels
-            else None
-        )
+        label = None
+        if has_labels:
+            label = 0 if columns.is_full else _number(place, cells[columns.label]) - columns.first_label
         start = "" if columns.start is None else cells[columns.start]
         id = None if columns.id is None else cells[columns.id].strip() or None
-        yield (
-            f"{path}, line {line}",
-            ChoiceExample(" ".join(cells[column] for column in columns.context), start, choices, label, id),
-        )
+        context = " ".join(cells[column] for column in columns.context)
+        yield ChoiceExample(context, start, choices, label, id, place)
 
 
 def _number(place: str, cell: str) -> int:
@@ -176,7 +178,7 @@ def _number(place: str, cell: str) -> int:
     raise InputError(f"{place}: the label {cell!r} is not a whole number; give the number of the right choice, from 0")
 
 
-def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
+def _read_json_lines(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
     for line, entries in json_lines.read_objects(path, tables.decoded_lines(path)):
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
@@ -187,7 +189,7 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[tuple[str, ChoiceE
             raise InputError(f"{place}: {what}; give a list of texts")
         label = _label(place, entries.get(_LABEL), choices) if has_labels else None
         id = entries.get("id")
-        yield place, ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id))
+        yield ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id), place)
 
 
 def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:

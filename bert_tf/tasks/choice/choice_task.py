@@ -8,7 +8,7 @@ Letters: B rows of a batch, N rows of a split, G examples.
 import dataclasses
 import json
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -18,14 +18,13 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, tokenize
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks import evaluation_file
+from bert_tf.tasks import evaluation_file, example_checks
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
-from bert_tf.tasks.source_task import SourceTask
+from bert_tf.tasks.choice.choice_files import choice_data
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -37,20 +36,14 @@ NAME = "SWAG"
 def choice_task(command: Command) -> "ChoiceTask":
     """Returns the task for the files in the flags of `run_swag`."""
     settings = command.settings
-    return with_dev_share(ChoiceTask(ChoiceSource(settings.data_dir, settings.data_paths)), command)
+    return ChoiceTask(with_dev_share(choice_data(settings.data_dir, settings.data_paths), command))
 
 
 @dataclasses.dataclass(frozen=True)
-class ChoiceTask(SourceTask):
-    """Chooses the continuation of a text, or the answer to a question about a text.
+class ChoiceTask(Task):
+    """Chooses the continuation of a text, or the answer to a question about a text."""
 
-    Attributes:
-      source: the source of the examples.
-      held_out: see `Task`.
-    """
-
-    source: ChoiceSource
-    held_out: HeldOut | None = None
+    data: TaskData = NO_DATA
     kind = CHOICE
     name = NAME
     labels = ()
@@ -61,12 +54,8 @@ class ChoiceTask(SourceTask):
         """Refuses a model without a second segment."""
         require_segments(config, settings.bert_config_file)
 
-    def contents_and_classes(self, examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
-        """Returns the context of each example as its content, and None as its class.
-
-        Because the contents are the contexts, all examples with the same context are in the same split.
-        """
-        return [content_of(example.context) for example in examples], [None] * len(examples)
+    def check_examples(self, examples: Mapping[str, Sequence[ChoiceExample]]) -> None:
+        example_checks.warn_of_texts(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples; each choice becomes a row.

@@ -23,8 +23,8 @@ def files_in(folder: str) -> list[str]:
     return sorted(os.path.join(at, name) for at, _, names in found for name in names if name.endswith(".txt"))
 
 
-def read(folder: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
-    """Yields the place and the content of each question. The passage is the context, and the question the start.
+def read(folder: str, has_labels: bool) -> Iterator[ChoiceExample]:
+    """Yields an example for each question. The passage is the context, and the question the start.
 
     Raises:
       InputError: a file does not have RACE's layout.
@@ -36,7 +36,7 @@ def read(folder: str, has_labels: bool) -> Iterator[tuple[str, ChoiceExample]]:
             answers = content["answers"] if has_labels else [None] * len(questions)
             for number, (question, choices, answer) in enumerate(zip(questions, options, answers, strict=True)):
                 label = None if answer is None else _LETTERS.index(answer)
-                name = f"{os.path.relpath(path, folder)}-{number}"
-                yield f"{path}, question {number}", ChoiceExample(article, question, tuple(choices), label, name)
+                name, place = f"{os.path.relpath(path, folder)}-{number}", f"{path}, question {number}"
+                yield ChoiceExample(article, question, tuple(choices), label, name, place)
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{path}: does not have RACE's layout ({error!r}); copy the folder again") from error

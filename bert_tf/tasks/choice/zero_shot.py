@@ -21,7 +21,7 @@ from bert_tf.pretraining.scoring import require_left_to_right
 from bert_tf.settings import ScoringSettings
 from bert_tf.tasks import tables
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
+from bert_tf.tasks.choice.choice_files import choice_data
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file
 
@@ -82,7 +82,7 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
     path = settings.input_file
     texts = settings.texts_of_labels
     if not texts:
-        return [example for _, example in ChoiceSource("", {"test": (path,)}).read("test")]
+        return choice_data("", {"test": (path,)}).read("test")
     layout = tables.Layout(tables.format_of(path))
     _, rows = tables.read_columns(path, layout, [settings.text_column, settings.label_column])
     labels, examples = list(texts), []

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 
 # Warn if the largest class has at least this share of the examples. A constant answer then has an accuracy of at least
 # this share.

@@ -1,4 +1,4 @@
-"""The base class of tasks that predict a class or a score for one or two texts.
+"""The task of predicting a class, a score or a set of labels for one or two texts.
 
 Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
 
@@ -6,10 +6,8 @@ Letters: B rows of a batch, N rows of a split, C classes.
 """
 
 import dataclasses
-import functools
-import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,47 +17,20 @@ import tf_keras as keras
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.stratified_split import content_of
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task import Columns, ConstantAnswer, Split, Task, tokenize
+from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks.classification import evaluation_lines, scores
+from bert_tf.tasks import evaluation_file, example_checks
+from bert_tf.tasks.classification import class_checks
+from bert_tf.tasks.classification.answers import Answers
+from bert_tf.tasks.classification.example import MULTI_LABEL, Example
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
+from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
 from bert_tf.training.metrics import Metric
-
-CLASSIFICATION, REGRESSION = "classification", "regression"
-# Predictions that differ by less than this share of the scores' standard deviation count as equal.
-_SAME_SCORE = 1e-3
-METRICS = (LOSS, ACCURACY)
-
-
-@dataclasses.dataclass(frozen=True)
-class Example:
-    """One or two texts and their label.
-
-    Attributes:
-      text_a: the first or only text.
-      text_b: the second text; None if absent.
-      label: the label as text; None if unknown, as in test files. If an example may have several labels, this value is
-        a tuple of labels.
-      id: id of the example in its file; None if absent.
-      group: name of the example's part of the split, such as the name of a language; "" for the main part. Each part
-        has separate scores.
-    """
-
-    text_a: str
-    text_b: str | None
-    label: str | tuple[str, ...] | None
-    id: str | None = None
-    group: str = ""
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """The texts that the model reads."""
-        return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
 
 
 def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ_AS_IN_THE_PAPER) -> ClassificationHead:
@@ -67,45 +38,46 @@ def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ
     return ClassificationHead(config, len(labels) or 1, reading.pooling, reading.has_both_orders)
 
 
-def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of a user's scores, from the parameters in `task.json`.
-
-    A regression learns standardized scores: (score - mean) / deviation.
-    """
-    return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
-
-
+@dataclasses.dataclass(frozen=True)
 class ClassificationTask(Task):
-    """A task on one or two texts. A subclass reads the files and names the scores.
+    """A task on one or two texts.
 
     Attributes:
+      name: the value of `--task_name`.
+      answers: the labels, the loss and the scores.
       has_pairs: whether an example has two texts.
-      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
-      score_range: lowest and highest score of a regression.
+      data: see `Task`. The examples are `Example`.
       reading: the treatment of long texts, and the vector that the head reads.
+      id_title: title of the column with the examples' ids in `test_predictions.tsv`; "index" if there are no ids.
+      writes_texts: whether `test_predictions.tsv` contains the texts.
+      submit: function that writes the files of a benchmark's server, and returns their paths. Its arguments are the
+        folder, the examples of the test data and the outputs. None if there is no server.
     """
 
-    has_pairs: bool
-    score_names: tuple[str, ...]
-    score_range: tuple[float, float]
+    name: str
+    answers: Answers
+    has_pairs: bool = False
+    data: TaskData = NO_DATA
     reading: Reading = READ_AS_IN_THE_PAPER
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether the label is a number instead of a class."""
-        return not self.labels
+    id_title: str = "index"
+    writes_texts: bool = False
+    submit: Callable[[str, Sequence[Example], np.ndarray], list[str]] | None = None
 
     @property
     def kind(self) -> str:
-        return REGRESSION if self.is_regression else CLASSIFICATION
+        return self.answers.kind
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        return self.answers.labels
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        return {"has_pairs": self.has_pairs, **self.reading.parameters}
+        return {"has_pairs": self.has_pairs, **self.reading.parameters, **self.answers.parameters}
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return (LOSS,) if self.is_regression else METRICS
+        return self.answers.metrics
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses pairs of texts for a model without a second segment, and windows that would skip text.
@@ -129,22 +101,18 @@ class ClassificationTask(Task):
     def truncation_remedies(self) -> Sequence[str] | None:
         return ("--long_text=window", "--long_text=head_tail") if self.reading.long_text == TRUNCATE else None
 
-    def contents_and_classes(self, examples: Sequence[Example]) -> tuple[list[str], list[Hashable]]:
-        """Returns the texts and the class of each example; for a regression, all classes are None."""
-        classes = [None if self.is_regression else example.label for example in examples]
-        return [content_of(example.text_a, example.text_b) for example in examples], classes
+    def is_labeled(self, examples: Sequence[Example]) -> bool:
+        return self.answers.is_labeled([example.label for example in examples])
 
-    def label_value(self, text: str) -> float:
-        """Converts a label to the number that the model learns: the id of the class, or the score.
-
-        Raises:
-          InputError: the label is unknown, or the score is not a number or is out of range.
-        """
-        if not self.is_regression:
-            if text not in self.labels:
-                raise InputError(f"unknown label {text!r}; the task's labels are {', '.join(self.labels)}")
-            return self.labels.index(text)
-        return parse_score(text, self.score_range)
+    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
+        """See `Task`. The examples of benchmarks are not checked, because users cannot change them."""
+        if self.name not in (OWN_DATA, IN_MEMORY):
+            return
+        example_checks.warn_of_texts(examples)
+        if self.kind == MULTI_LABEL and "train" in examples:
+            class_checks.warn_of_unseen(examples, self.labels)
+        elif self.labels:
+            class_checks.check_classes(examples, self.labels, "class_weights" in self.parameters)
 
     def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples.
@@ -154,17 +122,18 @@ class ClassificationTask(Task):
 
           - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
           - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
-          - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels.
+          - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels. For sets of labels,
+            float32 [N, C], 1 for each label that an example has.
           - `example_ids`, `row_shares`, `order_ids`: see `Reading.rows`; only if an example can have several rows.
         """
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
-        return self.reading.rows(columns | {"label_ids": self.label_ids(examples)}, max_seq_length)
+        return self.reading.rows(columns | {"label_ids": self.targets(examples)}, max_seq_length)
 
-    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns the labels as the numbers that the model learns, float32, with one row for each example."""
-        return np.array([0.0 if e.label is None else self.label_value(e.label) for e in examples], np.float32)
+    def targets(self, examples: Sequence[Example]) -> np.ndarray:
+        """Returns the labels as the numbers that the model learns, float32 [N] or [N, C]; see `Answers`."""
+        return np.array([self.answers.target(example.label) for example in examples], np.float32)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         return self.reading.model_inputs(columns, tokenizer, max_seq_length)
@@ -181,95 +150,75 @@ class ClassificationTask(Task):
         """Returns 2 for each example if its rows are the two orders of a pair, int [G], else None; see `Task`."""
         return np.bincount(split.example_ids) if self.reading.has_both_orders else None
 
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return self.answers.losses(logits, batch["label_ids"])
+
+    def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return self.answers.outputs(logits)
+
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Averages the logits of each example's rows; see `Reading.by_example`."""
         return self.reading.by_example(split, predictions)
 
-    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the cross-entropy and the accuracy from logits [B, C]; for a regression, the squared error."""
-        labels = batch["label_ids"]  # [B]
-        if self.is_regression:
-            return {"loss": tf.square(logits[:, 0] - labels)}
-        labels = tf.cast(labels, tf.int32)
-        return {
-            "loss": tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits),
-            "accuracy": tf.cast(tf.argmax(logits, -1, tf.int32) == labels, tf.float32),
-        }
-
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores from the results of `prediction` [N, C]; the main score comes first."""
-        labels = split.columns["label_ids"].numpy()
-        answers = predictions[:, 0] if self.is_regression else np.argmax(predictions, axis=1)
-        return scores.compute(self.score_names, labels, answers)
+        """Computes the task's scores, and the scores of each group, whose names end with the name of the group.
+
+        The task's scores are computed from the examples without a group. If each example has a group, they are computed
+        from all examples.
+        """
+        targets, groups = split.columns["label_ids"].numpy(), np.array([example.group for example in split.examples])
+        main = (groups == "") | np.all(groups != "")
+        found = self.answers.scores(targets[main], predictions[main])
+        for group in filter(None, dict.fromkeys(groups.tolist())):
+            part = self.answers.scores(targets[groups == group], predictions[groups == group])
+            found |= {f"{name}_{group}": value for name, value in part.items()}
+        return found
 
     def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the constant answer, which is the majority class or, for a regression, the mean score."""
-        labels = split.columns["label_ids"].numpy()
-        if self.is_regression:
-            mean = float(np.mean(labels, dtype=np.float64))
-            predictions = np.full([len(labels), 1], mean, np.float32)
-            return ConstantAnswer(f"the mean {mean:.4g}", self.scores(split, predictions))
-        most = int(np.bincount(labels.astype(int)).argmax())
-        predictions = np.eye(len(self.labels), dtype=np.float32)[np.full(len(labels), most)]
-        return ConstantAnswer(f"{self.labels[most]!r}, the majority class", self.scores(split, predictions))
+        answer, outputs = self.answers.constant(split.columns["label_ids"].numpy())
+        return ConstantAnswer(answer, self.scores(split, outputs))
 
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the predicted class or score if the model predicts the same answer for every example; see `Task`."""
-        labels = split.columns["label_ids"].numpy()
-        if np.ptp(labels) == 0:
-            return ""
-        if self.is_regression:
-            is_one = np.ptp(predictions) < _SAME_SCORE * np.std(labels)
-            return f"the same score, {predictions.mean():.4g}" if is_one else ""
-        answers = np.argmax(predictions, axis=1)
-        return repr(self.labels[answers[0]]) if np.ptp(answers) == 0 else ""
+        return self.answers.only_answer(split.columns["label_ids"].numpy(), predictions)
+
+    def without_tuning(self) -> "ClassificationTask":
+        return dataclasses.replace(self, answers=self.answers.without_tuning())
 
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
-        """Writes `dev_predictions.jsonl` for the report; see `evaluation_lines`."""
-        classes = functools.partial(evaluation_lines.classes, labels=self.labels)
-        answers = evaluation_lines.scores if self.is_regression else classes
-        evaluation_lines.write(folder, split, predictions, answers, prefix)
+        """Writes `dev_predictions.jsonl` for the report, and the files of the answers; see `evaluation_file`."""
+        targets = split.columns["label_ids"].numpy()
+        if np.all(np.isfinite(predictions)):
+            lines = self.answers.lines(targets, predictions.astype(np.float64))
+            found = zip(split.example_ids.tolist(), split.examples, lines, strict=True)
+            entries = [_entry(index, example) | line for index, example, line in found if example.label is not None]
+            evaluation_file.write(folder, entries, prefix)
+        self.answers.keep(folder, targets, predictions, step)
+
+    def check_checkpoint(self, folder: str, step: int | None) -> None:
+        self.answers.check_checkpoint(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes two files with one line per example.
+        """Writes two files with one line per example, and the files of a benchmark's server.
 
         `test_results.tsv` contains the probabilities of the classes, or the score, in the format of
-        google-research/bert. `test_predictions.tsv` has a header, and also contains the predicted label and the
-        example's id. If an example has no id, the file contains the example's index, counted from 0.
+        google-research/bert. `test_predictions.tsv` has a header, and also contains the answer and the example's id. If
+        an example has no id, the file contains the example's index, counted from 0.
         """
-        rows = predictions if self.is_regression else probabilities(predictions)
-        results = [list(map(repr, row.tolist())) for row in rows]
-        names = [self.example_name(split, number) for number in range(len(results))]
-        if self.is_regression:
-            named = [["index", "score"], *([name, *row] for name, row in zip(names, results, strict=True))]
-        else:
-            best = np.argmax(rows, axis=1)
-            named = [["index", "label", *(f"probability of {label}" for label in self.labels)]]
-            named += [[names[number], self.labels[best[number]], *row] for number, row in enumerate(results)]
-        return self.write_tables(folder, split, results, named)
-
-    @staticmethod
-    def example_name(split: Split, number: int) -> str:
-        """Returns the id of an example; if the example has no id, returns its index as text."""
-        return getattr(split.examples[number], "id", None) or str(number)
-
-    def write_tables(
-        self, folder: str, split: Split, results: Sequence[Sequence[str]], named: Sequence[Sequence[str]]
-    ) -> list[str]:
-        """Writes `test_results.tsv` and `test_predictions.tsv`; returns the paths.
-
-        Args:
-          folder: folder of the files.
-          split: the predicted split.
-          results: cells of each line of `test_results.tsv`.
-          named: cells of each line of `test_predictions.tsv`; the first line is the header.
-        """
+        titles, answers, numbers = self.answers.table(predictions, folder)
+        results = [list(map(repr, row.tolist())) for row in numbers]
+        has_ids = any(example.id for example in split.examples)
+        named = [[_cell(self.id_title) if has_ids else "index", *titles]]
+        for number, (row, example) in enumerate(zip(results, split.examples, strict=True)):
+            named.append([example.id or str(number), *answers[number : number + 1], *row])
+        if self.writes_texts:
+            texts = [("text_a", "text_b") if self.has_pairs else ("text",), *(e.texts for e in split.examples)]
+            named = [[*row, *map(_cell, more)] for row, more in zip(named, texts, strict=True)]
         paths = [os.path.join(folder, name) for name in ("test_results.tsv", "test_predictions.tsv")]
         for path, lines in zip(paths, (results, named), strict=True):
             storage.write_text(path, "".join("\t".join(line) + "\n" for line in lines))
-        return paths
+        return paths + (self.submit(folder, split.examples, predictions) if self.submit else [])
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         whole = flops.training_flops(config, length, outputs=len(self.labels) or 1, examples=examples)
@@ -278,25 +227,12 @@ class ClassificationTask(Task):
         return whole - flops.unread_position_flops(config, length, examples)
 
 
-def parse_score(text: str, score_range: tuple[float, float] = (-math.inf, math.inf)) -> float:
-    """Converts the label of a regression to a score.
-
-    Raises:
-      InputError: the label is not a finite number, or is out of range.
-    """
-    low, high = score_range
-    try:
-        score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
-    except ValueError as error:
-        raise InputError(f"the score {text!r} is not a number; fix or remove the line") from error
-    if not math.isfinite(score):
-        raise InputError(f"the score {text!r} is not a finite number; fix or remove the line")
-    if not low <= score <= high:
-        raise InputError(f"the score {text} is outside {low:g} to {high:g}")
-    return score
+def _entry(index: int, example: Example) -> dict[str, Any]:
+    texts = {"text_a": example.text_a} | ({} if example.text_b is None else {"text_b": example.text_b})
+    return {"index": index, **texts}
 
 
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax of logits over the last axis, float32 [N, C]."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+def _cell(text: str) -> str:
+    """Returns a text as a cell of a tab-separated table; adds quotes if the text could be misread without quotes."""
+    needs_quotes = text.startswith('"') or any(character in text for character in "\t\n\r")
+    return '"' + text.replace('"', '""') + '"' if needs_quotes else text

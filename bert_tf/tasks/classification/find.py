@@ -8,9 +8,9 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.tasks.classification import glue, inference, xnli
+from bert_tf.tasks.classification.benchmark import benchmark_task
 from bert_tf.tasks.classification.classification_task import ClassificationTask
-from bert_tf.tasks.classification.glue_task import GlueTask
-from bert_tf.tasks.classification.multi_label import MULTI_LABEL
+from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
 from bert_tf.tasks.classification.own_data import own_task
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.records_task import records_task
@@ -25,23 +25,22 @@ from bert_tf.tasks.classification.settings import (
     XNLI,
     ClassifierSettings,
 )
-from bert_tf.tasks.classification.table_source import TextSource
 
 
-def find_task(command: Command, source: TextSource | None = None) -> ClassificationTask:
+def find_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
     """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
 
     Args:
       command: the command; its flags name the task and the data.
-      source: source of a user's own data if this data is in memory; None if the flags name the data.
+      texts: a user's own data in memory; None if the flags name the data.
 
     Raises:
       InputError: a name is unknown, or a user's own data contradicts the flags; see `own_data.own_task`.
     """
     reading, command = Reading.of_command(command), _with_task_name(command)
     settings = command.settings
-    _check_read(command, bool(source))
-    task = own_task(command, source) if source else _main_task(command)
+    _check_read(command, bool(texts))
+    task = own_task(command, texts) if texts else _main_task(command)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for examples with several labels; give --multi_label, or drop the flag")
@@ -99,10 +98,10 @@ def _main_task(command: Command) -> ClassificationTask:
     else:
         task = _benchmark_task(settings)
         _check_benchmark(task, settings, command.trained)
-    return with_dev_share(task, command)
+    return dataclasses.replace(task, data=with_dev_share(task.data, command))
 
 
-def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
+def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
     """Refuses to evaluate a run that was trained on another task."""
     if known and not settings.do_train and known.task_name != task.name:
         trained = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
@@ -112,12 +111,12 @@ def _check_benchmark(task: GlueTask, settings: ClassifierSettings, known: TaskDe
         )
 
 
-def _benchmark_task(settings: ClassifierSettings) -> GlueTask:
+def _benchmark_task(settings: ClassifierSettings) -> ClassificationTask:
     name = _spelled(settings.task_name)
     tasks = glue.TASKS | inference.TASKS
     for known, task in tasks.items():
         if _spelled(known) == name:
-            return dataclasses.replace(task, data_dir=settings.data_dir)
+            return benchmark_task(task, settings.data_dir)
     if _spelled(xnli.NAME) == name:
         return xnli.xnli_task(settings.xnli_language, settings.data_dir)
     names = ", ".join((*tasks, xnli.NAME))

@@ -7,12 +7,16 @@ Paper: section 4.1 and appendix B.1.
 
 import dataclasses
 
-from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
+from bert_tf.tasks.classification.benchmark import Benchmark, SplitFile, benchmark_task
+from bert_tf.tasks.classification.classes import Classes
+from bert_tf.tasks.classification.classification_task import ClassificationTask
+from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.tsv import ColumnNames
 
 _NLI = ("contradiction", "entailment", "neutral")
 _ENTAILMENT = ("entailment", "not_entailment")
 _BINARY = ("0", "1")
+_ACCURACY, _ACCURACY_F1, _MATTHEWS = ("accuracy",), ("accuracy", "f1"), ("matthews_correlation", "accuracy")
 
 
 def _splits(
@@ -33,7 +37,7 @@ def _splits(
     }
 
 
-def _mnli() -> GlueTask:
+def _mnli() -> Benchmark:
     columns = ColumnNames("sentence1", "sentence2", "gold_label")
     unlabeled = dataclasses.replace(columns, label=None)
     splits = {
@@ -47,10 +51,10 @@ def _mnli() -> GlueTask:
             SplitFile(("test_mismatched.tsv",), unlabeled, "index", group="mismatched", submission="MNLI-mm"),
         ),
     }
-    return GlueTask("MNLI", splits, _NLI, ("accuracy",))
+    return Benchmark("MNLI", splits, Classes(_NLI, _ACCURACY))
 
 
-def _ax() -> GlueTask:
+def _ax() -> Benchmark:
     """Returns MNLI's task with the diagnostic data as dev and test data.
 
     The files of the diagnostic data are in --data_dir, in a subfolder, or in a folder beside --data_dir.
@@ -68,42 +72,39 @@ def _ax() -> GlueTask:
             ),
         ),
     }  # fmt: skip
-    return dataclasses.replace(_MNLI, splits=splits, score_names=("matthews_correlation", "accuracy"))
+    return dataclasses.replace(_MNLI, splits=splits, answers=Classes(_NLI, _MATTHEWS))
 
 
 _MNLI = _mnli()
 TASKS = {
-    "CoLA": GlueTask(
+    "CoLA": Benchmark(
         "CoLA",
         _splits(ColumnNames("3", label="1", has_header=False), test=ColumnNames("sentence")),
-        _BINARY,
-        ("matthews_correlation", "accuracy"),
+        Classes(_BINARY, _MATTHEWS),
     ),
-    "SST-2": GlueTask("SST-2", _splits(ColumnNames("sentence", label="label")), _BINARY, ("accuracy",)),
-    "MRPC": GlueTask("MRPC", _splits(ColumnNames("#1 String", "#2 String", "Quality")), _BINARY, ("accuracy", "f1")),
-    "QQP": GlueTask(
+    "SST-2": Benchmark("SST-2", _splits(ColumnNames("sentence", label="label")), Classes(_BINARY, _ACCURACY)),
+    "MRPC": Benchmark(
+        "MRPC", _splits(ColumnNames("#1 String", "#2 String", "Quality")), Classes(_BINARY, _ACCURACY_F1)
+    ),
+    "QQP": Benchmark(
         "QQP",
         _splits(ColumnNames("question1", "question2", "is_duplicate"), "id"),
-        _BINARY,
-        ("accuracy", "f1"),
+        Classes(_BINARY, _ACCURACY_F1),
         skips_incomplete=True,  # the published files have a few incomplete lines
     ),
-    "STS-B": GlueTask(
+    "STS-B": Benchmark(
         "STS-B",
         _splits(ColumnNames("sentence1", "sentence2", "score")),
-        (),
-        ("pearson", "spearman"),
-        score_range=(0.0, 5.0),
+        Regression(("pearson", "spearman"), 0.0, 5.0),
     ),
     "MNLI": _MNLI,
-    "QNLI": GlueTask("QNLI", _splits(ColumnNames("question", "sentence", "label")), _ENTAILMENT, ("accuracy",)),
-    "RTE": GlueTask("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), _ENTAILMENT, ("accuracy",)),
+    "QNLI": Benchmark("QNLI", _splits(ColumnNames("question", "sentence", "label")), Classes(_ENTAILMENT, _ACCURACY)),
+    "RTE": Benchmark("RTE", _splits(ColumnNames("sentence1", "sentence2", "label")), Classes(_ENTAILMENT, _ACCURACY)),
     # The paper submits the majority class, because no model was better than the majority class (appendix B.1).
-    "WNLI": GlueTask(
+    "WNLI": Benchmark(
         "WNLI",
         _splits(ColumnNames("sentence1", "sentence2", "label")),
-        _BINARY,
-        ("accuracy",),
+        Classes(_BINARY, _ACCURACY),
         submits_majority=True,
     ),
     "AX": _ax(),
@@ -111,6 +112,6 @@ TASKS = {
 TASK_NAMES = tuple(TASKS)
 
 
-def task(name: str, data_dir: str) -> GlueTask:
+def task(name: str, data_dir: str) -> ClassificationTask:
     """Returns the task with this name for the files in a folder."""
-    return dataclasses.replace(TASKS[name], data_dir=data_dir)
+    return benchmark_task(TASKS[name], data_dir)

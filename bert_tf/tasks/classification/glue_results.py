@@ -107,7 +107,7 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
 
 def _write_majority(data_dir: str, folder: str) -> None:
     task = glue.task("WNLI", data_dir)
-    examples = task.read("test")
+    examples = task.data.read("test")
     no_logits = np.zeros([len(examples), len(task.labels)], np.float32)
     task.submit(folder, examples, no_logits)
     logging.info("WNLI.tsv has the majority class of %s/train.tsv for all examples", data_dir)

@@ -5,24 +5,11 @@ al., "SciTaiL: A Textual Entailment Dataset from Science Question Answering", 20
 reports both.
 """
 
-import dataclasses
-
-import numpy as np
-
-from bert_tf.finetuning.task import Split
-from bert_tf.tasks.classification.glue_task import GlueTask, SplitFile
+from bert_tf.tasks.classification.benchmark import Benchmark, SplitFile
+from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.tsv import ColumnNames
 
 _SPLITS = ("train", "dev", "test")
-
-
-@dataclasses.dataclass(frozen=True)
-class LabeledTask(GlueTask):
-    """A task whose test files have labels, so there is no server that computes scores."""
-
-    def benchmark_files(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes nothing."""
-        return []
 
 
 def _splits(pattern: str, columns: ColumnNames, id_column: str | None = None) -> dict[str, tuple[SplitFile, ...]]:
@@ -43,12 +30,17 @@ def _splits(pattern: str, columns: ColumnNames, id_column: str | None = None) ->
 _SNLI = ColumnNames("sentence1", "sentence2", "gold_label")
 _SCITAIL = ColumnNames("0", "1", "2", has_header=False)
 TASKS = {
-    "SNLI": LabeledTask(
+    "SNLI": Benchmark(
         "SNLI",
         _splits("snli_1.0_{}.txt", _SNLI, "pairID"),
-        ("contradiction", "entailment", "neutral"),
-        ("accuracy",),
+        Classes(("contradiction", "entailment", "neutral"), ("accuracy",)),
         undecided="-",
+        has_server=False,
     ),
-    "SciTail": LabeledTask("SciTail", _splits("scitail_1.0_{}.tsv", _SCITAIL), ("entails", "neutral"), ("accuracy",)),
+    "SciTail": Benchmark(
+        "SciTail",
+        _splits("scitail_1.0_{}.tsv", _SCITAIL),
+        Classes(("entails", "neutral"), ("accuracy",)),
+        has_server=False,
+    ),
 }

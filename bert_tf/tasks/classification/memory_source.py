@@ -1,6 +1,5 @@
 """Reads examples from lists of texts and labels in memory."""
 
-import dataclasses
 import hashlib
 import json
 import math
@@ -12,10 +11,9 @@ import numpy as np
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
-from bert_tf.tasks.classification.multi_label import MULTI_LABEL
-from bert_tf.tasks.classification.table_source import TextSource, label_text
-from bert_tf.tasks.example_source import Placed
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
+from bert_tf.tasks.classification.table_source import label_text
 
 _INTEGERS = (numbers.Integral, np.bool_)
 # If float labels are whole numbers and have at most this many different values, they are perhaps classes.
@@ -23,49 +21,8 @@ _FEW = 10
 _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
 
 
-@dataclasses.dataclass(frozen=True)
-class MemorySource(TextSource):
-    """A source of texts and labels that are in memory.
-
-    Attributes:
-      splits: maps the name of a split, "train" or "dev", to its examples.
-      kind: kind of the task, which depends on the type of the labels.
-      labels: names of the classes; () for a regression.
-    """
-
-    splits: Mapping[str, Sequence[Placed]]
-    kind: str
-    labels: tuple[str, ...]
-
-    @property
-    def has_pairs(self) -> bool:
-        return next(iter(self.splits.values()))[0].example.text_b is not None
-
-    @property
-    def has_label_sets(self) -> bool:
-        return self.kind == MULTI_LABEL
-
-    @property
-    def has_dev(self) -> bool:
-        return "dev" in self.splits
-
-    def files(self, split: str) -> list[str]:
-        """Returns [], because the texts are not in files."""
-        return []
-
-    def fingerprint(self, split: str) -> list[str]:
-        """Returns the number of examples and a hash of their texts and labels."""
-        rows = [(example.text_a, example.text_b, example.label) for _, example in self.splits[split]]
-        return [f"{len(rows):,} examples, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"]
-
-    def _read(self, split: str) -> Sequence[Placed]:
-        if split not in self.splits:
-            raise InputError(f"there are no {split} texts in memory; call predict for texts without labels")
-        return self.splits[split]
-
-
-def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None) -> MemorySource:
-    """Returns a source that reads lists of texts and labels.
+def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None) -> TextData:
+    """Returns the data in lists of texts and labels.
 
     Args:
       texts: strings, or pairs of strings.
@@ -78,21 +35,20 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
     """
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
-    placed = _placed(examples_of(texts, labels), "texts")
+    splits = {"train": examples_of(texts, labels)}
     names = () if kind == REGRESSION else _class_names(labels)
     if kind == REGRESSION and len(set(labels)) <= _FEW and all(float(label).is_integer() for label in labels):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
-    if dev is None:
-        return MemorySource({"train": placed}, kind, names)
-    dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
-    if (found := _kind_of(dev_labels)) != kind:
-        raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
-    placed_dev = _placed(examples_of(dev_texts, dev_labels, "dev_texts"), "dev_texts")
-    return MemorySource({"train": placed, "dev": placed_dev}, kind, names)
+    if dev is not None:
+        dev_texts, dev_labels = dev[0], _list_of(dev[1], "dev_labels")
+        if (found := _kind_of(dev_labels)) != kind:
+            raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
+        splits["dev"] = examples_of(dev_texts, dev_labels, "dev_texts")
+    return _data(splits, kind, names)
 
 
-def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> MemorySource:
-    """Returns a source whose "dev" split has texts for the evaluation of a model.
+def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> TextData:
+    """Returns data whose "dev" split has texts for the evaluation of a model.
 
     Args:
       texts: see `memory_source`.
@@ -108,7 +64,21 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
     if (found := _kind_of(labels)) != kind:
         raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels for {kind}")
-    return MemorySource({"dev": _placed(examples_of(texts, labels), "texts")}, kind, tuple(names))
+    return _data({"dev": examples_of(texts, labels)}, kind, tuple(names))
+
+
+def _data(splits: Mapping[str, Sequence[Example]], kind: str, labels: tuple[str, ...]) -> TextData:
+    def prints(split: str) -> list[str]:
+        rows = [(example.text_a, example.text_b, example.label) for example in splits[split]]
+        return [f"{len(rows):,} examples, {hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16]}"]
+
+    def load(split: str) -> Sequence[Example]:
+        if split not in splits:
+            raise InputError(f"there are no {split} texts in memory; call predict for texts without labels")
+        return splits[split]
+
+    has_pairs = next(iter(splits.values()))[0].text_b is not None
+    return TextData(TaskData(load=load, has_dev="dev" in splits, prints=prints), kind, has_pairs, labels)
 
 
 def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "texts") -> list[Example]:
@@ -135,8 +105,9 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
         return [Example(first, second, None) for first, second in pairs]
     if len(labels) != len(texts):
         raise InputError(f"{len(texts)} {what}, but {len(labels)} labels; give one label for each text")
-    named = [_label(label, f"the label of {what}[{number}]") for number, label in enumerate(labels)]
-    return [Example(*pair, label) for pair, label in zip(pairs, named, strict=True)]
+    places = [f"{what}[{number}]" for number in range(len(texts))]
+    named = [_label(label, f"the label of {place}") for label, place in zip(labels, places, strict=True)]
+    return [Example(*pair, label, place=place) for pair, label, place in zip(pairs, named, places, strict=True)]
 
 
 def _list_of(values: Any, what: str) -> list:
@@ -152,10 +123,6 @@ def _list_of(values: Any, what: str) -> list:
             f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
         )
     return list(values)
-
-
-def _placed(examples: Sequence[Example], what: str) -> list[Placed]:
-    return [Placed(f"{what}[{number}]", example) for number, example in enumerate(examples)]
 
 
 def _kind_of(labels: Sequence) -> str:

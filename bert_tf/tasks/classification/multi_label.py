@@ -1,13 +1,14 @@
-"""Classifies examples that have any number of labels, including no label.
+"""The answers of a task with any number of labels per example, including no label.
 
-Letters: B rows of a batch, N rows of a split, C labels.
+Letters: B rows of a batch, N examples, C labels.
 """
 
 import dataclasses
-import functools
+import itertools
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
@@ -16,126 +17,135 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.task import LOSS, ConstantAnswer, Split
-from bert_tf.tasks import example_checks
-from bert_tf.tasks.classification import class_checks, evaluation_lines
-from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.finetuning.task import LOSS
+from bert_tf.tasks.classification.answers import Answers
+from bert_tf.tasks.classification.example import MULTI_LABEL
 from bert_tf.tasks.tuned_file import TunedFile, finite_number
 from bert_tf.training.metrics import Form, Metric
 
-MULTI_LABEL = "multi_label"
 LABEL_SCORES_NAME = "eval_labels.tsv"
 _DEFAULT_THRESHOLD = 0.5
+# A logit whose sigmoid is exactly 1 in float32.
+_CERTAIN = 100.0
 _SUBSET_ACCURACY = Metric("subset_accuracy", "subset acc", "task", form=Form.FRACTION, higher_is_better=True)
 # The accuracy at the threshold 0.5, which training reports if evaluations tune the thresholds.
 _AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Form.FRACTION, higher_is_better=True)
 
 
 @dataclasses.dataclass(frozen=True)
-class MultiLabelTask(OwnTask):
-    """Predicts any number of labels for each example, with an independent decision for each label.
+class LabelSets(Answers):
+    """Any number of labels for each example, with an independent decision for each label.
 
     Attributes:
+      labels: names of the C labels in the order of their ids.
+      weights: factor of each label in the loss of the examples with this label; () if all factors are 1.
       run_folder: folder with the thresholds for an evaluation. If the folder has no thresholds, all thresholds are 0.5.
       tune_thresholds: whether an evaluation chooses a new threshold for each label.
     """
 
+    labels: tuple[str, ...]
+    weights: tuple[float, ...] = ()
     run_folder: str = ""
     tune_thresholds: bool = False
-
-    @property
-    def kind(self) -> str:
-        return MULTI_LABEL
+    kind: ClassVar[str] = MULTI_LABEL
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
 
-    def label_value(self, label: Sequence[str]) -> list[float]:
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {"class_weights": list(self.weights)} if self.weights else {}
+
+    def target(self, label: Sequence[str] | None) -> list[float]:
         """Returns C values: 1 for each label that the example has, else 0.
 
         Raises:
           InputError: a label is unknown.
         """
-        if unknown := [name for name in label if name not in self.labels]:
+        if unknown := [name for name in label or () if name not in self.labels]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
-        return [float(name in label) for name in self.labels]
+        return [float(name in (label or ())) for name in self.labels]
 
-    def check_examples(self, examples: Mapping[str, Sequence[Example]]) -> None:
-        example_checks.warn_of_texts(examples)
-        if "train" in examples:
-            class_checks.warn_of_unseen(examples, self.labels)
-
-    def label_ids(self, examples: Sequence[Example]) -> np.ndarray:
-        """Returns 1 for each label that an example has, else 0, float32 [N, C]."""
-        labels = [self.label_value(example.label or ()) for example in examples]
-        return np.array(labels, np.float32).reshape(-1, len(self.labels))
-
-    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the loss and the subset accuracy at the threshold 0.5 from logits [B, C].
+    def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the loss and the subset accuracy at the threshold 0.5 from logits and targets [B, C].
 
         The loss is the mean of the sigmoid cross-entropies of the labels.
         """
-        labels = batch["label_ids"]  # [B, C]
-        factors = tf.constant(self.class_weights or (1.0,))
-        losses = tf.nn.weighted_cross_entropy_with_logits(labels, logits, factors)
-        right = tf.reduce_all((logits > 0) == (labels > 0), axis=1)
+        factors = tf.constant(self.weights or (1.0,))
+        losses = tf.nn.weighted_cross_entropy_with_logits(targets, logits, factors)
+        right = tf.reduce_all((logits > 0) == (targets > 0), axis=1)
         name = (_AT_HALF if self.tune_thresholds else _SUBSET_ACCURACY).name
         return {"loss": tf.reduce_mean(losses, axis=1), name: tf.cast(right, tf.float32)}
 
-    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes micro F1, macro F1 and subset accuracy from logits [N, C]."""
-        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
-        return set_scores(labels, probabilities > self._chosen(labels, probabilities))
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        return sigmoid(outputs)
 
-    def _chosen(self, labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
+    def predicted(self, outputs: np.ndarray) -> list[tuple[str, ...]]:
+        above = sigmoid(outputs) > THRESHOLDS.read(self.run_folder, labels=self.labels)
+        return [tuple(itertools.compress(self.labels, row)) for row in above]
+
+    def scores(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
+        """Computes micro F1, macro F1 and subset accuracy."""
+        return set_scores(targets > 0, sigmoid(outputs) > self._thresholds(targets, outputs))
+
+    def _thresholds(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
         if self.tune_thresholds:
-            return best_thresholds(labels, probabilities)
+            return best_thresholds(targets > 0, sigmoid(outputs))
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
-    def is_labeled(self, examples: Sequence[Example]) -> bool:
-        """See `Task`. If no example has a label, the labels count as unknown."""
-        return super().is_labeled(examples) and any(example.label for example in examples)
+    def is_labeled(self, labels: Sequence) -> bool:
+        """See `Answers`. If no example has a label, the labels count as unknown."""
+        return None not in labels and any(labels)
 
-    def baseline(self, split: Split) -> ConstantAnswer:
-        """Returns the constant answer: the k most frequent labels, for the k that gives the best micro F1."""
-        labels = split.columns["label_ids"].numpy() > 0
+    def constant(self, targets: np.ndarray) -> tuple[str, np.ndarray]:
+        """See `Answers`. The best constant answer is the k most frequent labels, for the k with the best micro F1."""
+        labels = targets > 0
         counts = labels.sum(axis=0)
         order = np.argsort(-counts, kind="stable")
         f1 = 2 * np.cumsum(counts[order]) / (len(labels) * np.arange(1, len(order) + 1) + max(counts.sum(), 1))
         chosen = np.sort(order[: int(np.argmax(f1)) + 1])
-        answers = np.zeros_like(labels)
-        answers[:, chosen] = True
-        names = ", ".join(self.labels[number] for number in chosen)
-        return ConstantAnswer(f"{names}, the most frequent", set_scores(labels, answers))
+        outputs = np.full(targets.shape, -_CERTAIN, np.float32)
+        outputs[:, chosen] = _CERTAIN
+        return f"{', '.join(self.labels[number] for number in chosen)}, the most frequent", outputs
 
-    def only_answer(self, split: Split, predictions: np.ndarray) -> str:
-        """Returns the predicted set of labels if the model predicts the same set for every example; see `Task`."""
-        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
-        answers = probabilities > self._chosen(labels, probabilities)
+    def only_answer(self, targets: np.ndarray, outputs: np.ndarray) -> str:
+        labels, answers = targets > 0, sigmoid(outputs) > self._thresholds(targets, outputs)
         if np.any(answers != answers[0]) or np.all(labels == labels[0]):
             return ""
-        return ", ".join(self.labels[number] for number in np.flatnonzero(answers[0])) or "no label"
+        return ", ".join(itertools.compress(self.labels, answers[0])) or "no label"
 
-    def keep_evaluation(
-        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
-    ) -> None:
-        """Writes `dev_predictions.jsonl`, the metrics of each label, and the tuned thresholds."""
-        labels, probabilities = split.columns["label_ids"].numpy() > 0, sigmoid(predictions)
-        chosen = self._chosen(labels, probabilities)
-        answers = functools.partial(evaluation_lines.label_sets, labels=self.labels, thresholds=chosen)
-        evaluation_lines.write(folder, split, predictions, answers, prefix)
+    def lines(self, targets: np.ndarray, outputs: np.ndarray) -> Iterator[dict[str, Any]]:
+        thresholds = self._thresholds(targets, outputs.astype(np.float32))
+        probabilities = np.exp(-np.logaddexp(0, -outputs))
+        losses = np.mean(np.logaddexp(0, outputs) - targets * outputs, axis=1)
+        for target, loss, row in zip(targets > 0, losses, probabilities, strict=True):
+            label, prediction = (list(itertools.compress(self.labels, some)) for some in (target, row > thresholds))
+            answer = {"label": label, "prediction": prediction, "loss": float(loss)}
+            yield answer | {"probabilities": row.tolist()}
+
+    def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
+        """See `Answers`. The answers are JSON lists of labels."""
+        here = dataclasses.replace(self, run_folder=folder)
+        found = [json.dumps(names, ensure_ascii=False) for names in here.predicted(outputs)]
+        return ["labels", *(f"probability of {label}" for label in self.labels)], found, sigmoid(outputs)
+
+    def without_tuning(self) -> "LabelSets":
+        return dataclasses.replace(self, tune_thresholds=False)
+
+    def keep(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:
+        """Writes the metrics of each label, and the tuned thresholds."""
+        thresholds = self._thresholds(targets, outputs)
         if self.tune_thresholds:
-            THRESHOLDS.write(folder, chosen, step, self.labels)
+            THRESHOLDS.write(folder, thresholds, step, self.labels)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
         lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
-        values = label_scores(labels, probabilities > chosen)
-        for name, threshold, row in zip(self.labels, chosen, values, strict=True):
+        values = label_scores(targets > 0, sigmoid(outputs) > thresholds)
+        for name, threshold, row in zip(self.labels, thresholds, values, strict=True):
             lines.append("\t".join([name, str(threshold), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
         storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
 
-    def check_checkpoint(self, folder: str, step: int) -> None:
+    def check_checkpoint(self, folder: str, step: int | None) -> None:
         """Refuses thresholds that were tuned on another checkpoint, unless this command tunes new thresholds.
 
         Raises:
@@ -143,21 +153,6 @@ class MultiLabelTask(OwnTask):
         """
         if not self.tune_thresholds:
             THRESHOLDS.read(folder, step, self.labels)
-
-    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes two files with one line per example; see `ClassificationTask.write_predictions`.
-
-        `test_results.tsv` contains the probability of each label. `test_predictions.tsv` also contains a JSON list of
-        the labels whose probability is above the label's threshold.
-        """
-        probabilities = sigmoid(predictions)
-        above = probabilities > THRESHOLDS.read(folder, labels=self.labels)
-        results = [list(map(repr, row.tolist())) for row in probabilities]
-        named = [["index", "labels", *(f"probability of {label}" for label in self.labels)]]
-        for number, row in enumerate(results):
-            found = [label for label, is_above in zip(self.labels, above[number], strict=True) if is_above]
-            named.append([self.example_name(split, number), json.dumps(found, ensure_ascii=False), *row])
-        return self.write_tables(folder, split, results, named)
 
 
 def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:

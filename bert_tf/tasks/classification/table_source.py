@@ -1,88 +1,54 @@
 """Reads the texts and the labels of a user's own data from files with columns."""
 
 import dataclasses
+import functools
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
-from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.example_source import ExampleSource, FileSource, Placed, with_labels_if_right
+from bert_tf.tasks.classification.example import Example, TextData
 from bert_tf.tasks.json_lines import meaning
-
-
-class TextSource(ExampleSource):
-    """A source of texts and labels. Each `Placed` contains an `Example`.
-
-    Attributes:
-      has_pairs: whether an example has two texts.
-      kind: kind of the task; "" if the source does not know the kind.
-      labels: names of the classes; () if the source does not know them.
-      has_label_sets: whether an example has a tuple of labels instead of one label.
-    """
-
-    has_pairs: bool
-    kind: str = ""
-    labels: tuple[str, ...] = ()
-    has_label_sets: bool = False
-
-    def id_name(self) -> str:
-        """Returns the title of the column that contains the examples' ids in prediction files."""
-        return "index"
+from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 
 @dataclasses.dataclass(frozen=True)
-class TableSource(FileSource, TextSource):
-    """A source with one file per split; the files are tab-separated, comma-separated or JSON Lines.
+class TextTable:
+    """The layout of a user's files, which are tab-separated, comma-separated or JSON Lines.
 
     A column is given by its name, or by its number counted from 0.
 
     Attributes:
-      data_dir: see `FileSource`.
-      paths: see `FileSource`.
-      format: format of all files; if "", a file's extension determines the format of this file.
       text_a: column of the first or only text.
       text_b: column of the second text; "" if absent.
       label: column of the label.
-      id: column of the examples' ids in the test data; "" if absent.
+      format: format of all files; if "", a file's extension determines the format of this file.
       has_header: see `tables.Layout`.
       quoted: see `tables.Layout`.
       separator: separator between the labels in a cell.
       has_label_sets: whether a cell may contain any number of labels.
+      id: column of the examples' ids in the test data; "" if absent.
+      id_is_of: folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
     """
 
-    format: str
-    text_a: str
-    text_b: str
-    label: str
-    id: str
-    has_header: bool
-    quoted: bool | None
-    separator: str
-    has_label_sets: bool
+    text_a: str = "text"
+    text_b: str = ""
+    label: str = "label"
+    format: str = ""
+    has_header: bool = True
+    quoted: bool | None = None
+    separator: str = ","
+    has_label_sets: bool = False
+    id: str = ""
+    id_is_of: str = ""
 
-    @property
-    def has_pairs(self) -> bool:
-        return bool(self.text_b)
-
-    def id_name(self) -> str:
-        """See `TextSource`. If the test file names its columns, the title is the name of the id column."""
-        if not self.id:
-            return super().id_name()
-        (path,) = self.files("test")
-        return tables.read_columns(path, self.layout(path), (self.id,)).names[0] or super().id_name()
-
-    def file_names(self, split: str) -> list[str]:
-        return tables.file_names(split, self.format)
-
-    def layout(self, path: str) -> tables.Layout:
-        """Returns the layout of a file."""
-        return tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
-
-    def facts(self) -> Mapping[str, Any]:
-        return {
+    def data(self, data_dir: str, paths: Mapping[str, Sequence[str]], kind: str) -> TextData:
+        """Returns data with one file per split; for the paths, see `file_data`."""
+        facts = {
             "text_a_column": self.text_a,
             "text_b_column": self.text_b,
             "label_column": self.label,
@@ -90,18 +56,38 @@ class TableSource(FileSource, TextSource):
             "quoted": self.quoted,
             "label_separator": self.separator,
         }
+        names = functools.partial(tables.file_names, format=self.format)
+        return TextData(file_data(data_dir, paths, names, self.read, facts=facts), kind, bool(self.text_b))
 
-    def read_file(self, path: str, split: str) -> list[Placed]:
-        columns = {"text_a": self.text_a, "text_b": self.text_b, "id": self.id if split == "test" else ""}
+    def read(self, path: str, split: str) -> list[Example]:
+        """Reads a file; examples of "test" may lack labels.
 
-        def read(with_labels: bool) -> list[Placed]:
+        Raises:
+          InputError: the file is invalid; the message names the file and the line.
+        """
+        if split != "test" or not self.id:
+            return self._read(path, split, "")
+        try:
+            return self._read(path, split, self.id)
+        except tables.MissingColumn as error:
+            if not self.id_is_of:
+                raise
+            examples = self._read(path, split, "")  # raises an error if another column is missing
+            logging.warning("predictions have numbers instead of ids; the test data lacks the id column of %s (%s)",
+                            self.id_is_of, error)  # fmt: skip
+            return examples
+
+    def _read(self, path: str, split: str, id: str) -> list[Example]:
+        columns = {"text_a": self.text_a, "text_b": self.text_b, "id": id}
+        layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
+
+        def read(with_labels: bool) -> list[Example]:
             named = columns | {"label": self.label} if with_labels else columns
             wanted = {field: column for field, column in named.items() if column}
-            placed = []
-            for line, cells in tables.read_columns(path, self.layout(path), tuple(wanted.values())).rows:
-                place = f"{path}, line {line}"
-                placed.append(Placed(place, self._example(place, dict(zip(wanted, cells, strict=True)))))
-            return placed
+            return [
+                self._example(f"{path}, line {line}", dict(zip(wanted, cells, strict=True)))
+                for line, cells in tables.read_columns(path, layout, tuple(wanted.values())).rows
+            ]
 
         return with_labels_if_right(path, split, read)
 
@@ -115,7 +101,7 @@ class TableSource(FileSource, TextSource):
         name = None if cells.get("id") is None else str(cells["id"]).strip()
         if name is not None and not name.isprintable():
             raise InputError(f"{place}: the id {name!r} has a newline, tab or control character; rename it")
-        return Example(cells["text_a"], cells.get("text_b"), label, name)
+        return Example(cells["text_a"], cells.get("text_b"), label, name, place=place)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
         """Returns the labels in a cell. The cell may be empty, a JSON list, or labels with separators between them."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -9,10 +10,9 @@ import numpy as np
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification.classification_task import CLASSIFICATION, REGRESSION, Example
-from bert_tf.tasks.classification.multi_label import MULTI_LABEL
-from bert_tf.tasks.classification.table_source import TextSource, label_text
-from bert_tf.tasks.example_source import Placed
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
+from bert_tf.tasks.classification.table_source import label_text
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
 # Common names of the features of two texts: the first text, then the second text.
@@ -24,8 +24,8 @@ _PAIRS = (
 
 
 @dataclasses.dataclass(frozen=True)
-class TfdsSource(TextSource):
-    """A source that reads a data set from the disk; nothing is downloaded.
+class TfdsReader:
+    """Reads a data set from the disk; nothing is downloaded.
 
     Attributes:
       name: name of the data set, such as `glue/mrpc`.
@@ -49,39 +49,20 @@ class TfdsSource(TextSource):
     labels: tuple[str, ...]
     has_dev: bool
 
-    @property
-    def has_pairs(self) -> bool:
-        return bool(self.text_b)
-
-    @property
-    def has_label_sets(self) -> bool:
-        return self.kind == MULTI_LABEL
-
     def files(self, split: str) -> list[str]:
         """Returns the record files of a split; [] if the data set has no files."""
         with contextlib.suppress(KeyError, ValueError):
             return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
         return []
 
-    def name_of(self, split: str) -> str:
-        return f"{self.name} {self.splits[split]}"
-
-    def facts(self) -> Mapping[str, Any]:
-        return {
-            "tfds_name": str(self.builder.info.full_name),
-            "tfds_split": self.splits["train"],
-            "text_a_column": self.text_a,
-            "text_b_column": self.text_b,
-            "label_column": self.label,
-        }
-
-    def _read(self, split: str) -> list[Placed]:
+    def load(self, split: str) -> list[Example]:
+        """Reads the examples of a split; examples of "test" may lack labels."""
         if split == "dev" and not self.has_dev and self.splits["dev"] == "test":
             logging.warning(
                 "%s has no validation split, so its test split is the dev data; give --dev_share or --tfds_splits for "
                 "other dev data", self.name,
             )  # fmt: skip
-        own, placed, unlabeled = self.splits[split], [], 0
+        own, examples, unlabeled = self.splits[split], [], 0
         for number, row in enumerate(self._rows(own), 1):
             place = f"{self.name} {own} example {number}"
             label = None
@@ -91,14 +72,14 @@ class TfdsSource(TextSource):
             if label is None and split != "test":
                 unlabeled += 1
             else:
-                placed.append(Placed(place, Example(texts[0], texts[1] if self.text_b else None, label)))
+                examples.append(Example(texts[0], texts[1] if self.text_b else None, label, place=place))
         if unlabeled:
             logging.info("%s %s: left out %d examples without a label (-1)", self.name, own, unlabeled)
-        if not placed:
+        if not examples:
             raise InputError(
                 f"{self.name} {own}: holds no example with a label; choose another split with --tfds_splits"
             )
-        return placed
+        return examples
 
     def _rows(self, split: str) -> Iterator[Mapping[str, Any]]:
         import tensorflow_datasets as tfds
@@ -118,7 +99,7 @@ class TfdsSource(TextSource):
             ) from error
 
     def _label(self, place: str, value: Any) -> str | tuple[str, ...] | None:
-        if self.has_label_sets:
+        if self.kind == MULTI_LABEL:
             return tuple(sorted({self.labels[number] for number in np.asarray(value).tolist()}))
         if isinstance(value, bytes):
             return label_text(place, _text(place, value))
@@ -127,7 +108,7 @@ class TfdsSource(TextSource):
         return repr(float(value)) if self.kind == REGRESSION else str(value).lower()
 
 
-def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TfdsSource:
+def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TextData:
     """Opens a data set, and finds the features of the texts and of the label in its description; downloads nothing.
 
     Args:
@@ -159,10 +140,19 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
     text_a, text_b = _text_features(name, features, label, *given, is_ordered)
     kind, labels = _kind_of(name, label, features[label], is_regression)
     parts, has_dev = _splits(builder, splits)
-    found = TfdsSource(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
     logging.info("%s: predicts %s from %s; splits: %s", name, label, " and ".join(filter(None, (text_a, text_b))),
-                 found.splits)  # fmt: skip
-    return found
+                 parts)  # fmt: skip
+    reader = TfdsReader(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
+    facts = {
+        "tfds_name": str(builder.info.full_name),
+        "tfds_split": parts["train"],
+        "text_a_column": text_a,
+        "text_b_column": text_b,
+        "label_column": label,
+    }
+    load = functools.cache(reader.load)
+    data = TaskData(reader.files, load, has_dev, facts, titles=lambda split: f"{name} {parts[split]}")
+    return TextData(data, kind, bool(text_b), labels)
 
 
 def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:

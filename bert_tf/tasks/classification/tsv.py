@@ -8,8 +8,7 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
-from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.example_source import Placed
+from bert_tf.tasks.classification.example import Example
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +30,7 @@ class ColumnNames:
 
 def read_examples(
     path: str, columns: ColumnNames, *, id_column: str | None = None, skip_incomplete: bool = False
-) -> list[Placed]:
+) -> list[Example]:
     """Reads a tab-separated file; double quotes are part of the text, as in GLUE's files.
 
     Args:
@@ -40,9 +39,6 @@ def read_examples(
       id_column: name of the column with the value of `Example.id`; the file may lack this column. None if there are no
         ids.
       skip_incomplete: whether lines that lack cells or a label are skipped with a warning; if false, they are refused.
-
-    Returns:
-      The examples and their places; each `Placed` contains an `Example`.
 
     Raises:
       InputError: the file is missing, is empty, is not UTF-8 or lacks a column; or a line has an empty label, or has
@@ -60,8 +56,7 @@ def read_examples(
         )
         for line, row in rows if columns.has_header else itertools.chain([first], rows):
             try:
-                example = _example(path, line, row, len(header), wanted)
-                examples.append(Placed(f"{path}, line {line}", example))
+                examples.append(_example(path, line, row, len(header), wanted))
             except InputError:
                 if not skip_incomplete:
                     raise
@@ -78,7 +73,8 @@ def read_examples(
 def _example(path: str, line: int, row: Sequence[str], width: int, wanted: Sequence[int | None]) -> Example:
     tables.check_width(path, line, row, width)
     a, b, label, ids = wanted
-    text = None if label is None else row[label].strip()
+    text, place = None if label is None else row[label].strip(), f"{path}, line {line}"
     if text == "":
-        raise InputError(f"{path}, line {line}: the label is empty; remove the line, or give it a label")
-    return Example(row[a], None if b is None else row[b], text, None if ids is None else row[ids] or None)
+        raise InputError(f"{place}: the label is empty; remove the line, or give it a label")
+    second, id = (None if column is None else row[column] for column in (b, ids))
+    return Example(row[a], second, text, id or None, place=place)

@@ -5,17 +5,16 @@ test data are one file each, with all languages (XNLI-1.0).
 """
 
 import dataclasses
+import functools
 import os
-from typing import Any, ClassVar
-
-import numpy as np
+from collections.abc import Sequence
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.task import Split
-from bert_tf.tasks.classification import scores
-from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.glue_task import SplitFile
-from bert_tf.tasks.classification.inference import LabeledTask
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks.classification.benchmark import Benchmark, SplitFile, benchmark_task
+from bert_tf.tasks.classification.classes import Classes
+from bert_tf.tasks.classification.classification_task import ClassificationTask
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.tsv import ColumnNames
 
 NAME = "XNLI"
@@ -24,59 +23,8 @@ LANGUAGES = ("ar", "bg", "de", "el", "en", "es", "fr", "hi", "ru", "sw", "th", "
 _SPELLINGS = {"contradictory": "contradiction"}
 
 
-@dataclasses.dataclass(frozen=True)
-class XnliTask(LabeledTask):
-    """XNLI in one or several of its languages.
-
-    Attributes:
-      languages: codes in `LANGUAGES`. Training reads the data of all these languages. If there are several languages,
-        each language also has a score of its own.
-    """
-
-    languages: tuple[str, ...] = ()
-    ids_differ: ClassVar[bool] = False
-
-    def data_facts(self) -> dict[str, Any]:
-        """See `Task`. Adds the languages."""
-        return super().data_facts() | {"xnli_language": list(self.languages)}
-
-    def label_value(self, text: str) -> float:
-        return super().label_value(_SPELLINGS.get(text, text))
-
-    def read_files(self, split: str) -> list[Example]:
-        """Reads the examples in the task's languages.
-
-        Raises:
-          InputError: see `GlueTask.read_files`; or the dev file or test file lacks a language.
-        """
-        examples = super().read_files(split)
-        if split == "train":
-            return examples
-        examples = [dataclasses.replace(example, id=None, group=example.id or "") for example in examples]
-        for language in self.languages:
-            if not any(example.group == language for example in examples):
-                found = ", ".join(sorted({example.group for example in examples} - {""})) or "no column 'language'"
-                raise InputError(f"--xnli_language={language}: not in {self.files_of(split)[0]}, which has {found}")
-        return [example for example in examples if example.group in self.languages]
-
-    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy over all languages; if there are several, also the accuracy of each language."""
-        labels, answers = split.columns["label_ids"].numpy(), self.answers(predictions)
-        found = scores.compute(self.score_names, labels, answers)
-        languages = np.array([example.group for example in split.examples])
-        for language in self.languages if len(self.languages) > 1 else ():
-            part = scores.compute(self.score_names, labels[languages == language], answers[languages == language])
-            found |= {f"{name}_{language}": value for name, value in part.items()}
-        return found
-
-    def data_name_of(self, split: str) -> str:
-        """Returns the names of the split's files; for dev and test, also returns the languages that are read."""
-        files = super().data_name_of(split)
-        return files if split == "train" else f"{files} ({' '.join(self.languages)})"
-
-
-def xnli_task(languages: str, data_dir: str) -> XnliTask:
-    """Returns the task for some languages.
+def xnli_task(languages: str, data_dir: str) -> ClassificationTask:
+    """Returns the task for some languages. If there are several languages, each language also has a score of its own.
 
     Args:
       languages: comma-separated codes, or "all".
@@ -101,7 +49,30 @@ def xnli_task(languages: str, data_dir: str) -> XnliTask:
         "dev": (SplitFile(("xnli.dev.tsv", "XNLI-1.0/xnli.dev.tsv"), pairs, "language"),),
         "test": (SplitFile(("xnli.test.tsv", "XNLI-1.0/xnli.test.tsv"), pairs, "language"),),
     }
-    labels = ("contradiction", "entailment", "neutral")
-    return XnliTask(
-        NAME, splits, labels, ("accuracy",), skips_incomplete=True, data_dir=data_dir, languages=codes
-    )  # fmt: skip
+    answers = Classes(("contradiction", "entailment", "neutral"), ("accuracy",), spellings=_SPELLINGS)
+    benchmark = Benchmark(NAME, splits, answers, skips_incomplete=True, has_server=False, ids_differ=False)
+    task = benchmark_task(benchmark, data_dir)
+    return dataclasses.replace(task, data=_in_languages(task.data, codes))
+
+
+def _in_languages(data: TaskData, languages: Sequence[str]) -> TaskData:
+    """Returns data with only the dev and test examples in some languages; the id of an example is its language."""
+
+    @functools.cache
+    def load(split: str) -> list[Example]:
+        examples = data.load(split)
+        if split == "train":
+            return examples
+        there = dict.fromkeys(example.id for example in examples if example.id)
+        for language in languages:
+            if language not in there:
+                found = ", ".join(sorted(there)) or "no column 'language'"
+                raise InputError(f"--xnli_language={language}: not in {data.files(split)[0]}, which has {found}")
+        kept = [example for example in examples if example.id in languages]
+        groups = len(languages) > 1
+        return [dataclasses.replace(example, id=None, group=example.id if groups else "") for example in kept]
+
+    def titles(split: str) -> str:
+        return data.title(split) if split == "train" else f"{data.title(split)} ({' '.join(languages)})"
+
+    return dataclasses.replace(data, load=load, titles=titles, facts={"xnli_language": list(languages)})

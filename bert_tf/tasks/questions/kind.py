@@ -2,16 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-import tf_keras as keras
-
-from bert_tf.config import BertConfig
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_task import QUESTIONS, squad_task
 from bert_tf.tasks.registry import Kind
-from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, short
+from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, of_lines, short
 
 
 def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
@@ -39,16 +35,14 @@ def _answer(text: str) -> str:
     return short(text) or "(no answer)"
 
 
-class Questions(Kind):
-    """The kind of `SquadTask`."""
-
-    name, settings, make_task = QUESTIONS, SquadSettings, staticmethod(squad_task)
-    tuned = squad_results.NULL_THRESHOLD
-    hidden_scores = ("null_threshold",)
-    report_entries = staticmethod(_report)
-
-    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        return SpanHead(config)
-
-
-KINDS = [Questions()]
+KINDS = [
+    Kind(
+        QUESTIONS,
+        SquadSettings,
+        squad_task,
+        lambda described, config: SpanHead(config),
+        of_lines(_report),
+        tuned=squad_results.NULL_THRESHOLD,
+        hidden_scores=("null_threshold",),
+    )
+]

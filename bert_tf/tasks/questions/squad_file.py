@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
-from bert_tf.tasks.example_source import Placed
 
 # A word of a context. As in google-research/bert, only the white space in this pattern separates words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
@@ -42,6 +41,7 @@ class Question:
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
       is_impossible: whether the file marks the question as unanswerable. If the question has no `is_impossible` in
         the file, the value is true if `answers` is ().
+      place: where the question is in its file, for messages.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Question:
     context: str
     answers: tuple[Answer, ...] | None
     is_impossible: bool = False
+    place: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -105,8 +106,8 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     return (first, end) if first >= 0 and " ".join(answer.text.split()) in touched else None
 
 
-def read_questions(path: str) -> list[Placed]:
-    """Reads the questions of a file; each `Placed` contains a `Question`.
+def read_questions(path: str) -> list[Question]:
+    """Reads the questions of a file.
 
     Raises:
       InputError: the file is missing, is not JSON, lacks a key, or has no questions.
@@ -136,7 +137,7 @@ def _parsed(path: str) -> Any:
         raise InputError(f"{path}: is not JSON ({error}); give a file in SQuAD's layout") from error
 
 
-def _questions_of(paragraph: Any, place: str) -> list[Placed]:
+def _questions_of(paragraph: Any, place: str) -> list[Question]:
     context = _text(paragraph, "context", place)
     found = []
     for number, entry in enumerate(_list(paragraph, "qas", place)):
@@ -147,8 +148,7 @@ def _questions_of(paragraph: Any, place: str) -> list[Placed]:
         is_impossible = entry.get("is_impossible", answers == ())
         if answers is None and entry.get("is_impossible"):
             answers = ()
-        question = Question(id_, _text(entry, "question", where), context, answers, is_impossible)
-        found.append(Placed(where, question))
+        found.append(Question(id_, _text(entry, "question", where), context, answers, is_impossible, where))
     return found
 
 

@@ -4,74 +4,81 @@ Paper: sections 4.2 and 4.3.
 """
 
 import dataclasses
+import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.example_source import FileSource, Placed
+from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks.questions.squad_file import Question, answer_words, read_questions
+from bert_tf.tasks.split_files import file_data
 
 _MOST_NAMED = 10
 
 
-@dataclasses.dataclass(frozen=True)
-class QuestionSource(FileSource):
-    """Source of questions from files in SQuAD's layout. Several training files are read as one data set.
+def question_data(paths: Mapping[str, Sequence[str]], has_unanswerable: bool) -> TaskData:
+    """Returns data in files in SQuAD's layout. Several training files are read as one data set.
 
-    Each `Placed` contains a `Question`.
-
-    Attributes:
-      data_dir: always "", because every file is named by a flag.
-      paths: see `FileSource`.
+    Args:
+      paths: maps a split to its files.
       has_unanswerable: whether some questions have no answer, as in SQuAD 2.0.
     """
+    read = functools.partial(_read_file, has_unanswerable=has_unanswerable)
+    data = file_data("", paths, lambda split: (), read, strata=_strata)
 
-    data_dir: str = ""
-    paths: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
-    has_unanswerable: bool = False
-
-    def read_file(self, path: str, split: str) -> list[Placed]:
-        """Reads the questions of a file; in a training file, skips the questions that cannot be used for training.
-
-        Raises:
-          InputError: the file is invalid (see `squad_file.read_questions`), or lacks answers that the run needs.
-        """
-        placed = read_questions(path)
-        if not self.has_unanswerable:
-            placed = [Placed(place, dataclasses.replace(q, is_impossible=False)) for place, q in placed]
-        if split == "train":
-            return _trainable(path, placed, self.has_unanswerable)
-        if split == "dev":
-            self._check_dev(path, [question for _, question in placed])
-        return placed
-
-    def _read(self, split: str) -> list[Placed]:
-        placed = super()._read(split)
-        counts = Counter(question.id for _, question in placed)
+    @functools.cache
+    def load(split: str) -> list[Question]:
+        questions = data.load(split)
+        counts = Counter(question.id for question in questions)
         if again := [id for id, count in counts.items() if count > 1]:
             logging.warning("%d ids occur in several of the files %s, for example %s; if this is a mistake, remove a "
-                            "file", len(again), self.name_of(split), again[0])  # fmt: skip
-        return placed
+                            "file", len(again), data.title(split), again[0])  # fmt: skip
+        return questions
 
-    def _check_dev(self, path: str, questions: Sequence[Question]) -> None:
-        for question in questions:
-            if question.answers is None:
-                raise InputError(
-                    f"{path}: question {question.id} has no answers; give --do_predict without --do_eval, or a file "
-                    "with answers"
-                )
-            if not question.answers and not self.has_unanswerable:
-                raise InputError(
-                    f"{path}: question {question.id} has no answer; give --version_2_with_negative, or --do_predict "
-                    "without --do_eval"
-                )
-        wrong = [q for q in questions if q.answers and not answer_words(q.context, q.answers[0])]
-        _warn_of_offsets(path, wrong, len(questions), "do not affect the loss, but count in the metrics")
+    return dataclasses.replace(data, load=load)
 
 
-def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> list[Placed]:
+def _strata(questions: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
+    """Returns the contexts as contents, so that all questions about a context are in the same split."""
+    return [content_of(question.context) for question in questions], [q.is_impossible for q in questions]
+
+
+def _read_file(path: str, split: str, has_unanswerable: bool) -> list[Question]:
+    """Reads the questions of a file; in a training file, skips the questions that cannot be used for training.
+
+    Raises:
+      InputError: the file is invalid (see `squad_file.read_questions`), or lacks answers that the run needs.
+    """
+    questions = read_questions(path)
+    if not has_unanswerable:
+        questions = [dataclasses.replace(question, is_impossible=False) for question in questions]
+    if split == "train":
+        return _trainable(path, questions, has_unanswerable)
+    if split == "dev":
+        _check_dev(path, questions, has_unanswerable)
+    return questions
+
+
+def _check_dev(path: str, questions: Sequence[Question], has_unanswerable: bool) -> None:
+    for question in questions:
+        if question.answers is None:
+            raise InputError(
+                f"{path}: question {question.id} has no answers; give --do_predict without --do_eval, or a file with "
+                "answers"
+            )
+        if not question.answers and not has_unanswerable:
+            raise InputError(
+                f"{path}: question {question.id} has no answer; give --version_2_with_negative, or --do_predict "
+                "without --do_eval"
+            )
+    wrong = [q for q in questions if q.answers and not answer_words(q.context, q.answers[0])]
+    _warn_of_offsets(path, wrong, len(questions), "do not affect the loss, but count in the metrics")
+
+
+def _trainable(path: str, questions: Sequence[Question], has_unanswerable: bool) -> list[Question]:
     """Returns the questions for training.
 
     These are the questions whose answer is at its `answer_start`, and the questions without an answer. A warning states
@@ -81,20 +88,20 @@ def _trainable(path: str, placed: Sequence[Placed], has_unanswerable: bool) -> l
       InputError: answers are missing, or no answer is at its `answer_start`.
     """
     kept, wrong = [], []
-    for place, question in placed:
+    for question in questions:
         if question.answers is None:
             raise InputError(f"{path}: question {question.id} has no answers; training needs answers")
         if not question.answers and not (question.is_impossible and has_unanswerable):
             remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
             raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
         if question.is_impossible or answer_words(question.context, question.answers[0]):
-            kept.append(Placed(place, question))
+            kept.append(question)
         else:
             wrong.append(question)
     if not kept:
         hint = _white_space_hint(wrong)
         raise InputError(f"{path}: no answer is at its answer_start; count characters of the context from 0{hint}")
-    _warn_of_offsets(path, wrong, len(placed), "are left out of training")
+    _warn_of_offsets(path, wrong, len(questions), "are left out of training")
     return kept
 
 

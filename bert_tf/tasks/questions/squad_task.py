@@ -6,7 +6,7 @@ Letters: B rows of a batch, S sequence length, N rows of a split.
 """
 
 import dataclasses
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,16 +18,16 @@ from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split
+from bert_tf.finetuning.task import LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import example_checks
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
+from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_windows import encode_questions
-from bert_tf.tasks.source_task import SourceTask
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training.metrics import Form, Metric
@@ -42,27 +42,25 @@ _NO_TOKEN = -1e9
 
 
 @dataclasses.dataclass(frozen=True)
-class SquadTask(SourceTask):
+class SquadTask(Task):
     """Finds the answer to a question in the question's context.
 
     Attributes:
-      source: the source of the questions.
       decoding: options for decoding logits to answers.
       doc_stride, max_query_length: see `encode_questions`.
       run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
       null_threshold: value of the flag `null_score_diff_threshold`; None if the flag is not given.
       tune_null_threshold: whether an evaluation chooses a new threshold.
-      held_out: see `Task`.
+      data: see `Task`.
     """
 
-    source: QuestionSource
     decoding: Decoding
     doc_stride: int = 128
     max_query_length: int = 64
     run_folder: str = ""
     null_threshold: float | None = None
     tune_null_threshold: bool = False
-    held_out: HeldOut | None = None
+    data: TaskData = NO_DATA
 
     kind: ClassVar[str] = QUESTIONS
     name: ClassVar[str] = NAME
@@ -73,7 +71,7 @@ class SquadTask(SourceTask):
     @property
     def test_is_dev(self) -> bool:
         """Whether `--predict_file` is both the dev data and the test data; false if the dev data is held out."""
-        return not (self.held_out and self.held_out.is_dev)
+        return not (self.data.held_out and self.data.held_out.is_dev)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -100,12 +98,8 @@ class SquadTask(SourceTask):
                 "--max_query_length"
             )
 
-    def contents_and_classes(self, examples: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
-        """Returns the context and the class of each question; the class is `is_impossible`.
-
-        Because the contents are the contexts, all questions about a context are in the same split.
-        """
-        return [content_of(question.context) for question in examples], [q.is_impossible for q in examples]
+    def check_examples(self, examples: Mapping[str, Sequence[Question]]) -> None:
+        example_checks.warn_of_texts(examples)
 
     def encode(self, examples: Sequence[Question], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         return encode_questions(examples, tokenizer, max_seq_length, self.doc_stride, self.max_query_length)
@@ -193,6 +187,9 @@ class SquadTask(SourceTask):
         is_none = not any(answers.text(threshold) for answers in predictions)
         return "no answer" if is_none and any(question.answers for question in split.examples) else ""
 
+    def without_tuning(self) -> "SquadTask":
+        return dataclasses.replace(self, tune_null_threshold=False)
+
     def keep_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
@@ -249,14 +246,14 @@ def squad_task(command: Command) -> SquadTask:
         exact_offsets=settings.exact_answer_offsets,
         verbose=settings.verbose_logging,
     )
-    task = SquadTask(
-        QuestionSource(paths=settings.data_paths, has_unanswerable=has_unanswerable),
+    data = question_data(settings.data_paths, has_unanswerable)
+    is_test = settings.dev_share is not None and settings.do_predict
+    return SquadTask(
         decoding,
         of_model["doc_stride"],
         of_model["max_query_length"],
         command.results_dir,
         settings.null_score_diff_threshold,
         settings.tune_null_threshold,
+        with_dev_share(data, command, has_dev=data.has_dev and not is_test),
     )
-    is_test = settings.dev_share is not None and settings.do_predict
-    return with_dev_share(task, command, has_dev=task.has_dev_files and not is_test)

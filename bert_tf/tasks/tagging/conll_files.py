@@ -32,12 +32,14 @@ class Sentence:
       tags: the tags of the words, as in the file; None if no tags were read.
       line: number of the first word's line, from 1; each further word is on the next line.
       starts_document: whether the sentence follows a -DOCSTART- line.
+      path: path of the file.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     line: int
     starts_document: bool = False
+    path: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
@@ -133,7 +135,7 @@ class _Reader:
         if self._rows:
             words, tags = zip(*self._rows, strict=True)
             tags = tags if self._with_tags else None
-            self._sentences.append(Sentence(words, tags, self._first_line, self._starts))
+            self._sentences.append(Sentence(words, tags, self._first_line, self._starts, self._path))
             self._starts = False
         self._rows, self._first_line = [], 0
 

@@ -1,7 +1,6 @@
 """The kind of task that tags words, for the registry."""
 
 import os
-from typing import Any, ClassVar
 
 import tf_keras as keras
 from absl import logging
@@ -16,25 +15,23 @@ from bert_tf.tasks.tagging.tagging_data import tagging_task
 from bert_tf.tasks.tagging.tagging_task import TAGGING, make_head
 
 
-class Tagging(Kind):
-    """The kind of `TaggingTask`."""
-
-    name, settings, make_task = TAGGING, NerSettings, staticmethod(tagging_task)
-    config_entries: ClassVar[dict[str, Any]] = {"problem_type": "single_label_classification"}
-
-    def head(self, described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-        features = described.parameters.get("features", ""), described.parameters.get("lstm_size", 0)
-        return make_head(len(described.labels), *features, config)
-
-    def check_format(self, format: str, source: str, described: TaskDescription) -> None:
-        if described.parameters.get("document_context"):
-            logging.warning(
-                "--format=%s: code for this format reads each sentence alone, but %s was trained with "
-                "--document_context, so the tags will differ; --format=bert_tf keeps the context", format, source,
-            )  # fmt: skip
-
-    def report(self, folder: str, prefix: str, described: TaskDescription) -> list[Part]:
-        return report.entities(os.path.join(folder, f"{prefix}_predictions.txt"))
+def _head(described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
+    features = described.parameters.get("features", ""), described.parameters.get("lstm_size", 0)
+    return make_head(len(described.labels), *features, config)
 
 
-KINDS = [Tagging()]
+def _check_format(format: str, source: str, described: TaskDescription) -> None:
+    if described.parameters.get("document_context"):
+        logging.warning(
+            "--format=%s: code for this format reads each sentence alone, but %s was trained with "
+            "--document_context, so the tags will differ; --format=bert_tf keeps the context", format, source,
+        )  # fmt: skip
+
+
+def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
+    del described
+    return report.entities(os.path.join(folder, f"{prefix}_predictions.txt"))
+
+
+_ENTRIES = {"problem_type": "single_label_classification"}
+KINDS = [Kind(TAGGING, NerSettings, tagging_task, _head, _report, _check_format, config_entries=_ENTRIES)]

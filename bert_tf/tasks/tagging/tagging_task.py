@@ -6,9 +6,8 @@ Letters: B rows of a batch, S sequence length, N rows of a split, C labels.
 """
 
 import dataclasses
-import itertools
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,15 +18,14 @@ from absl import logging
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.stratified_split import HeldOut, content_of
-from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, ConstantAnswer, Split, Task
+from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import FeatureTaggingHead, TaggingHead, layers_of
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tasks.source_task import SourceTask
+from bert_tf.tasks import example_checks
 from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, make_rows
-from bert_tf.tasks.tagging.tagging_source import TaggingSource
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
@@ -40,11 +38,10 @@ METRICS = (LOSS, ACCURACY)
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingTask(SourceTask):
+class TaggingTask(Task):
     """Tags the words of sentences as parts of entities.
 
     Attributes:
-      source: the source of the sentences.
       types: sorted types of entities.
       scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
         represent the same entities.
@@ -53,17 +50,15 @@ class TaggingTask(SourceTask):
         or "" to train the encoder.
       lstm_size: number of units in each direction of the BiLSTM on features.
       activations_dir: see `Task`.
-      held_out: see `Task`.
     """
 
-    source: TaggingSource
     types: tuple[str, ...]
     scheme: str
     document_context: bool = False
     features: str = ""
     lstm_size: int = 0
     activations_dir: str = ""
-    held_out: HeldOut | None = None
+    data: TaskData = NO_DATA
 
     kind = TAGGING
     name = NAME
@@ -95,59 +90,17 @@ class TaggingTask(SourceTask):
         except ValueError as error:
             raise InputError(f"--feature_layers: {error}; choose others, or another --init_checkpoint") from error
 
-    def read_files(self, split: str) -> Sequence[Sentence]:
-        """Reads the sentences of a split (see `TaggingSource.read_file`), and checks the types of their entities.
-
-        Raises:
-          InputError: the data is invalid, or a tag has a type that is not in `types`. The message names the file and
-            the line.
-        """
-        sentences = self.source.examples(split)
-        for sentence in sentences:
-            for number, tag in enumerate(sentence.tags or ()):
-                prefix, type_ = tag_schemes.split_tag(tag)
-                if prefix != tag_schemes.OUTSIDE and type_ not in self.types:
-                    raise InputError(self._unknown(split, sentence.line + number, tag))
-        return sentences
-
-    def contents_and_classes(self, examples: Sequence[Sentence]) -> tuple[list[str], list[Hashable]]:
-        """Returns the content and the class of each sentence.
-
-        The content is the text of the sentence; with `document_context`, it is the text of the sentence's document. The
-        class consists of the types of the sentence's entities.
-        """
-        contents = [content_of(*sentence.words) for sentence in examples]
-        if self.document_context:
-            numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in examples))
-            texts = {
-                number: " ".join(contents[i] for i, _ in group)
-                for number, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1])
-            }
-            contents = [texts[number] for number in numbers]
-        types = [{tag_schemes.split_tag(tag)[1] for tag in s.tags if tag != tag_schemes.OUTSIDE} for s in examples]
-        return contents, [tuple(sorted(found)) for found in types]
-
-    def _unknown(self, split: str, line: int, tag: str) -> str:
-        remedy = "fix the tag, or list all types in --entity_types"
-        if split == "test":
-            remedy += ", or give --notest_has_tags"
-        known = ", ".join(self.types)
-        return (
-            f"{self.source.files(split)[0]}, line {line}: the tag {tag!r} has an unknown type; known types: {known}; "
-            f"{remedy}"
-        )
-
     def check_examples(self, examples: Mapping[str, Sequence[Sentence]]) -> None:
         """See `Task`. Also warns about types that no training sentence has, and about files without documents."""
-        super().check_examples(examples)
+        example_checks.warn_of_texts(examples)
         if train := examples.get("train"):
             there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
             if missing := [type_ for type_ in self.types if type_ not in there]:
                 logging.warning("train has no entity of the type %s", " or ".join(missing))
-        for split, sentences in examples.items():
+        for sentences in examples.values():
             if self.document_context and not any(sentence.starts_document for sentence in sentences):
                 logging.warning("%s: no line begins with %s, so the whole file is read as one document",
-                                self.source.files(split)[0], conll_files.DOCUMENT_START)  # fmt: skip
+                                sentences[0].path, conll_files.DOCUMENT_START)  # fmt: skip
 
     def encode(self, examples: Sequence[Sentence], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Encodes sentences as rows; see `make_rows`. If a sentence has no tags, its words are labeled with O."""

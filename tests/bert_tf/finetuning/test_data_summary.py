@@ -10,13 +10,11 @@ from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf import tagging
@@ -92,11 +90,11 @@ def test_what_the_user_has_chosen_is_stated_without_a_warning(tokenizer, caplog,
 def test_other_kinds_name_their_units(tokenizer, caplog):
     context = "the man said so " * 6
     questions = [Question(str(i), "what ?", context, (Answer("man", 4),)) for i in range(4)]
-    squad = SquadTask(QuestionSource(), Decoding(), doc_stride=4, max_query_length=8)
+    squad = SquadTask(Decoding(), doc_stride=4, max_query_length=8)
     lines, warnings = said(caplog, squad, tokenizer, train=questions)
     assert lines[0].startswith("train: 4 questions in ") and " windows, " in lines[0] and not warnings
     choices = [ChoiceExample("the man", "said", ("so", "no " * 20), 0)] * 4
-    lines, warnings = said(caplog, ChoiceTask(ChoiceSource("", {})), tokenizer, train=choices)
+    lines, warnings = said(caplog, ChoiceTask(), tokenizer, train=choices)
     assert lines[0].startswith("train: 4 examples in 8 choices, ") and "100.0% truncated" in lines[0]
     assert warnings[0].endswith("give a larger --max_seq_length")
     sentences = tagging.sentences(tokenizer.vocabulary, 8)

@@ -16,16 +16,16 @@ from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import evaluations
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
-from bert_tf.tasks.classification.classification_task import Example
-from bert_tf.tasks.classification.multi_label import MultiLabelTask
-from bert_tf.tasks.classification.own_task import OwnTask
+from bert_tf.tasks.classification.classes import Classes
+from bert_tf.tasks.classification.classification_task import ClassificationTask
+from bert_tf.tasks.classification.example import Example
+from bert_tf.tasks.classification.multi_label import LabelSets
+from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.training import metrics_file
@@ -245,11 +245,12 @@ def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_fil
 
 def split_of(examples, label_ids=None):
     columns = {} if label_ids is None else {"label_ids": tf.constant(label_ids, tf.float32)}
+    examples = examples or [Example("a", None, None)] * len(label_ids)
     return Split(examples, columns, np.arange(len(examples)))
 
 
 def test_every_kind_of_task_has_its_best_constant_answer():
-    classes = OwnTask("own", None, ("x", "y", "z"), ("accuracy", "macro_f1"))
+    classes = ClassificationTask("own", Classes(("x", "y", "z")))
     found = classes.baseline(split_of([], [0, 1, 1, 1, 2]))
     assert found.answer == "'y', the majority class"
     assert found.scores == {"accuracy": pytest.approx(0.6), "macro_f1": pytest.approx(0.25)}
@@ -257,37 +258,37 @@ def test_every_kind_of_task_has_its_best_constant_answer():
     assert classes.only_answer(split_of([], [0, 1]), np.eye(3)[:2]) == ""
     assert classes.only_answer(split_of([], [1, 1]), np.array([[0.0, 1, 0]] * 2)) == "", "and right"
 
-    scores = OwnTask("own", None, (), ("pearson", "r_squared"))
+    scores = ClassificationTask("own", Regression(("pearson", "r_squared")))
     assert scores.baseline(split_of([], [1.0, 2.0, 6.0])).answer == "the mean 3"
     assert scores.baseline(split_of([], [1.0, 2.0, 6.0])).scores == pytest.approx({"pearson": 0, "r_squared": 0})
     assert "3" in scores.only_answer(split_of([], [1.0, 5.0]), np.array([[3.0], [3.001]]))
 
-    labels = MultiLabelTask("own", None, ("a", "b", "c"), ("micro_f1",))
+    labels = ClassificationTask("own", LabelSets(("a", "b", "c")))
     targets = [[1, 1, 0], [1, 1, 0], [1, 0, 0], [1, 0, 1]]
     found = labels.baseline(split_of([], targets))
     assert found.answer.startswith("a") and found.scores["micro_f1"] == pytest.approx(2 * 6 / (8 + 7))
     assert labels.only_answer(split_of([], targets), np.array([[2.0, -1, -1]] * 4)) == "a"
 
     questions = [Question("1", "who ?", "the man", (Answer("man", 4),)), Question("2", "why ?", "the man", ())]
-    squad = SquadTask(QuestionSource(), Decoding(has_unanswerable=True), null_threshold=0.0)
+    squad = SquadTask(Decoding(has_unanswerable=True), null_threshold=0.0)
     assert squad.baseline(split_of(questions)).scores["f1"] == 0.5, "the share of the questions without an answer"
     none = np.array([Answers((Candidate("man", 1.0, 0.0), Candidate("", 5.0, 0.0)), 4.0)] * 2, object)
     assert squad.only_answer(split_of(questions), none) == "no answer"
-    assert SquadTask(QuestionSource(), Decoding()).baseline(split_of(questions[:1])) is None
+    assert SquadTask(Decoding()).baseline(split_of(questions[:1])) is None
 
     tagging = tagging_task()
     sentences = [Sentence(("a", "b", "c", "d"), ("O", f"B-{tagging.types[0]}", "O", "O"), 1)]
     assert tagging.baseline(split_of(sentences)).scores == {"f1": 0, "precision": 0, "recall": 0, "accuracy": 0.75}
 
     choices = [ChoiceExample("a", "", ("b", "c"), label) for label in (1, 1, 0)]
-    choice = ChoiceTask(ChoiceSource("", {}))
+    choice = ChoiceTask()
     assert choice.baseline(split_of(choices)).scores == {"accuracy": pytest.approx(2 / 3)}
     split = Split(choices, {}, np.repeat(np.arange(3), 2))
     assert choice.only_answer(split, np.array([[0.0], [1], [0], [1], [0], [1]])) == "choice 1"
 
 
 def test_predictions_of_one_class_are_warned_of(caplog):
-    task = OwnTask("own", None, ("x", "y"), ("accuracy", "macro_f1"))
+    task = ClassificationTask("own", Classes(("x", "y")))
     data = evaluated_data.EvaluatedData("dev.csv, 3 examples, 0", "dev", "run")
     split, logits = split_of([Example("a", None, "x")] * 3, [0, 0, 1]), np.array([[1.0, 0]] * 3)
     more = evaluated_data._announce(data, task, split, logits, task.scores(split, logits), 3)

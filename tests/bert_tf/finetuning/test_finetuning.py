@@ -10,7 +10,7 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import optimization
 from tests.bert_tf.classification import make_objective, make_task
@@ -30,7 +30,7 @@ def encoded_pairs(tokenizer, task, count, rng):
     examples = []
     for _ in range(count):
         texts = [" ".join(rng.choice(words, rng.integers(1, 9))) for _ in range(2)]
-        label = f"{rng.uniform(0, 5):.2f}" if task.is_regression else str(rng.integers(2))
+        label = f"{rng.uniform(0, 5):.2f}" if (task.kind == "regression") else str(rng.integers(2))
         examples.append(Example(*texts, label))
     return encoded_split(task, examples, tokenizer, 16)
 

@@ -92,7 +92,8 @@ def head_values(model, path, *arguments):
 @pytest.mark.parametrize("kind", ["classes", "tags"])
 def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, format, mnli, vocab_file, tmp_path, caplog):
     task, folder, order = task_of("MNLI"), mnli[0], [2, 0, 1]
-    other = dataclasses.replace(task, labels=tuple(task.labels[number] for number in order))
+    labels = tuple(task.labels[number] for number in order)
+    other = dataclasses.replace(task, answers=dataclasses.replace(task.answers, labels=labels))
     if kind == "tags":
         (task, other), order = [tagging.make_task(types) for types in (["LOC", "PER"], ["PER", "LOC"])], [0, 3, 4, 1, 2]
         put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)

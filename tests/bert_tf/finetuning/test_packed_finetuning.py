@@ -12,12 +12,10 @@ from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
@@ -33,8 +31,8 @@ CONFIG = small_config(
 TASKS = {
     "pairs": make_task(3),
     "words": FindTheWord(""),
-    "choices": ChoiceTask(ChoiceSource("", {})),
-    "questions": SquadTask(QuestionSource(), Decoding(has_unanswerable=True)),
+    "choices": ChoiceTask(),
+    "questions": SquadTask(Decoding(has_unanswerable=True)),
 }
 
 

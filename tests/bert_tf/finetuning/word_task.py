@@ -7,6 +7,7 @@ import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.finetuning.task import LOSS, Task, tokenize
+from bert_tf.finetuning.task_data import TaskData
 from bert_tf.modeling.dense import Dense
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
@@ -28,13 +29,9 @@ class FindTheWord(Task):
     metrics = (LOSS, Metric("token_accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True))
 
     def __init__(self, folder):
-        self.folder = folder
-
-    def files_of(self, split):
-        return [f"{self.folder}/{split}.txt"]
-
-    def read_files(self, split):
-        return open(self.files_of(split)[0]).read().splitlines()
+        self.data = TaskData(
+            lambda split: [f"{folder}/{split}.txt"], lambda split: open(f"{folder}/{split}.txt").read().splitlines()
+        )
 
     def encode(self, examples, tokenizer, max_seq_length):
         halves = [half for line in examples for half in (line[: len(line) // 2], line[len(line) // 2 :])]

@@ -178,7 +178,7 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
     tf.train.Checkpoint(model=model).restore(latest.find(str(run)).prefix).expect_partial()
 
     tokenizer = BertTokenizer(vocab_file)
-    split = encoded_split(task, task.read("dev"), tokenizer, 16)
+    split = encoded_split(task, task.data.read("dev"), tokenizer, 16)
     for packed in (False, True):
         packed_for = model.config if packed else None
         plan = plan_evaluation(split.lengths, batch_size=24, max_seq_length=16, packed_for=packed_for)

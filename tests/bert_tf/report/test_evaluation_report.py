@@ -1,6 +1,5 @@
 """The sections of a report about the last evaluation in fine-tuning."""
 
-import functools
 import json
 import math
 import re
@@ -15,8 +14,10 @@ from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.task import Split
 from bert_tf.report import evaluation
 from bert_tf.tasks import evaluation_file
-from bert_tf.tasks.classification import evaluation_lines, scores
-from bert_tf.tasks.classification.classification_task import Example, probabilities
+from bert_tf.tasks.classification import multi_label, scores
+from bert_tf.tasks.classification.classes import probabilities
+from bert_tf.tasks.classification.classification_task import ClassificationTask
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.report import class_table
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate
@@ -136,8 +137,9 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     targets = tf.constant([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]])
     logits = np.array([[2.0, -3.0], [1.0, -1.0], [-0.5, 3.0]], np.float32)
     split = Split(examples, {"label_ids": targets}, np.arange(3))
-    answers = functools.partial(evaluation_lines.label_sets, labels=("a", "b"), thresholds=np.array([0.2, 0.5]))
-    evaluation_lines.write(str(tmp_path), split, logits, answers, "dev")
+    multi_label.THRESHOLDS.write(str(tmp_path), np.array([0.2, 0.5], np.float32), None, ("a", "b"))
+    task = ClassificationTask("own", multi_label.LabelSets(("a", "b"), run_folder=str(tmp_path)))
+    task.keep_evaluation(str(tmp_path), split, logits, None)
     description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), True, 16, {}))
     lines = evaluation_file.read(str(tmp_path))
     assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]

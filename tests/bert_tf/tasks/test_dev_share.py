@@ -82,10 +82,10 @@ def choices(path):
 
 def parts(task):
     """Returns the examples of both parts; checks that they are the examples of the training file, in order."""
-    train, dev = task.read("train"), task.read("dev")
-    whole = task.read_files("train")
+    train, dev = task.data.read("train"), task.data.read("dev")
+    whole = task.data.load("train")
     assert [example for example in whole if example in train or example in dev] == whole
-    assert task.files("dev") == task.files("train") and task.fingerprint("dev") != task.fingerprint("train")
+    assert task.data.fingerprint("dev") != task.data.fingerprint("train")
     return train, dev
 
 
@@ -110,13 +110,13 @@ def test_classes_are_held_out_in_proportion_and_texts_stay_together(flags, tmp_p
             "--random_seed=7",
         )
     )
-    assert {(e.text_a, e.label) for e in again.read("dev")} == {(e.text_a, e.label) for e in dev}
+    assert {(e.text_a, e.label) for e in again.data.read("dev")} == {(e.text_a, e.label) for e in dev}
     other = find_task(
         flags(
             ClassifierSettings, "--task_name=own", moved, "--do_train", "--do_eval", "--dev_share=0.2", "--dev_seed=7"
         )
     )
-    assert {e.text_a for e in other.read("dev")} != {e.text_a for e in dev}
+    assert {e.text_a for e in other.data.read("dev")} != {e.text_a for e in dev}
 
 
 def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
@@ -124,11 +124,11 @@ def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
     numbers = table(tmp_path / "scores.tsv", [(f"text {i}", str(i / 7)) for i in range(40)])
     task = find_task(flags(ClassifierSettings, *share, numbers, "--regression"))
     train, dev = parts(task)
-    assert len(dev) == 10 and task.mean == pytest.approx(sum(float(e.label) for e in train) / 30)
+    assert len(dev) == 10 and task.answers.mean == pytest.approx(sum(float(e.label) for e in train) / 30)
     sets = table(tmp_path / "sets.tsv", [(f"text {i}", "common,rare" if i < 8 else "common") for i in range(40)])
     task = find_task(flags(ClassifierSettings, *share, sets, "--multi_label", "--class_weights=balanced"))
     assert sum("rare" in example.label for example in parts(task)[1]) == 2
-    assert len(task.class_weights) == 2
+    assert len(task.answers.weights) == 2
 
 
 def test_a_benchmark_is_divided(flags, tmp_path):
@@ -182,10 +182,10 @@ def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, capl
         find_task(flags(ClassifierSettings, "--task_name=own", more, "--do_eval", "--dev_share=0.2"))
     shutil.copy(tmp_path / "train.tsv", tmp_path / "copy.tsv")
     copied = ("--task_name=own", f"--train_data_path={tmp_path / 'copy.tsv'}", "--dev_share=0.2")
-    assert len(find_task(flags(ClassifierSettings, *copied, "--do_eval")).read("dev")) == 12
+    assert len(find_task(flags(ClassifierSettings, *copied, "--do_eval")).data.read("dev")) == 12
     shutil.copy(tmp_path / "more.tsv", tmp_path / "dev.tsv")
     resumed = find_task(flags(ClassifierSettings, *own, "--do_train", "--do_eval"))
-    assert (len(resumed.read("train")), len(resumed.read("dev"))) == (48, 61)
+    assert (len(resumed.data.read("train")), len(resumed.data.read("dev"))) == (48, 61)
     with pytest.raises(InputError, match=r"--dev_share=0.2: there already is dev data \(.*dev.tsv\)"):
         find_task(flags(ClassifierSettings, *own, "--do_eval", "--dev_share=0.2"))
 
@@ -231,4 +231,4 @@ def test_missing_dev_data_names_the_flag(flags, tmp_path):
         flags(ClassifierSettings, *own, "--do_train", "--do_eval")
     task = find_task(flags(ClassifierSettings, *own, f"--data_dir={tmp_path}", "--do_train", "--do_eval"))
     with pytest.raises(InputError, match=r"has none of dev.tsv, .*, or give --eval_data_path, or --dev_share=0.1"):
-        task.read("dev")
+        task.data.read("dev")

@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from bert_tf.core import log_lines, progress_bar
 from bert_tf.pretraining import objective
-from bert_tf.tasks.classification import classification_task
+from bert_tf.tasks.classification.classes import Classes
 from bert_tf.training import loop, metrics, metrics_file, progress
 from bert_tf.training.metrics import Metric
 from bert_tf.training.trainer import Trainer
@@ -32,7 +32,7 @@ def test_the_line_is_short_and_in_a_readers_order():
 
 def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
     values = {"accuracy": 0.5, "f1": 0.25, "loss": 1.5}
-    assert progress.describe(values, classification_task.METRICS) == "loss 1.5 acc 0.500 | f1 0.25"
+    assert progress.describe(values, Classes.metrics) == "loss 1.5 acc 0.500 | f1 0.25"
     assert progress.describe(values) == "accuracy 0.5 f1 0.25 loss 1.5"
 
 
@@ -187,7 +187,7 @@ def test_the_total_is_of_the_terms_that_are_there():
     assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
 
 
-@pytest.mark.parametrize("declared", [objective.METRICS, classification_task.METRICS])
+@pytest.mark.parametrize("declared", [objective.METRICS, Classes.metrics])
 def test_declared_metrics_have_names_and_tags_of_their_own(declared):
     every = [*declared, *metrics.TRAINING]
     assert len({metric.name for metric in every}) == len({metric.tag or metric.name for metric in every}) == len(every)

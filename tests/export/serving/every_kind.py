@@ -3,10 +3,8 @@
 import json
 import pathlib
 
-from bert_tf.tasks.choice.choice_files import ChoiceSource
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.questions.squad_answers import Decoding
-from bert_tf.tasks.questions.squad_source import QuestionSource
 from bert_tf.tasks.questions.squad_task import SquadTask
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -32,9 +30,9 @@ TASKS = {
     "pairs": lambda: make_task(2),
     "score": lambda: make_task(0, has_pairs=False),
     "sets": lambda: make_task(2, has_pairs=False),
-    "spans": lambda: SquadTask(QuestionSource(), Decoding(), 8, 10),
+    "spans": lambda: SquadTask(Decoding(), 8, 10),
     "tags": tagging.make_task,
-    "choices": lambda: ChoiceTask(ChoiceSource("", {})),
+    "choices": lambda: ChoiceTask(),
 }
 
 

@@ -16,7 +16,7 @@ from bert_tf.run_swag import main as run_swag
 from bert_tf.runs import latest
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import ChoiceSource
+from bert_tf.tasks.choice.choice_files import choice_data
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model
@@ -35,7 +35,7 @@ def write(path, *lines):
 
 
 def read(path, split="train"):
-    return ChoiceSource("", {split: (path,)}).examples(split)
+    return choice_data("", {split: (path,)}).read(split)
 
 
 def test_swags_columns_are_read_with_and_without_labels(tmp_path):
@@ -87,8 +87,8 @@ def write_race(folder):
 
 def test_a_folder_of_race_has_the_questions_of_all_levels(tmp_path):
     write_race(tmp_path)
-    source = ChoiceSource(str(tmp_path), {})
-    first, second, *rest = source.examples("train")
+    source = choice_data(str(tmp_path), {})
+    first, second, *rest = source.read("train")
     assert first == ChoiceExample(
         "The man said so 7.", "The man _ there.", ("was", "is", "had", "all"), 1, "high/7.txt-0"
     )
@@ -99,7 +99,7 @@ def test_a_folder_of_race_has_the_questions_of_all_levels(tmp_path):
     assert entry == middle, "the same contents"
     (tmp_path / "dev/high/7.txt").write_text('{"article": "a", "questions": ["b"], "options": [], "answers": ["A"]}')
     with pytest.raises(InputError, match="high/7.txt: does not have RACE's layout"):
-        ChoiceSource(str(tmp_path), {}).examples("dev")
+        choice_data(str(tmp_path), {}).read("dev")
 
 
 @pytest.mark.slow
@@ -166,7 +166,7 @@ def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
 def test_a_tie_of_different_choices_is_wrong_also_if_the_first_choice_is_always_right():
     examples = [ChoiceExample("c", "", choices, 0) for choices in [("a", "b", "c"), ("a", "b"), ("a", "a", "b")]]
     split = Split(examples, {}, np.repeat([0, 1, 2], [3, 2, 3]))
-    task = ChoiceTask(ChoiceSource("", {}))
+    task = ChoiceTask()
     equal = np.zeros((8, 1), np.float32)
     assert task.scores(split, equal) == {"accuracy": 0.0} and task.baseline(split) is None
     assert task.scores(split, np.float32([[1, 0, 1, 2, 1, 3, 3, 2]]).T) == {"accuracy": pytest.approx(2 / 3)}
@@ -182,7 +182,7 @@ def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_examp
         "label_ids": tf.constant(np.concatenate([*right, [1, 1]]), tf.float32),
         "row_weights": tf.constant([1.0] * 11 + [0.0] * 2),
     }  # two more rows only fill the batch
-    task = ChoiceTask(ChoiceSource("", {}))
+    task = ChoiceTask()
     logits = tf.constant(np.concatenate([*scores, [9.0, 9.0]])[:, None], tf.float32)
     with tf.GradientTape() as tape:
         tape.watch(logits)

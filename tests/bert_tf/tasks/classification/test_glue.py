@@ -6,7 +6,7 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import scores
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 
@@ -48,7 +48,7 @@ def settings(task_name, data_dir="d", **changes):
 
 
 def read(folder, task_name, split="train"):
-    return find_task(settings(task_name, folder)).read(split)
+    return find_task(settings(task_name, folder)).data.read(split)
 
 
 def write(folder, text, split="train"):
@@ -83,9 +83,9 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
     task_name, outputs, pairs, label, value, metrics
 ):
     task = find_task(settings(task_name))
-    assert (len(task.labels) or 1, task.has_pairs, list(task.score_names)) == (outputs, pairs, metrics)
-    assert task.label_value(label) == value
-    assert task.is_regression == (outputs == 1)
+    assert (len(task.labels) or 1, task.has_pairs, list(task.answers.score_names)) == (outputs, pairs, metrics)
+    assert task.answers.target(label) == value
+    assert (task.kind == "regression") == (outputs == 1)
 
 
 def test_an_unknown_task_is_refused_with_the_known_ones():
@@ -160,7 +160,7 @@ PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false pos
     ],
 )  # fmt: skip
 def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
-    found = scores.compute(find_task(settings(task_name)).score_names, labels, predictions)
+    found = scores.compute(find_task(settings(task_name)).answers.score_names, labels, predictions)
     assert list(found) == list(expected), "the main metric first"
     assert found == pytest.approx(expected, abs=1e-12)
 
@@ -171,11 +171,11 @@ def test_real_glue_files_load_line_by_line(data_dir, task_name):
     folder = data_dir / "glue" / task_name
     task = find_task(settings(task_name, folder))
     for split in ("train", "dev", "test"):
-        examples = task.read(split)
+        examples = task.data.read(split)
         lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1
         assert len(examples) == lines - (task_name != "CoLA" or split == "test")
         assert all(example.text_a for example in examples)
         assert {example.text_b is None for example in examples} == {not task.has_pairs}
         assert {example.label is None for example in examples} == {split == "test"}
-        if split != "test" and not task.is_regression:
+        if split != "test" and task.kind != "regression":
             assert {example.label for example in examples} == {"0", "1"}

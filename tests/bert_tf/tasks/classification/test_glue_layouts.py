@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import glue, scores, xnli
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks.classification.glue_files import (
     FILES,
@@ -53,8 +53,8 @@ EXPECTED = {
     "AX": ([Example("a", "b", "neutral")], [Example("a", "b", "contradiction")], [Example("c", "d", None, "0")]),
     "XNLI": (
         [Example("a", "b", "contradictory")],
-        [Example("a", "b", "entailment", None, "zh")],
-        [Example("c", "d", "neutral", None, "zh")],
+        [Example("a", "b", "entailment")],
+        [Example("c", "d", "neutral")],
     ),
 }
 
@@ -69,8 +69,10 @@ def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
     folder = tmp_path / name
     write_files(folder, name)
     task = task_of(name, folder)
-    assert (task.read("train"), task.read("dev"), task.read("test")) == EXPECTED[name]
-    assert all(path.startswith(str(tmp_path)) and ".." not in path for split in SPLITS for path in task.files(split))
+    assert (task.data.read("train"), task.data.read("dev"), task.data.read("test")) == EXPECTED[name]
+    assert all(
+        path.startswith(str(tmp_path)) and ".." not in path for split in SPLITS for path in task.data.files(split)
+    )
 
 
 SPLITS = ("train", "dev", "test")
@@ -92,7 +94,7 @@ SPLITS = ("train", "dev", "test")
 )
 def test_labels_and_metrics(name, labels, score_names):
     task = task_of(name)
-    assert (task.labels, task.score_names) == (labels, score_names)
+    assert (task.labels, task.answers.score_names) == (labels, score_names)
 
 
 def test_ax_is_a_test_of_mnlis_model():
@@ -123,14 +125,14 @@ def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, mess
     write_files(tmp_path, name, **{path: text})
     split = next(split for split in SPLITS if split in path)
     with pytest.raises(InputError, match=re.escape(f"{tmp_path / path}{message}")):
-        task_of(name, tmp_path).read(split)
+        task_of(name, tmp_path).data.read(split)
 
 
 def test_qqps_incomplete_lines_are_counted_named_and_skipped(tmp_path, caplog):
     text = f"{QQP}1\t1\t2\ta\tb\t1\n2\t1\t2\tmissing\n3\t1\t2\tc\td\t\n4\t1\t2\te\tf\t0\n"
     write_files(tmp_path, "QQP", **{"train.tsv": text})
     with caplog.at_level(logging.WARNING, "absl"):
-        assert [e.text_a for e in task_of("QQP", tmp_path).read("train")] == ["a", "e"]
+        assert [e.text_a for e in task_of("QQP", tmp_path).data.read("train")] == ["a", "e"]
     assert f"{tmp_path}/train.tsv: skipped 2 lines that lack cells or a label: line 3, 4" in caplog.text
 
 
@@ -143,27 +145,28 @@ def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
     (tmp_path / "XNLI-1.0").mkdir()
     (tmp_path / "XNLI-1.0/xnli.dev.tsv").write_text(FILES["XNLI"]["xnli.dev.tsv"])
     task = task_of("XNLI", tmp_path, xnli_language="zh,de")
-    assert [e.text_a for e in task.read("train")] == ["zh", "de"]
-    dev = task.read("dev")
+    assert [e.text_a for e in task.data.read("train")] == ["zh", "de"]
+    dev = task.data.read("dev")
     assert [e.group for e in dev] == ["de", "zh"]
     split = make_split(task, dev)
     right_and_wrong = np.array([[0, 0, 1.0], [1, 0, 0]])
     assert task.scores(split, right_and_wrong) == {"accuracy": 0.5, "accuracy_zh": 0.0, "accuracy_de": 1.0}
-    assert task_of("XNLI", xnli_language="all").languages == xnli.LANGUAGES and len(xnli.LANGUAGES) == 15
+    assert task_of("XNLI", xnli_language="all").data.facts == {"xnli_language": list(xnli.LANGUAGES)}
+    assert len(xnli.LANGUAGES) == 15
     for wrong, message in (("zh,xx", "'xx' is unknown; known are ar, bg"), ("zh,zh", "a language is listed twice")):
         with pytest.raises(InputError, match=message):
             task_of("XNLI", xnli_language=wrong)
 
 
 def make_split(task, examples):
-    labels = [task.label_value(e.label) if e.label else 0.0 for e in examples]
+    labels = [task.answers.target(e.label) if e.label else 0.0 for e in examples]
     return Split(examples, {"label_ids": tf.constant(labels, tf.float32)}, np.arange(len(examples)))
 
 
 def test_mnlis_scores_and_files_are_those_of_both_test_sets(tmp_path):
     write_files(tmp_path, "MNLI")
     task = task_of("MNLI", tmp_path)
-    dev, test = task.read("dev"), task.read("test")
+    dev, test = task.data.read("dev"), task.data.read("test")
     split = make_split(task, dev)
     assert task.scores(split, np.array([[0, 1.0, 0], [0, 1, 0]])) == {"accuracy": 1.0, "accuracy_mismatched": 0.0}
     paths = task.write_predictions(str(tmp_path), make_split(task, test), np.array([[0, 0, 1.0], [0, 1, 0]]))
@@ -186,7 +189,7 @@ def test_mnlis_scores_and_files_are_those_of_both_test_sets(tmp_path):
 def test_predictions_for_glues_server(tmp_path, name, predictions, content):
     write_files(tmp_path / name, name)
     task = task_of(name, tmp_path / name)
-    task.write_predictions(str(tmp_path), make_split(task, task.read("test")), np.array(predictions))
+    task.write_predictions(str(tmp_path), make_split(task, task.data.read("test")), np.array(predictions))
     assert (tmp_path / f"{name}.tsv").read_text() == f"index\tprediction\n{content}\n"
 
 
@@ -194,7 +197,7 @@ def test_wnli_needs_its_training_data_before_it_predicts(tmp_path):
     write_files(tmp_path, "WNLI")
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(InputError, match="train.tsv: no such file"):
-        task_of("WNLI", tmp_path).read("test")
+        task_of("WNLI", tmp_path).data.read("test")
 
 
 def test_sts_bs_scores_are_clipped_and_have_three_decimals(tmp_path):
@@ -207,10 +210,10 @@ def test_sts_bs_scores_are_clipped_and_have_three_decimals(tmp_path):
 def test_xnlis_test_file_has_labels_so_it_is_scored(tmp_path):
     write_files(tmp_path, "XNLI")
     task = task_of("XNLI", tmp_path)
-    test = task.read("test")
+    test = task.data.read("test")
     assert task.is_labeled(test) and not task_of("MNLI").is_labeled([Example("a", "b", None)])
     assert task.scores(make_split(task, test), np.array([[0, 0, 1.0]])) == {"accuracy": 1.0}
-    assert task.data_name("test") == "xnli.test.tsv (zh)", "other languages are other data"
+    assert task.data.title("test") == "xnli.test.tsv (zh)", "other languages are other data"
 
 
 def cases():
@@ -274,4 +277,4 @@ def test_a_prediction_that_is_nan_makes_every_score_nan(name, logits):
     task = task_of(name)
     examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
     found = task.scores(make_split(task, examples), np.array(logits))
-    assert list(found) == list(task.score_names) and all(np.isnan(value) for value in found.values())
+    assert list(found) == list(task.answers.score_names) and all(np.isnan(value) for value in found.values())

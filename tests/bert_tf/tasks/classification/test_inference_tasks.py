@@ -38,11 +38,11 @@ def test_snli_leaves_out_pairs_without_a_gold_label(tmp_path):
     write_snli(tmp_path)
     task = find_task(settings("snli", tmp_path, "--output_dir=out", "--do_train"))
     for split in ("train", "dev"):
-        examples = task.read(split)
+        examples = task.data.read(split)
         assert len(examples) == 9 and {example.label for example in examples} == set(task.labels)
         assert (examples[0].text_a, examples[0].text_b) == ("the man said", "all of you 0")
     assert task.labels == ("contradiction", "entailment", "neutral")
-    assert [example.id for example in task.read("test")][:2] == ["0.jpg#0r1n", "1.jpg#0r1n"]
+    assert [example.id for example in task.data.read("test")][:2] == ["0.jpg#0r1n", "1.jpg#0r1n"]
 
 
 def test_scitail_is_found_in_its_archives_subfolder(tmp_path):
@@ -51,12 +51,12 @@ def test_scitail_is_found_in_its_archives_subfolder(tmp_path):
         lines = ["Pluto rotates.\tPluto turns.\tentails", 'A "quote" stays.\tIt goes.\tneutral']
         (tmp_path / f"tsv_format/scitail_1.0_{split}.tsv").write_text("\n".join(lines) + "\n")
     task = find_task(settings("SciTail", tmp_path, "--output_dir=out", "--do_train"))
-    first, second = task.read("train")
+    first, second = task.data.read("train")
     assert (first.text_a, first.text_b, first.label) == ("Pluto rotates.", "Pluto turns.", "entails")
     assert (second.text_a, second.label) == ('A "quote" stays.', "neutral")
     (tmp_path / "tsv_format/scitail_1.0_dev.tsv").write_text("a\tb\tcontradicts\n")
     with pytest.raises(InputError, match=r"scitail_1.0_dev.tsv, line 1: .*contradicts"):
-        task.read("dev")
+        task.data.read("dev")
 
 
 @pytest.mark.slow

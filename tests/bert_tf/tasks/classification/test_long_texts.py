@@ -16,7 +16,7 @@ from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import plan_evaluation
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text import packing

@@ -34,7 +34,7 @@ def make(folder, content, end="csv", **changes):
 def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, changes):
     task = make(tmp_path, content, end, **changes)
     assert (task.kind, task.labels) == ("multi_label", ("x", "y z"))
-    examples = task.read("train")
+    examples = task.data.read("train")
     assert [example.label for example in examples] == [("x", "y z"), (), ("y z",)]
     columns = task.encode(examples, BertTokenizer(vocab_file), 8)
     np.testing.assert_array_equal(columns["label_ids"], [[1, 1], [0, 0], [0, 1]])
@@ -55,7 +55,7 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
 )
 def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):
     with pytest.raises(InputError, match=message):
-        make(tmp_path, content, end, **changes).read("train")
+        make(tmp_path, content, end, **changes).data.read("train")
 
 
 def test_labels_may_stand_in_brackets(tmp_path):
@@ -84,7 +84,7 @@ def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
     np.testing.assert_array_equal(values["subset_accuracy"], [1.0, 1.0])
     # 1 of 4 examples has x, and 2 of 4 have y: 3/1 and 2/2 examples without the label for each example with it
     weighted = make(tmp_path, CONTENT, class_weights="balanced")
-    assert weighted.class_weights == (3.0, 1.0)
+    assert weighted.answers.weights == (3.0, 1.0)
     values = weighted.losses(tf.constant(logits), batch)
     np.testing.assert_allclose(values["loss"], (positive * [3.0, 1.0] + negative).mean(axis=1), rtol=1e-5)
 
@@ -130,11 +130,15 @@ def test_a_threshold_stays_near_one_half(labels, probabilities, expected):
     assert found[0] == pytest.approx(expected)
 
 
+def with_folder(task, folder):
+    return dataclasses.replace(task, answers=dataclasses.replace(task.answers, run_folder=folder))
+
+
 def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_path):
     task = make(tmp_path, CONTENT, tune_thresholds=True)
     labels = np.array([[1, 0], [0, 1], [0, 0], [0, 1]], np.float32)
     logits = np.array([[-1.0, -3.0], [-2.0, 1.0], [-2.0, 0.5], [-2.0, 2.0]], np.float32)
-    dev = Split(task.read("train"), {"label_ids": tf.constant(labels)}, np.arange(4))
+    dev = Split(task.data.read("train"), {"label_ids": tf.constant(labels)}, np.arange(4))
     assert task.scores(dev, logits) == {"micro_f1": 1.0, "macro_f1": 1.0, "subset_accuracy": 1.0}
     task.keep_evaluation(str(tmp_path), dev, logits, 5)
     chosen = json.loads((tmp_path / "thresholds.json").read_text())["thresholds"]
@@ -144,7 +148,7 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
     assert [row.split("\t")[2:] for row in rows] == [["1.0", "1.0", "1.0", "1"], ["1.0", "1.0", "1.0", "2"]]
     plain = make(tmp_path, CONTENT)
     assert plain.scores(dev, logits)["subset_accuracy"] == 1.0, "a later evaluation uses them"
-    plain = dataclasses.replace(plain, run_folder="of a sweep, whose best trial predicts")
+    plain = with_folder(plain, "of a sweep, whose best trial predicts")
     plain.write_predictions(str(tmp_path), dev, logits)
     predicted = [row.split("\t")[1] for row in (tmp_path / "test_predictions.tsv").read_text().splitlines()]
     assert predicted == ["labels", '["x"]', '["y"]', "[]", '["y"]']
@@ -163,7 +167,7 @@ def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_pat
 
 def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
     (folder / "thresholds.json").write_text('{"step": 5, "thresholds": {"x": 0.99, "y": 0.3}}')
-    dataclasses.replace(task, run_folder=str(folder)).keep_evaluation(str(folder), dev, logits, 5)
+    with_folder(task, str(folder)).keep_evaluation(str(folder), dev, logits, 5)
     rows = (folder / "eval_labels.tsv").read_text().splitlines()[1:]
     assert [row.split("\t")[1] for row in rows] == ["0.99", "0.3"]
     chosen = multi_label.THRESHOLDS.read(str(folder), labels=("x", "y"))

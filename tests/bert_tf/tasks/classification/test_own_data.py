@@ -18,7 +18,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.runs import run_record
 from bert_tf.tasks import tables
 from bert_tf.tasks.choice.settings import SwagSettings
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
@@ -44,10 +44,10 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
     )  # fmt: skip
     task = find_task(by_name)
     assert (task.labels, task.has_pairs) == (("art", "sport"), True)
-    assert task.read("train") == [
+    assert task.data.read("train") == [
         Example("short", "long", "sport"), Example("a", "b", "art"), Example("d", "c", "sport"),
     ]  # fmt: skip
-    assert task.read("test") == [Example("x", "y", None)]
+    assert task.data.read("test") == [Example("x", "y", None)]
 
 
 def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
@@ -55,7 +55,7 @@ def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
     by_number = settings("OWN", tmp_path, has_header=False, text_a_column="1", label_column="0")
     task = find_task(by_number)
     assert (task.labels, task.has_pairs) == (("no", "yes"), False)
-    assert task.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
+    assert task.data.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
 
 
 def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
@@ -77,7 +77,7 @@ def test_a_label_that_was_not_given_is_refused_with_its_line(tmp_path):
     path = write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     task = find_task(settings("own", tmp_path, labels="x,z"))
     with pytest.raises(InputError, match=re.escape(f"{path}, line 3: unknown label 'y'; the task's labels are x, z")):
-        task.read("train")
+        task.data.read("train")
 
 
 @pytest.mark.parametrize("changes", [{}, {"labels": "x"}])
@@ -95,18 +95,18 @@ def own(folder, text, **changes):
 def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
     quoted = 'text\tlabel\n"a ""b"" c"\tx\n"two\tcells\nand lines"\ty\n'
     task = own(tmp_path, quoted, quoted=True)
-    assert task.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
+    assert task.data.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
     plain = 'text\tlabel\n"a"\tx\n"b"\ty\n'
     with pytest.raises(InputError, match="every text is in double quotes; give --quoted .*or --noquoted"):
         own(tmp_path, plain)
-    assert own(tmp_path, plain, quoted=False).read("train")[0].text_a == '"a"'
-    assert own(tmp_path, plain + "c\ty\n").read("train")[0].text_a == '"a"', "one text without quotes is enough"
+    assert own(tmp_path, plain, quoted=False).data.read("train")[0].text_a == '"a"'
+    assert own(tmp_path, plain + "c\ty\n").data.read("train")[0].text_a == '"a"', "one text without quotes is enough"
     with pytest.raises(InputError, match=r"line 3: has 1 columns.*if cells are in double quotes, give --quoted"):
         own(tmp_path, quoted.replace("\tcells", ""))
     with pytest.raises(InputError, match="line 3: wrong quotes"):
         own(tmp_path, 'text\tlabel\n"a"\tx\n"b" c\tx\n', quoted=True)
     with pytest.raises(InputError, match="line 5: unknown label 'z'"):
-        own(tmp_path, quoted + "d\tz\n", quoted=True, labels="x,y").read("train")
+        own(tmp_path, quoted + "d\tz\n", quoted=True, labels="x,y").data.read("train")
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,11 @@ def test_numbers_and_texts_are_not_taken_for_classes(tmp_path):
 
 def test_a_users_regression_takes_any_finite_number(tmp_path):
     task = own(tmp_path, "text\tlabel\na\t-1e3\nb\t0.5\n", regression=True)
-    assert task.is_regression and [task.label_value(e.label) for e in task.read("train")] == [-1000.0, 0.5]
-    assert task.score_names == ("pearson", "spearman", "r_squared")
+    assert (task.kind == "regression") and [task.answers.target(e.label) for e in task.data.read("train")] == [
+        -1000.0,
+        0.5,
+    ]
+    assert task.answers.score_names == ("pearson", "spearman", "r_squared")
     with pytest.raises(InputError, match="line 2: the score 'inf' is not a finite number"):
         own(tmp_path, "text\tlabel\na\tinf\n", regression=True)
     for label, message in (
@@ -178,7 +181,7 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     ):
         with pytest.raises(InputError, match=message):  # the scale of train uses the same parser
             own(tmp_path, f"text\tlabel\na\t{label}\n", regression=True)
-    assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).deviation == 450_000
+    assert own(tmp_path, "text\tlabel\na\t1600000000\nb\t1600900000\n", regression=True).answers.deviation == 450_000
     with pytest.raises(InputError, match="every score is 3, so there is nothing to learn"):
         own(tmp_path, "text\tlabel\na\t3\nb\t3.0\n", regression=True)
 
@@ -260,7 +263,7 @@ def test_the_formats_give_the_same_examples(tmp_path):
         for changes in ({}, {"data_dir": "", "train_data_path": str(path)}):
             task = find_task(settings(**{"task_name": "own", "data_dir": folder, **changes}))
             assert task.labels == ("bad", "very good")
-            assert task.read("train") == [Example(text, None, label) for text, label in ROWS], end
+            assert task.data.read("train") == [Example(text, None, label) for text, label in ROWS], end
 
 
 def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
@@ -356,7 +359,7 @@ def test_labels_of_json_may_be_booleans_and_numbers(tmp_path):
         {"text": "d", "label": 0.5},
     ]
     write(tmp_path, "".join(json.dumps(line) + "\n" for line in lines), end="jsonl")
-    assert [e.label for e in find_task(settings("own", tmp_path)).read("train")] == ["true", "1", "1", "0.5"]
+    assert [e.label for e in find_task(settings("own", tmp_path)).data.read("train")] == ["true", "1", "1", "0.5"]
 
 
 def test_labels_with_commas_come_from_a_file(tmp_path):
@@ -373,7 +376,7 @@ def test_labels_with_commas_come_from_a_file(tmp_path):
 
 @pytest.mark.parametrize("multi_label", [False, True])
 def test_predictions_may_have_the_texts(tmp_path, multi_label):
-    given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "0", "multi_label": multi_label}
+    given = {"predictions_with_texts": True, "text_b_column": "other", "id_column": "id", "multi_label": multi_label}
     texts = [("a", "b c"), ('"a" b', "tab\tand\nline"), ('say "a"', "")]
     task = own(tmp_path, "text\tother\tlabel\na\tb\tx\nb\tc\ty\n", **given)
     write(tmp_path, "id of it\ttext\tother\nr0\ta\tb c\n", "test")
@@ -381,46 +384,52 @@ def test_predictions_may_have_the_texts(tmp_path, multi_label):
     task.write_predictions(str(tmp_path), split, np.zeros([3, 2], np.float32))
     with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
         header, *rows = csv.reader(file, delimiter="\t")
-    assert header[0] == "id of it" and header[-2:] == ["text_a", "text_b"]
+    assert header[0] == "id" and header[-2:] == ["text_a", "text_b"]
     assert [tuple(row[-2:]) for row in rows] == texts and [row[0] for row in rows] == ["r0", "r1", "r2"]
 
 
 @pytest.mark.parametrize(
     ("end", "text", "column", "changes", "name"),
     [
-        ("tsv", " key \ttext\nr1\ta\n", "0", {}, "key"),
-        ("csv", 'text,"the\nkey"\na,r1\n', "1", {}, "the\nkey"),
-        ("csv", "text,7\na,r1\n", "7", {}, "7"),
+        ("tsv", " key \ttext\nr1\ta\n", "key", {}, "key"),
+        ("csv", 'text,"the\nkey"\na,r1\n', "the\nkey", {}, "the\nkey"),
         ("tsv", "a\tr1\n", "1", {"has_header": False}, "index"),
-        ("jsonl", '{"text": "a", "0": "r1"}\n', "0", {}, "0"),
         ("tsv", "text\na\n", "", {}, "index"),
     ],
 )
-def test_predictions_name_the_ids_as_the_test_file_does(tmp_path, end, text, column, changes, name):
+def test_predictions_name_the_ids_as_the_flag_does(tmp_path, end, text, column, changes, name):
     path = tmp_path / f"ids.{end}"
     path.write_text(text)
     columns = {"text_a_column": "0", "label_column": "1"} if changes else {}
     given = settings("own", tmp_path, test_data_path=str(path), id_column=column, labels="x,y", **columns, **changes)
-    assert find_task(given).source.id_name() == name
+    assert title_of(find_task(given), tmp_path) == name
+
+
+def title_of(task, folder):
+    examples = task.data.read("test")
+    split = Split(examples, {}, np.arange(len(examples)))
+    _, path = task.write_predictions(str(folder), split, np.zeros([len(examples), 2], np.float32))
+    with open(path, newline="", encoding="utf-8") as file:
+        return next(csv.reader(file, delimiter="\t"))[0]
 
 
 def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     task = own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id")  # only test needs ids
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\n", "test")
-    examples = task.read("test")
+    examples = task.data.read("test")
     assert [example.id for example in examples] == ["r1", "r2"]
     task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
     lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is also the id of line 2; give each"):
-        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").data.read("test")
     write(tmp_path, "id\ttext\n1\ta\n\tb\n", "test")  # its number would be 1
     with pytest.raises(InputError, match="line 3: the id is empty; give each"):
-        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").read("test")
+        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").data.read("test")
 
 
-@pytest.mark.parametrize(("given", "name"), [({}, "id"), ({"id_column": ""}, "index"), ({"id_column": "0"}, "text")])
+@pytest.mark.parametrize(("given", "name"), [({}, "id"), ({"id_column": ""}, "index"), ({"id_column": "text"}, "text")])
 def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     write(tmp_path, "text\tid\na\tr1\n", "test")
@@ -429,7 +438,7 @@ def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     later = settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True, **given)
-    assert find_task(later).source.id_name() == name
+    assert title_of(find_task(later), tmp_path) == name
 
 
 def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp_path, caplog):
@@ -440,7 +449,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
-    assert task.source.id_name() == "index" and [example.id for example in task.read("test")] == [None]
+    assert title_of(task, tmp_path) == "index" and [example.id for example in task.data.read("test")] == [None]
     assert "predictions have numbers instead of ids; the test data lacks the id column of" in caplog.text
     assert "there is no column 'id'" in caplog.text
 
@@ -452,9 +461,9 @@ def test_an_evaluation_takes_the_columns_of_its_run_or_other_columns(tmp_path):
     (tmp_path / "ckpt-3.index").touch()
     later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
     task = find_task(settings("own", tmp_path, **later))
-    assert task.read("train")[0] == Example("a", None, "x")
+    assert task.data.read("train")[0] == Example("a", None, "x")
     task = find_task(settings("own", tmp_path, text_a_column="body", **later))
-    assert task.read("train")[0].text_a == "b"
+    assert task.data.read("train")[0].text_a == "b"
 
 
 def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):
@@ -484,7 +493,7 @@ def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_trai
 
 def checked(folder, train, dev=(), **changes):
     task = own(folder, "text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in train), **changes)
-    splits = {"train": task.read("train"), "dev": [Example(text, None, label) for text, label in dev]}
+    splits = {"train": task.data.read("train"), "dev": [Example(text, None, label) for text, label in dev]}
     task.check_examples(splits)
 
 
@@ -505,11 +514,11 @@ def test_doubtful_examples_are_counted(tmp_path, caplog):
 def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     rows = "text\tlabel\n" + "a\tx\n" * 6 + "b\ty\n" * 2
     balanced = own(tmp_path, rows, class_weights="balanced")
-    assert balanced.class_weights == pytest.approx((8 / 12, 2.0))  # n / (C n_c)
+    assert balanced.answers.weights == pytest.approx((8 / 12, 2.0))  # n / (C n_c)
     given = own(tmp_path, rows, class_weights="x=1,y=3")
-    assert given.class_weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
-    assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}') == given
-    assert balanced.parameters["class_weights"] == list(balanced.class_weights)
+    assert given.answers.weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
+    assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}').answers == given.answers
+    assert balanced.parameters["class_weights"] == list(balanced.answers.weights)
     logits, batch = tf.constant([[0.0, 0.0], [0.0, 0.0]]), {"label_ids": tf.constant([0.0, 1.0])}
     np.testing.assert_allclose(balanced.losses(logits, batch)["loss"], np.log(2) * np.array([8 / 12, 2.0]), rtol=1e-6)
 
@@ -527,17 +536,17 @@ def test_bad_class_weights_are_refused(tmp_path, text, message):
 
 def test_a_class_named_other_has_its_own_weight(tmp_path):
     rows = "text\tlabel\na\tother\nb\ty\n"
-    assert own(tmp_path, rows, class_weights="y=3,other=1").class_weights == pytest.approx((0.5, 1.5))
+    assert own(tmp_path, rows, class_weights="y=3,other=1").answers.weights == pytest.approx((0.5, 1.5))
     with pytest.raises(InputError, match="no weight for y; give a weight for every class$"):
         own(tmp_path, rows, class_weights="other=1")
 
 
 def test_a_score_of_any_size_is_learned_in_units_of_its_deviation(tmp_path):
     task = own(tmp_path, "text\tlabel\na\t0\nb\t1000\n", regression=True)
-    assert (task.mean, task.deviation) == (500.0, 500.0) and task.parameters["mean"] == 500.0
+    assert (task.answers.mean, task.answers.deviation) == (500.0, 500.0) and task.parameters["mean"] == 500.0
     logits = tf.constant([[1.0], [0.5]])
     batch = {"label_ids": tf.constant([1000.0, 1000.0])}
     np.testing.assert_allclose(task.losses(logits, batch)["loss"], [0.0, 0.25])
     np.testing.assert_allclose(task.prediction(logits, batch), [[1000.0], [750.0]])
-    split = Split([], {"label_ids": tf.constant([1000.0, 700.0])}, np.arange(2))
+    split = Split([Example("a", None, "0")] * 2, {"label_ids": tf.constant([1000.0, 700.0])}, np.arange(2))
     assert task.scores(split, np.array([[1000.0], [700.0]]))["r_squared"] == 1.0

@@ -11,7 +11,8 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.tasks.classification.classification_task import Example
+from bert_tf.tasks.classification import records_task
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
@@ -32,8 +33,13 @@ def settings(folder, *more: str) -> ClassifierSettings:
 
 def test_the_rows_are_those_that_our_own_encoder_makes(records, vocab_file):
     tokenizer, task = BertTokenizer(vocab_file), find_task(settings(records, "--do_train"))
-    assert (task.name, task.labels, task.has_pairs, task.score_names) == ("MRPC", ("0", "1"), True, ("accuracy", "f1"))
-    columns = task.encode(task.read("train"), tokenizer, 16)
+    assert (task.name, task.labels, task.has_pairs, task.answers.score_names) == (
+        "MRPC",
+        ("0", "1"),
+        True,
+        ("accuracy", "f1"),
+    )
+    columns = task.encode(task.data.read("train"), tokenizer, 16)
     ours = make_task(2)
     expected = ours.encode([Example(a, b, str(label)) for a, b, label in TEXTS], tokenizer, 16)
     np.testing.assert_array_equal(columns["label_ids"], expected["label_ids"])
@@ -55,7 +61,9 @@ def test_a_trained_run_knows_whether_there_are_pairs_without_its_training_data(r
 def test_scores_and_weights_are_read(tmp_path, vocab_file):
     create(tmp_path, vocab_file, is_regression=True, label_type=float, weight_key="weight")
     task = find_task(settings(tmp_path, "--do_train"))
-    assert task.is_regression and task.read("train").columns["label_ids"].tolist() == [float(i % 2) for i in range(12)]
+    assert (task.kind == "regression") and task.data.read("train")[0].columns["label_ids"].tolist() == [
+        float(i % 2) for i in range(12)
+    ]
     batch = {"row_weights": tf.constant([1.0, 0.0]), "weight": tf.constant([0.5, 0.5])}
     assert task.weights(batch).numpy().tolist() == [0.5, 0.0]
 
@@ -64,7 +72,7 @@ def test_the_length_comes_from_the_meta_data(records, vocab_file):
     task = find_task(settings(records, "--do_train"))
     assert task.row_length == 16
     with pytest.raises(InputError, match=r"--max_seq_length=20: .*meta.json says 16; leave the flag out"):
-        task.encode(task.read("train"), BertTokenizer(vocab_file), 20)
+        task.encode(task.data.read("train"), BertTokenizer(vocab_file), 20)
 
 
 def test_the_modes_stand_for_flags(records):
@@ -101,7 +109,7 @@ def test_meta_data_that_does_not_fit_is_refused(records, tmp_path, meta, message
     (tmp_path / "meta.json").write_text(json.dumps(good | meta if meta else []))
     flag = f"--input_meta_data_path={tmp_path}/meta.json"
     with pytest.raises(InputError, match=message) as refused:
-        find_task(settings(records, "--do_train", flag)).read("train")
+        find_task(settings(records, "--do_train", flag)).data.read("train")
     assert "\n" not in str(refused.value)
 
 
@@ -109,9 +117,9 @@ def test_another_vocabulary_and_labels_out_of_range_are_refused(records, tmp_pat
     (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[SEP]\n[MASK]\n[CLS]\na\n")
     task = find_task(settings(records, "--do_train"))
     with pytest.raises(InputError, match=r"do not begin with this vocabulary's \[CLS\], or have ids beyond its 6"):
-        task.encode(task.read("train"), BertTokenizer(str(tmp_path / "vocab.txt")), 16)
+        task.encode(task.data.read("train"), BertTokenizer(str(tmp_path / "vocab.txt")), 16)
     with pytest.raises(InputError, match="the label 2 of example 2 is not one of 0 to 1"):
-        task._check_labels("train", np.array([0.0, 2.0]))
+        records_task._check_labels("train", settings(records, "--do_train"), np.array([0.0, 2.0]), task.answers)
 
 
 @pytest.mark.slow
@@ -128,9 +136,10 @@ def test_a_command_of_tf_models_official_trains_and_predicts(records, vocab_file
     assert rows.argmax(axis=1).tolist() == [label for _, _, label in TEXTS]
 
 
-def test_a_share_of_the_records_is_held_out(records):
+def test_a_share_of_the_records_is_held_out(records, vocab_file):
     task = find_task(settings(records, "--do_train", "--do_eval", "--eval_data_path=", "--dev_share=0.34"))
-    train, dev = (task.read(split).columns for split in ("train", "dev"))
+    tokenizer = BertTokenizer(vocab_file)
+    train, dev = (task.encode(task.data.read(split), tokenizer, 16) for split in ("train", "dev"))
     assert len(train["label_ids"]) + len(dev["label_ids"]) == len(TEXTS)
     assert sorted(dev["label_ids"].tolist()) == [0, 0, 1, 1]
     assert not set(map(bytes, train["input_ids"])) & set(map(bytes, dev["input_ids"]))
@@ -140,7 +149,7 @@ def test_segments_that_the_model_lacks_are_refused(records):
     task = find_task(settings(records, "--do_train"))
     config = small_config()
     task.check(config, settings(records, "--mode=train_and_eval", "--max_seq_length=16"))
-    task.read("dev").columns["segment_ids"][3, 5] = 2  # such as the marked word in WiC's records
+    task.data.read("dev")[0].columns["segment_ids"][3, 5] = 2  # such as the marked word in WiC's records
     task.check(config, settings(records, "--mode=train", "--max_seq_length=16"))
     with pytest.raises(InputError, match="eval.tf_record: has segment_ids of 0 to 2, but .* has type_vocab_size=2"):
         task.check(config, settings(records, "--mode=eval", "--max_seq_length=16"))
@@ -148,7 +157,7 @@ def test_segments_that_the_model_lacks_are_refused(records):
 
 def test_the_evaluated_rows_are_kept_for_the_report(records, vocab_file, tmp_path):
     task = find_task(settings(records, "--do_train"))
-    split = encoded_split(task, task.read("dev"), BertTokenizer(vocab_file), 16)
+    split = encoded_split(task, task.data.read("dev"), BertTokenizer(vocab_file), 16)
     logits = np.stack([np.zeros(len(TEXTS)), np.arange(len(TEXTS)) - 3.5], axis=1)
     task.keep_evaluation(str(tmp_path), split, logits, 1)
     lines = [json.loads(line) for line in (tmp_path / "dev_predictions.jsonl").read_text().splitlines()]

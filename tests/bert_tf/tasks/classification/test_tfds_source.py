@@ -45,31 +45,37 @@ MRPC = [
 def test_a_pair_task_of_glue_by_its_name(tmp_path, caplog):
     with holding(tmp_path, MRPC):
         task = find_task(settings("glue/mrpc"))
-        train, test = task.read("train"), task.read("test")
+        train, test = task.data.read("train"), task.data.read("test")
     assert (task.kind, task.labels, task.has_pairs) == ("classification", ("not_equivalent", "equivalent"), True)
-    assert task.score_names == ("accuracy", "f1"), "GLUE's own"
+    assert task.answers.score_names == ("accuracy", "f1"), "GLUE's own"
     assert [dataclasses.astuple(e)[:3] for e in train] == [("a", "b", "equivalent"), ("c", "ü", "not_equivalent")]
     assert "left out 1 examples without a label" in caplog.text
     assert [example.label for example in test] == ["equivalent", "not_equivalent", None]
-    assert task.is_labeled(test[:2]) and not task.is_labeled(test) and task.data_name("test") == "glue/mrpc test"
-    assert task.files("train") == [] and task.data_facts()["tfds_name"] == "glue/mrpc/2.0.0"
+    assert task.is_labeled(test[:2]) and not task.is_labeled(test) and task.data.title("test") == "glue/mrpc test"
+    assert task.data.files("train") == [] and task.data_facts()["tfds_name"] == "glue/mrpc/2.0.0"
 
 
 def test_the_librarys_own_examples_are_read(tmp_path):
     with tfds.testing.mock_data(num_examples=5, data_dir=str(tmp_path)):
         task = find_task(settings("imdb_reviews", tfds_splits="train,test"))
-        assert (task.labels, task.has_pairs, task.score_names) == (("neg", "pos"), False, ("accuracy", "macro_f1"))
-        assert len(task.read("dev")) == 5 and task.source.splits["dev"] == "test"
+        assert (task.labels, task.has_pairs, task.answers.score_names) == (
+            ("neg", "pos"),
+            False,
+            ("accuracy", "macro_f1"),
+        )
+        assert len(task.data.read("dev")) == 5 and task.data.title("dev") == "imdb_reviews test"
         stsb = find_task(settings("glue/stsb"))
-        assert stsb.is_regression and (stsb.mean, stsb.deviation) == (0, 1), "as the original learns it"
-        assert all(np.isfinite(float(example.label)) for example in stsb.read("train"))
+        assert stsb.kind == "regression" and (stsb.answers.mean, stsb.answers.deviation) == (0, 1), (
+            "as the original learns it"
+        )
+        assert all(np.isfinite(float(example.label)) for example in stsb.data.read("train"))
 
 
 def test_features_are_named_by_flags(tmp_path):
     with holding(tmp_path, MRPC[:2]):
         task = find_task(settings("glue/mrpc", text_a_column="sentence2", labels="equivalent,not_equivalent"))
-        assert task.labels[0] == "equivalent" and not task.has_pairs and task.read("train")[0].text_a == "b"
-        assert task.score_names == ("accuracy", "macro_f1"), "class 1 would be another class"
+        assert task.labels[0] == "equivalent" and not task.has_pairs and task.data.read("train")[0].text_a == "b"
+        assert task.answers.score_names == ("accuracy", "macro_f1"), "class 1 would be another class"
         for changes, message in (
             ({"text_a_column": "body"}, "'body' is not one of its texts, sentence1, sentence2"),
             ({"label_column": "kind"}, "no feature 'kind'; give --label_column, one of sentence1, sentence2, label"),
@@ -91,7 +97,7 @@ def test_features_are_named_by_flags(tmp_path):
 def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
     monkeypatch.setattr("tensorflow_datasets.core.utils.gcs_utils.exists", lambda path: False)
     with pytest.raises(InputError, match=message) as refused:
-        find_task(settings(name)).read("train")
+        find_task(settings(name)).data.read("train")
     message = str(refused.value).replace(str(tmp_path), "FOLDER")
     assert "\n" not in message and len(message) < 250
 
@@ -121,8 +127,8 @@ def prepared(folder, name, texts, splits=("train", "validation")):
 def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
     prepared(tmp_path, "stored", names)
     task = find_task(settings("stored"))
-    assert (task.source.text_a, task.source.text_b) == names
-    assert task.read("train")[0].text_a.split()[0] == names[0]
+    assert (task.data.facts["text_a_column"], task.data.facts["text_b_column"]) == names
+    assert task.data.read("train")[0].text_a.split()[0] == names[0]
 
 
 def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
@@ -130,13 +136,13 @@ def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
     with pytest.raises(InputError, match="has 2 texts .alpha, zeta. in unknown order; give --text_a_column"):
         find_task(settings("stored"))
     task = find_task(settings("stored", text_a_column="zeta", text_b_column="alpha"))
-    assert task.source.text_a == "zeta"
+    assert task.data.facts["text_a_column"] == "zeta"
 
 
 def test_a_share_is_held_out_of_a_set_without_dev_data(tmp_path, caplog):
     prepared(tmp_path, "stored", ("text",), ("train", "test"))
     task = find_task(settings("stored", dev_share=0.2))
-    assert [len(task.read(split)) for split in ("train", "dev", "test")] == [16, 4, 20]
+    assert [len(task.data.read(split)) for split in ("train", "dev", "test")] == [16, 4, 20]
     assert "validation" not in caplog.text
-    assert len(find_task(settings("stored")).read("dev")) == 20
+    assert len(find_task(settings("stored")).data.read("dev")) == 20
     assert "has no validation split, so its test split is the dev data; give --dev_share" in caplog.text

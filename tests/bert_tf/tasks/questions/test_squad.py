@@ -18,7 +18,7 @@ from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.tasks.questions import squad_file, squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding, decode
 from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.questions.squad_source import QuestionSource
+from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.original_tokenizer import ALPHABETS, SPECIAL_TOKENS
@@ -101,11 +101,9 @@ def features_of(examples, theirs, training: bool) -> list:
 
 
 def make_task(path, **decoding) -> SquadTask:
-    files = QuestionSource(
-        paths=dict.fromkeys(("train", "dev", "test"), (path,)),
-        has_unanswerable=decoding.get("has_unanswerable", False),
-    )
-    return SquadTask(files, Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY)
+    paths = dict.fromkeys(("train", "dev", "test"), (path,))
+    data = question_data(paths, decoding.get("has_unanswerable", False))
+    return SquadTask(Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY, data=data)
 
 
 @pytest.mark.quick_cases("uncased")
@@ -113,7 +111,7 @@ def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
     ours, theirs = tokenizers
     task = make_task(hard, has_unanswerable=True)
     examples = squad_lib.read_squad_examples(hard, True, True)
-    questions = task.read("train")
+    questions = task.data.read("train")
     assert [question.id for question in questions] == [example.qas_id for example in examples]
     split = encoded_split(task, questions, ours, LENGTH)
     features = features_of(examples, theirs, training=True)
@@ -166,7 +164,7 @@ def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
         examples_with_rows, features, results, n_best_size, 7, ours.do_lower_case, has_unanswerable, 0.5
     )
     task = make_task(hard, n_best_size=n_best_size, max_answer_length=7, has_unanswerable=has_unanswerable)
-    split, answers = task.by_example(encoded_split(task, task.read("test"), ours, LENGTH), logits)
+    split, answers = task.by_example(encoded_split(task, task.data.read("test"), ours, LENGTH), logits)
     paths = squad_results.write_predictions(str(tmp_path), split.examples, answers, 0.5)
     assert len(paths) == 2 + has_unanswerable
     found = [json.loads(open(path).read()) for path in paths]
@@ -187,11 +185,11 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
     (tmp_path / "a.json").write_text(json.dumps(content))
     for has_unanswerable, empty in ((False, "empty"), (True, "")):
         task = make_task(path, has_unanswerable=has_unanswerable)
-        split = encoded_split(task, task.read("test"), tokenizers[0], LENGTH)
+        split = encoded_split(task, task.data.read("test"), tokenizers[0], LENGTH)
         _, answers = task.by_example(split, np.zeros([len(split), LENGTH, 2], np.float32))
         texts = [found.text(0.0) for found in answers]
         assert texts[:2] == [empty, empty] and texts[2]
-    only = [question for question in task.read("test") if question.id != "2"]
+    only = [question for question in task.data.read("test") if question.id != "2"]
     with pytest.raises(InputError, match="the context of each of the 2 questions is empty"):
         encoded_split(task, only, tokenizers[0], LENGTH)
 
@@ -199,7 +197,7 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
 @pytest.mark.quick_cases("uncased")
 def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
     task = make_task(hard, exact_offsets=True, max_answer_length=1000)
-    questions = [q for _, q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
+    questions = [q for q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
     split = encoded_split(task, questions, tokenizers[0], LENGTH)
     columns = {name: split.columns[name].numpy() for name in ("start_positions", "end_positions")}
     logits = np.full([len(split), LENGTH, 2], -5, np.float32)
@@ -323,20 +321,22 @@ def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
     good[2]["qas"][0]["answers"][0]["answer_start"] = 5  # within a word, which the original accepts
     path = write(tmp_path / "train.json", *good, *wrong)
     task = make_task(path)
-    assert [question.id for question in task.read("train")] == [f"good {i}-0" for i in range(3)]
+    assert [question.id for question in task.data.read("train")] == [f"good {i}-0" for i in range(3)]
     line = (
         f"{path}: the answers of 4 of 7 questions are not at their answer_start and are left out of training: wrong 0-0"
     )
     assert line in caplog.text and "wrong 3-0" in caplog.text
-    assert len(task.read("dev")) == 7 and "do not affect the loss, but count in the metrics: wrong 0-0" in caplog.text
+    assert (
+        len(task.data.read("dev")) == 7 and "do not affect the loss, but count in the metrics: wrong 0-0" in caplog.text
+    )
     with pytest.raises(InputError, match="no answer is at its answer_start"):
-        make_task(write(tmp_path / "wrong.json", *wrong)).read("train")
+        make_task(write(tmp_path / "wrong.json", *wrong)).data.read("train")
     assert "no-break space" not in caplog.text
     spaced = paragraph("the man said 10\u00a0000 so", ["10\u00a0000"], "spaced")
-    make_task(write(tmp_path / "spaced.json", *good, spaced)).read("train")
+    make_task(write(tmp_path / "spaced.json", *good, spaced)).data.read("train")
     assert "spaced-0; as in the original, an answer with a no-break space or other" in caplog.text
     with pytest.raises(InputError, match="from 0; as in the original, an answer with a no-break space"):
-        make_task(write(tmp_path / "spaced.json", spaced)).read("train")
+        make_task(write(tmp_path / "spaced.json", spaced)).data.read("train")
 
 
 QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start": 4}]}
@@ -371,7 +371,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
 )  # fmt: skip
 def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
     with pytest.raises(InputError, match="is a folder, not a file; check its path"):
-        make_task(str(tmp_path)).read("train")
+        make_task(str(tmp_path)).data.read("train")
     path = tmp_path / "a.json"
     if isinstance(content, dict) and "qas" in content:
         content = {"data": [{"paragraphs": [{"context": "the man said so"} | content]}]}
@@ -382,14 +382,14 @@ def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
         path.write_bytes(raw if isinstance(raw, bytes) else raw.encode())
     for split in ("train", "dev"):
         with pytest.raises(InputError, match=message):
-            make_task(str(path)).read(split)
+            make_task(str(path)).data.read(split)
 
 
 def test_a_question_with_an_empty_list_of_answers_has_none(tmp_path):
     path = tmp_path / "a.json"
     content = {"context": "the man said so", "qas": [QA | {"answers": []}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
-    (question,) = make_task(str(path), has_unanswerable=True).read("train")
+    (question,) = make_task(str(path), has_unanswerable=True).data.read("train")
     assert question.is_impossible and question.answers == ()
 
 
@@ -398,12 +398,12 @@ def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_k
     content = {"context": "the man said so", "qas": [QA | {"answers": [], "is_impossible": False}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
     with pytest.raises(InputError, match="question 1 has no answer; set its is_impossible to true"):
-        make_task(str(path), has_unanswerable=True).read("train")
+        make_task(str(path), has_unanswerable=True).data.read("train")
 
 
 def test_an_id_may_be_a_number(tmp_path):
     entry = {"context": "the man said so", "qas": [QA | {"id": 17}]}
-    assert [question.id for question in make_task(write(tmp_path / "a.json", entry)).read("dev")] == ["17"]
+    assert [question.id for question in make_task(write(tmp_path / "a.json", entry)).data.read("dev")] == ["17"]
 
 
 @pytest.mark.quick_cases("cased")
@@ -412,16 +412,16 @@ def test_half_a_surrogate_pair_is_read(tokenizers, tmp_path):
         '{"data": [{"paragraphs": [{"context": "a \\ud83d b man", "qas": [{"id": "1", "question": "\\udc00?"}]}]}]}'
     )
     task = make_task(str(tmp_path / "a.json"))
-    split = encoded_split(task, task.read("test"), tokenizers[0], LENGTH)
+    split = encoded_split(task, task.data.read("test"), tokenizers[0], LENGTH)
     assert len(split) == 1 and split.columns["token_starts"].values.numpy().tolist()[0] == 0
 
 
 def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, caplog):
     first, second = (write(tmp_path / f"{name}.json", paragraph("the man", ["man"], name)) for name in "ab")
-    task = SquadTask(QuestionSource(paths={"train": (first, second, first)}), Decoding())
-    assert [question.id for question in task.read("train")] == ["a-0", "b-0", "a-0"]
+    task = SquadTask(Decoding(), data=question_data({"train": (first, second, first)}, False))
+    assert [question.id for question in task.data.read("train")] == ["a-0", "b-0", "a-0"]
     assert "1 ids occur in several of the files a.json, b.json, a.json, for example a-0" in caplog.text
-    assert task.files("train") == [first, second, first]
+    assert task.data.files("train") == [first, second, first]
 
 
 @pytest.mark.quick_cases("uncased")

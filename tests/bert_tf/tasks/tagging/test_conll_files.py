@@ -5,9 +5,10 @@ import gzip
 import pytest
 
 from bert_tf.core.errors import InputError
+from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.conll_files import Layout, Sentence
-from bert_tf.tasks.tagging.tagging_source import TaggingSource
+from bert_tf.tasks.tagging.conll_files import FILE_NAMES, Layout, Sentence
+from bert_tf.tasks.tagging.tagging_files import TaggedFiles
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -71,7 +72,7 @@ def test_columns_that_are_not_there_are_refused(tmp_path):
 
 def source(tmp_path, content, **options):
     (tmp_path / "train.txt").write_text(content)
-    return TaggingSource(str(tmp_path), {}, Layout(), **options)
+    return file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(Layout(), **options).read)
 
 
 def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
@@ -86,7 +87,7 @@ def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path
 
 
 def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
-    files = TaggingSource(str(tmp_path), {}, Layout())
+    files = file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(Layout()).read)
     with pytest.raises(InputError, match=r"has none of train.txt, eng.train, .*; check the folder, or give --train_da"):
         files.files("train")
     for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):

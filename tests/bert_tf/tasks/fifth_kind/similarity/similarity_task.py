@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from bert_tf.core import storage
 from bert_tf.finetuning.task import LOSS, Split, Task, tokenize
+from bert_tf.finetuning.task_data import TaskData
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.tasks import evaluation_file
 from bert_tf.text.packing import pack
@@ -38,18 +39,16 @@ class Pair:
     label: float
 
 
+def read(path, split):
+    with tf.io.gfile.GFile(path) as file:
+        cells = [line.split("\t") for line in file.read().splitlines()]
+    return [Pair(a, b, float(score)) for a, b, score in cells]
+
+
 @dataclasses.dataclass(frozen=True)
 class SimilarityTask(Task):
-    data_dir: str
+    data: TaskData
     kind, name, labels, metrics = "similarity", "pairs", (), (LOSS,)
-
-    def files_of(self, split):
-        return [os.path.join(self.data_dir, f"{split}.tsv")]
-
-    def read_files(self, split):
-        with tf.io.gfile.GFile(self.files_of(split)[0]) as file:
-            cells = [line.split("\t") for line in file.read().splitlines()]
-        return [Pair(a, b, float(score)) for a, b, score in cells]
 
     def encode(self, examples, tokenizer, max_seq_length):
         texts = [text for pair in examples for text in (pair.text_a, pair.text_b)]

@@ -2,12 +2,10 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.example_source import FileSource, Placed
 from bert_tf.tasks.tagging import conll_files, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 
@@ -17,12 +15,10 @@ _LONGEST_SENTENCE = 200
 
 
 @dataclasses.dataclass(frozen=True)
-class TaggingSource(FileSource):
-    """Source of tagged sentences, with one file per split. Each `Placed` contains a `Sentence`.
+class TaggedFiles:
+    """The layout of tagged files.
 
     Attributes:
-      data_dir: see `FileSource`.
-      paths: see `FileSource`.
       layout: columns of the files.
       scheme: scheme of the tags; "auto" to recognize the scheme of each file.
       repairs: whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences
@@ -35,25 +31,13 @@ class TaggingSource(FileSource):
     repairs: bool = False
     test_has_tags: bool = True
 
-    def file_names(self, split: str) -> Sequence[str]:
-        return conll_files.FILE_NAMES[split]
-
-    def facts(self) -> dict[str, Any]:
-        """Returns the flags that decide how the files are read, and their values."""
-        return {
-            "word_column": self.layout.word,
-            "tag_column": self.layout.tag,
-            "tag_scheme": self.scheme,
-            "repair_tags": self.repairs,
-        }
-
     def scheme_of(self, sentences: Sequence[Sentence]) -> str:
         """Returns the tag scheme of the sentences."""
         if self.scheme != AUTO:
             return self.scheme
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
-    def read_file(self, path: str, split: str) -> list[Placed]:
+    def read(self, path: str, split: str) -> list[Sentence]:
         """Reads the sentences of a file; sentences of the test data may lack tags.
 
         Raises:
@@ -68,7 +52,7 @@ class TaggingSource(FileSource):
             self._check_tags(path, sentences, scheme)
         logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
                      f", {scheme.upper()} tags" if with_tags else "")  # fmt: skip
-        return [Placed(f"{path}, line {sentence.line}", sentence) for sentence in sentences]
+        return sentences
 
     def _check_tags(self, path: str, sentences: Sequence[Sentence], scheme: str) -> None:
         faults = []
@@ -86,6 +70,19 @@ class TaggingSource(FileSource):
         logging.warning("%s: %d sentences have tags that %s does not allow; these tags are read as the official "
                         "scorer reads them; the first such tag is on line %d: %s",
                         path, len(faults), scheme.upper(), line, reason)  # fmt: skip
+
+
+def check_types(sentences: Sequence[Sentence], types: Sequence[str], split: str) -> None:
+    """Raises InputError if a tag has a type that is not in `types`; the message names the file and the line."""
+    for sentence in sentences:
+        for number, tag in enumerate(sentence.tags or ()):
+            prefix, type_ = tag_schemes.split_tag(tag)
+            if prefix != tag_schemes.OUTSIDE and type_ not in types:
+                remedy = ", or give --notest_has_tags" if split == "test" else ""
+                raise InputError(
+                    f"{sentence.path}, line {sentence.line + number}: the tag {tag!r} has an unknown type; known "
+                    f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types{remedy}"
+                )
 
 
 def _warn_of_long(path: str, sentences: Sequence[Sentence]) -> None:

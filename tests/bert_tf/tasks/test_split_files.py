@@ -4,11 +4,12 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import example_checks
-from bert_tf.tasks.choice.choice_files import ChoiceSource
-from bert_tf.tasks.classification.table_source import TableSource
-from bert_tf.tasks.questions.squad_source import QuestionSource
-from bert_tf.tasks.tagging.conll_files import Layout
-from bert_tf.tasks.tagging.tagging_source import TaggingSource
+from bert_tf.tasks.choice.choice_files import choice_data
+from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.questions.squad_source import question_data
+from bert_tf.tasks.split_files import file_data
+from bert_tf.tasks.tagging import conll_files
+from bert_tf.tasks.tagging.tagging_files import TaggedFiles
 
 QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
 SQUAD = (
@@ -16,18 +17,21 @@ SQUAD = (
 )
 
 
-def table(data_dir, paths):
-    columns = {"text_a": "text", "text_b": "", "label": "label", "id": "id"}
-    return TableSource(data_dir, paths, "", **columns, has_header=True, quoted=None, separator=",",
-                       has_label_sets=False)  # fmt: skip
+def tagged(data_dir, paths):
+    return file_data(data_dir, paths, conll_files.FILE_NAMES.__getitem__, TaggedFiles(conll_files.Layout()).read)
 
 
-# A kind's source, and the content of a file with an example that occurs twice, with different right answers.
+# A kind's data, and the content of a file with an example that occurs twice, with different right answers.
 KINDS = {
-    "classification": (table, ".csv", "id,text,label\n1,so,x\n%s,so,%s\n", ("y",)),
-    "choice": (ChoiceSource, ".csv", "id,context,choice0,choice1,label\n1,so,a,b,0\n%s,so,a,b,%s\n", ("1",)),
-    "tagging": (lambda *files: TaggingSource(*files, Layout()), ".txt", "so O\n\n%.0sso %s\n", ("B-X",)),
-    "questions": (QuestionSource, ".json", SQUAD, ("the", 0)),
+    "classification": (
+        lambda *files: TextTable(id="id").data(*files, "classification").data,
+        ".csv",
+        "id,text,label\n1,so,x\n%s,so,%s\n",
+        ("y",),
+    ),
+    "choice": (choice_data, ".csv", "id,context,choice0,choice1,label\n1,so,a,b,0\n%s,so,a,b,%s\n", ("1",)),
+    "tagging": (tagged, ".txt", "so O\n\n%.0sso %s\n", ("B-X",)),
+    "questions": (lambda _, paths: question_data(paths, False), ".json", SQUAD, ("the", 0)),
 }
 
 
@@ -38,7 +42,7 @@ def test_leaks_and_contradictions_are_warned_of_for_every_kind(tmp_path, kind, c
     path.write_text(content % (2, *other))
     source = make("", {"train": (str(path),), "dev": (str(path),)})
     assert source.read("train") is source.read("train") and len(source.read("train")) == 2
-    example_checks.warn_of_texts({split: source.examples(split) for split in ("train", "dev")})
+    example_checks.warn_of_texts({split: source.read(split) for split in ("train", "dev")})
     assert "2 of 2 dev examples are also in train" in caplog.text
     assert "train: 1 texts occur several times with different labels" in caplog.text
 
@@ -56,12 +60,12 @@ def test_an_id_that_is_the_number_of_an_example_without_one_is_refused(tmp_path)
     path = tmp_path / "a.jsonl"
     line = '{"context": "so", "choices": ["a", "b"]%s}\n'
     path.write_text(line % "" + line % ', "id": "r1"' + line % "")
-    assert [example.id for _, example in ChoiceSource("", {"test": (str(path),)}).read("test")] == [None, "r1", None]
+    assert [example.id for example in choice_data("", {"test": (str(path),)}).read("test")] == [None, "r1", None]
     path.write_text(line % ', "id": 1' + line % "")
     with pytest.raises(
         InputError, match=r"line 2: the id '1' is also the id of line 1 .an example without an id has its"
     ):
-        ChoiceSource("", {"test": (str(path),)}).read("test")
+        choice_data("", {"test": (str(path),)}).read("test")
 
 
 @pytest.mark.parametrize("kind", ["classification", "choice", "tagging"])

@@ -1,0 +1,89 @@
+"""The data of a task: the files of each split, the function that reads them, and data that is held out of training."""
+
+import dataclasses
+import functools
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf.finetuning import stratified_split
+from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.runs import run_folder
+
+
+def _each_alone(examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
+    return list(map(repr, examples)), [None] * len(examples)
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskData:
+    """Where the examples of each split come from.
+
+    Attributes:
+      files: function that maps "train", "dev" or "test" to the paths of the split's own files.
+      load: function that maps a split to the examples in its own files, with checked labels. It is called several
+        times, so it must keep what it has read. It raises InputError for invalid data; the message names the file and
+        the line.
+      has_dev: whether there are files with dev data.
+      facts: the flags that determine how the files are read, with values that JSON can represent.
+      titles: function that maps a split to its data's name for reports; None for the names of the files.
+      prints: function that maps a split to its data's identity; None for the names, sizes and hashes of the files.
+      strata: function that maps examples to their contents and their classes, for `stratified_split.held_out`. By
+        default, each example has its own content, and there are no classes.
+      held_out: the data that is held out of the training data; None if there is no such data.
+    """
+
+    files: Callable[[str], list[str]] = lambda split: []
+    load: Callable[[str], Sequence[Any]] = lambda split: []
+    has_dev: bool = False
+    facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    titles: Callable[[str], str] | None = None
+    prints: Callable[[str], list[str]] | None = None
+    strata: Callable[[Sequence[Any]], tuple[list[str], list[Hashable]]] = _each_alone
+    held_out: HeldOut | None = None
+
+    def reading_facts(self) -> dict[str, Any]:
+        """Returns the settings that determine how the examples of a split are chosen and read."""
+        held = {"dev_share": self.held_out.share, "dev_seed": self.held_out.seed} if self.held_out else {}
+        return held | dict(self.facts)
+
+    def title(self, split: str) -> str:
+        """Returns the name of a split's data for reports and messages."""
+        origin = self._origin(split)
+        name = self.titles(origin) if self.titles else ", ".join(map(os.path.basename, self.files(origin))) or "texts"
+        return name if origin == split else f"{self.held_out.share:.3g} of {name}"
+
+    def fingerprint(self, split: str) -> list[str]:
+        """Returns the identity of a split's data."""
+        origin = self._origin(split)
+        found = self.prints(origin) if self.prints else run_folder.fingerprint(self.files(origin), whole=True)
+        if origin == split:
+            return found
+        return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
+
+    def read(self, split: str) -> Sequence[Any]:
+        """Returns the examples of a split.
+
+        Raises:
+          InputError: the data is invalid, or `held_out` leaves no training data or no dev data.
+        """
+        if self.held_out and self._origin(split) == "train":
+            examples = self.load("train")
+            return [examples[number] for number in self._divided[split].tolist()]
+        return self.load(split)
+
+    def _origin(self, split: str) -> str:
+        """Returns the split from whose files `split` is read: "train" if `split` is a held-out "dev", else `split`."""
+        return "train" if split == "dev" and self.held_out and self.held_out.is_dev else split
+
+    @functools.cached_property
+    def _divided(self) -> dict[str, np.ndarray]:
+        """The indices of the examples of the training files that belong to "train" and to "dev"."""
+        contents, classes = self.strata(self.load("train"))
+        is_held = stratified_split.held_out(contents, classes, self.held_out.share, self.held_out.seed)
+        return {"train": np.flatnonzero(~is_held), "dev": np.flatnonzero(is_held)}
+
+
+NO_DATA = TaskData()

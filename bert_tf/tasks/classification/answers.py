@@ -1,0 +1,132 @@
+"""What a classifier predicts for a text. `classes`, `regression` and `multi_label` implement the three kinds.
+
+Letters: B rows of a batch, N examples, C classes.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks.classification.example import Example
+from bert_tf.training.metrics import Metric
+
+
+class Answers(abc.ABC):
+    """The labels of a task, the loss, the scores, and the answers in files.
+
+    Targets are the labels as the numbers that the model learns, float32 [N], or [N, C] for sets of labels. Outputs are
+    what `outputs` returns for the logits, float32 [N, C], or [N, 1] for a regression.
+
+    Attributes:
+      kind: name of the kind of task.
+      labels: names of the C classes in the order of their ids; () for a regression.
+      metrics: the loss terms and metrics that `losses` returns.
+      parameters: the values for `TaskDescription.parameters`.
+    """
+
+    kind: str
+    labels: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        return {}
+
+    @abc.abstractmethod
+    def target(self, label: Any) -> float | list[float]:
+        """Returns the target of a label; `label` is None if it is unknown.
+
+        Raises:
+          InputError: the label is invalid.
+        """
+
+    @abc.abstractmethod
+    def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the loss and the metrics of training, float32 [B] each; see `Task.losses`."""
+
+    def outputs(self, logits):
+        """Returns the outputs for logits. The logits, and also the outputs, are a tensor or an array."""
+        return logits
+
+    @abc.abstractmethod
+    def predicted(self, outputs: np.ndarray) -> Sequence:
+        """Returns the answers of `TextClassifier.predict`."""
+
+    @abc.abstractmethod
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        """Returns the probability of each class, float32 [N, C]."""
+
+    @abc.abstractmethod
+    def scores(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
+        """Computes the task's scores; the main score comes first."""
+
+    @abc.abstractmethod
+    def constant(self, targets: np.ndarray) -> tuple[str, np.ndarray]:
+        """Returns the name of the best constant answer, and its outputs for all N examples."""
+
+    @abc.abstractmethod
+    def only_answer(self, targets: np.ndarray, outputs: np.ndarray) -> str:
+        """Returns the predicted answer if all answers are equal although the targets differ, else ""."""
+
+    @abc.abstractmethod
+    def lines(self, targets: np.ndarray, outputs: np.ndarray) -> Iterator[dict[str, Any]]:
+        """Yields the entries `label`, `prediction`, `loss` and others of each line of `dev_predictions.jsonl`.
+
+        For classes and sets of labels, `probabilities` is in the order of the labels. For sets of labels, `label` and
+        `prediction` are lists.
+        """
+
+    @abc.abstractmethod
+    def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
+        """Returns the content of prediction files.
+
+        Args:
+          outputs: the outputs.
+          folder: folder with tuned thresholds.
+
+        Returns:
+          The titles of the columns; the N answers, or [] if the numbers are the answers; and numbers [N, C].
+        """
+
+    def is_labeled(self, labels: Sequence) -> bool:
+        """Returns whether all labels are known."""
+        return None not in labels
+
+    def without_tuning(self) -> "Answers":
+        """See `Task.without_tuning`."""
+        return self
+
+    def keep(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:  # noqa: B027
+        """Writes further files of an evaluation; by default, none. See `Task.keep_evaluation`."""
+
+    def check_checkpoint(self, folder: str, step: int | None) -> None:  # noqa: B027
+        """Raises InputError if the files of `keep` do not belong to the checkpoint of `step`."""
+
+
+def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:
+    """Returns data whose labels are checked when it is read. If a test label is invalid, drops all test labels.
+
+    The data's `load` raises InputError if a label of other data is invalid. The message names the place.
+    """
+
+    def load(split: str) -> Sequence[Example]:
+        examples = data.load(split)
+        for example in examples:
+            try:
+                answers.target(example.label)
+            except InputError as error:
+                if split != "test":
+                    raise InputError(f"{example.place}: {error}") from error
+                logging.info("%s: %s; the data is read without labels, so metrics are not computed",
+                             example.place, error)  # fmt: skip
+                return [dataclasses.replace(example, label=None) for example in examples]
+        return examples
+
+    return dataclasses.replace(data, load=load)

@@ -1,0 +1,60 @@
+"""Defines examples of one or two texts, a user's data with such examples, and the names of the kinds of tasks."""
+
+import dataclasses
+from collections.abc import Hashable, Sequence
+
+from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning.task_data import TaskData
+
+CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
+
+
+@dataclasses.dataclass(frozen=True)
+class Example:
+    """One or two texts and their label.
+
+    Attributes:
+      text_a: the first or only text.
+      text_b: the second text; None if absent.
+      label: the label as text; None if unknown, as in test files. If an example may have several labels, this value is
+        a tuple of labels.
+      id: id of the example in its file; None if absent.
+      group: name of the example's part of the split, such as the name of a language; "" for the main part. Each part
+        has separate scores.
+      place: where the example is, for messages; for instance, the file and the line.
+    """
+
+    text_a: str
+    text_b: str | None
+    label: str | tuple[str, ...] | None
+    id: str | None = None
+    group: str = ""
+    place: str = dataclasses.field(default="", repr=False, compare=False)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that the model reads."""
+        return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
+
+
+def strata(examples: Sequence[Example], has_classes: bool) -> tuple[list[str], list[Hashable]]:
+    """Returns the texts and the class of each example, for `stratified_split.held_out`; scores have no classes."""
+    classes = [example.label if has_classes else None for example in examples]
+    return [content_of(example.text_a, example.text_b) for example in examples], classes
+
+
+@dataclasses.dataclass(frozen=True)
+class TextData:
+    """A user's texts and labels.
+
+    Attributes:
+      data: the examples; their labels are not checked yet.
+      kind: the kind of task that fits the labels.
+      has_pairs: whether an example has two texts.
+      labels: names of the classes; () if the data does not list them.
+    """
+
+    data: TaskData
+    kind: str
+    has_pairs: bool
+    labels: tuple[str, ...] = ()

@@ -1,0 +1,117 @@
+"""The answers of a task with one number per example.
+
+Paper: section 4.1 (STS-B).
+
+Letters: B rows of a batch, N examples.
+"""
+
+import dataclasses
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task import LOSS
+from bert_tf.tasks.classification import scores
+from bert_tf.tasks.classification.answers import Answers
+from bert_tf.tasks.classification.example import REGRESSION
+from bert_tf.training.metrics import Metric
+
+# Larger scores, or the gradients of squared errors of larger scores, could overflow float32.
+LARGEST_SCORE = 1e30
+# Predictions that differ by less than this share of the scores' standard deviation count as equal.
+_SAME_SCORE = 1e-3
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression(Answers):
+    """One number per example.
+
+    Attributes:
+      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
+      low, high: the lowest and the highest score.
+      mean: mean of the training scores.
+      deviation: standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial
+        weights and the learning rate suit scores in any range. Predictions are in the user's range.
+    """
+
+    score_names: tuple[str, ...] = ("pearson", "spearman", "r_squared")
+    low: float = -LARGEST_SCORE
+    high: float = LARGEST_SCORE
+    mean: float = 0.0
+    deviation: float = 1.0
+    kind: ClassVar[str] = REGRESSION
+    labels: ClassVar[tuple[str, ...]] = ()
+    metrics: ClassVar[tuple[Metric, ...]] = (LOSS,)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        is_standard = (self.mean, self.deviation) == (0.0, 1.0)
+        return {} if is_standard else {"mean": self.mean, "deviation": self.deviation}
+
+    def target(self, label: str | None) -> float:
+        """Returns the score; 0 for an unknown score.
+
+        Raises:
+          InputError: see `parse_score`.
+        """
+        return 0.0 if label is None else parse_score(label, self.low, self.high)
+
+    def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the squared error of standardized scores from outputs [B, 1] and scores [B]."""
+        if self.parameters:
+            targets = (targets - self.mean) / self.deviation
+        return {"loss": tf.square(logits[:, 0] - targets)}
+
+    def outputs(self, logits):
+        """Returns the scores in the user's range, with the shape of the logits."""
+        return logits * self.deviation + self.mean if self.parameters else logits
+
+    def predicted(self, outputs: np.ndarray) -> np.ndarray:
+        return outputs[:, 0]
+
+    def probabilities(self, outputs: np.ndarray) -> np.ndarray:
+        raise TypeError("a regression has no probabilities")
+
+    def scores(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
+        return scores.compute(self.score_names, targets, outputs[:, 0])
+
+    def is_labeled(self, labels: Sequence) -> bool:
+        """See `Answers`. If all scores are equal, for example -1, the scores count as unknown."""
+        return None not in labels and len(set(labels)) > 1
+
+    def constant(self, targets: np.ndarray) -> tuple[str, np.ndarray]:
+        """See `Answers`. The best constant answer is the mean score."""
+        mean = float(np.mean(targets, dtype=np.float64))
+        return f"the mean {mean:.4g}", np.full([len(targets), 1], mean, np.float32)
+
+    def only_answer(self, targets: np.ndarray, outputs: np.ndarray) -> str:
+        is_one = np.ptp(targets) and np.ptp(outputs) < _SAME_SCORE * np.std(targets)
+        return f"the same score, {outputs.mean():.4g}" if is_one else ""
+
+    def lines(self, targets: np.ndarray, outputs: np.ndarray) -> Iterator[dict[str, Any]]:
+        for target, score in zip(targets.tolist(), outputs[:, 0].tolist(), strict=True):
+            yield {"label": target, "prediction": score, "loss": (score - target) ** 2}
+
+    def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
+        return ["score"], [], outputs
+
+
+def parse_score(text: str, low: float = -math.inf, high: float = math.inf) -> float:
+    """Converts the label of a regression to a score.
+
+    Raises:
+      InputError: the label is not a finite number, or is out of range.
+    """
+    try:
+        score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
+    except ValueError as error:
+        raise InputError(f"the score {text!r} is not a number; fix or remove the line") from error
+    if not math.isfinite(score):
+        raise InputError(f"the score {text!r} is not a finite number; fix or remove the line")
+    if not low <= score <= high:
+        raise InputError(f"the score {text} is outside {low:g} to {high:g}")
+    return score

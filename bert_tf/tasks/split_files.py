@@ -1,0 +1,100 @@
+"""Finds the files of each split of a task's data, and reads them with a function of the kind of task."""
+
+import functools
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.settings.finetuning import PATH_FLAGS
+
+
+def file_data(
+    data_dir: str,
+    paths: Mapping[str, Sequence[str]],
+    names: Callable[[str], Sequence[str]],
+    read_file: Callable[[str, str], list[Any]],
+    **rest: Any,
+) -> TaskData:
+    """Returns data in files. Flags name the files of a split, or the files are in a folder.
+
+    Args:
+      data_dir: folder that contains the file of each split that is not in `paths`; "" if there is no folder.
+      paths: maps a split to the files that a flag names.
+      names: function that maps a split to the names that its file may have in `data_dir`.
+      read_file: function that maps a path and a split to the file's examples. An example may have the attributes `id`
+        and `place`, which names the example in messages. The function raises InputError for an invalid file.
+      **rest: other attributes of `TaskData`.
+    """
+
+    def found(split: str) -> list[str]:
+        in_folder = [os.path.join(data_dir, name) for name in names(split) if data_dir]
+        return list(paths.get(split, ())) or [path for path in in_folder if tf.io.gfile.exists(path)]
+
+    def files(split: str) -> list[str]:
+        known, flag = found(split), PATH_FLAGS[split]
+        if len(known) > 1 and not paths.get(split):
+            listed = " and ".join(map(os.path.basename, known))
+            raise InputError(f"--data_dir={data_dir}: has {listed}; choose one with --{flag}")
+        if not known:
+            more = ", or --dev_share=0.1 to hold out a tenth of the training data" if split == "dev" else ""
+            missing = f"has none of {', '.join(names(split))}"
+            raise InputError(f"--data_dir={data_dir}: {missing}; check the folder, or give --{flag}{more}")
+        return known
+
+    @functools.cache
+    def load(split: str) -> list[Any]:
+        examples: list[Any] = []
+        for path in files(split):
+            if not (read := read_file(path, split)):
+                raise InputError(f"{path}: holds no example; add a line for each text")
+            refuse_repeated_ids(path, read, len(examples))
+            examples += read
+        return examples
+
+    return TaskData(files, load, bool(found("dev")), **rest)
+
+
+def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> None:
+    """Raises InputError if two examples of a file would have the same name in prediction files, or if an id is empty.
+
+    The name of an example is its id; if the example has no id, its name is its index.
+
+    Args:
+      path: path of the file.
+      examples: examples of the file.
+      start: index of the first example.
+    """
+    first: dict[str, Any] = {}
+    for number, example in enumerate(examples, start):
+        id = getattr(example, "id", None)
+        if id == "":
+            raise InputError(f"{example.place}: the id is empty; give each example a unique id")
+        name = str(number) if id is None else id
+        other = first.setdefault(name, example)
+        if other is not example:
+            what = f"the id {name!r} is also the id of {other.place.removeprefix(f'{path}, ')}"
+            reason = " (an example without an id has its number as its id)" if None in (id, other.id) else ""
+            raise InputError(f"{example.place}: {what}{reason}; give each example a unique id")
+
+
+def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Any]]) -> list[Any]:
+    """Reads a file with its labels. If the labels of a test file are invalid, reads this file again without the labels.
+
+    Args:
+      path: path of the file, for messages.
+      split: split of the file.
+      read: function that reads the examples, with labels if its argument is true.
+    """
+    try:
+        return read(True)
+    except InputError as error:
+        if split != "test":
+            raise
+        examples = read(False)  # raises an error if there is another fault
+        logging.info("%s: is read without labels, so metrics are not computed (%s)", path, error)
+        return examples
