@@ -2,10 +2,7 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, refuse_unread, require, require_folder, setting
-
-# The values of --task_name for checkpoints without a task.
-_EMBEDDINGS, _FILL_MASK = "--task_name=embeddings", "--task_name=fill_mask"
+from bert_tf.core.command_line import check_values, require, require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,19 +71,18 @@ class ExportSettings:
     pooling: str | None = setting(
         "--task_name=embeddings: the vector of [CLS], or the mean or maximum over all tokens; default: the value in "
         "sentence-transformers' files in the checkpoint's folder, or mean", None, choices=("cls", "mean", "max"),
-        group="Embeddings and masks", read_by=(_EMBEDDINGS,), first=True,
+        group="Embeddings and masks", first=True,
     )  # fmt: skip
     normalize: bool | None = setting(
         "--task_name=embeddings: scale pooled vectors to length 1; default: as in modules.json, or false",
         None,
         group="Embeddings and masks",
-        read_by=(_EMBEDDINGS,),
     )
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
         "for embeddings: the value in the files of a sentence-transformers checkpoint (sentence_bert_config.json or "
         "tokenizer_config.json), else 128; default for fill_mask: the model's number of positions", None,
-        group="Embeddings and masks", first=True, above=0, read_by=(_EMBEDDINGS, _FILL_MASK),
+        group="Embeddings and masks", first=True, above=0,
     )  # fmt: skip
 
     def __post_init__(self):
@@ -95,5 +91,3 @@ class ExportSettings:
         require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
         require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
-        name = self.task_name.lower()
-        refuse_unread(self, [f"--task_name={name}" if name else "a run of fine-tuning"], ", or name the task")

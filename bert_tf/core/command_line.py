@@ -20,6 +20,7 @@ import signal
 import sys
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from absl import app, flags
 
@@ -61,7 +62,7 @@ def setting(
     alias: str = "",
     group: str = "",
     first: bool = False,
-    read_by: Sequence[str] = (),
+    new_run: Any = None,
     is_repeated: bool = False,
     **bounds: float,
 ):
@@ -74,12 +75,13 @@ def setting(
       alias: a second name of the flag; empty if there is none.
       group: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
       first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
-      read_by: the kinds of data for which the flag has an effect (see `refuse_unread`); empty for all kinds.
+      new_run: value of a flag that is not given, if there is no run in `output_dir`. Otherwise, the value is the run's.
+        None if the flag is not of this kind, or has no value for a new run.
       is_repeated: whether the flag may be given several times; commas join the values.
       **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
-    metadata |= {"read_by": tuple(read_by), "is_repeated": is_repeated, "bounds": bounds}
+    metadata |= {"new_run": new_run, "is_repeated": is_repeated, "bounds": bounds}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
@@ -111,6 +113,7 @@ def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp
         is_required,
         known["first"] or is_required,
         _bounds(known["bounds"]),
+        known["new_run"],
     )
 
 
@@ -224,25 +227,6 @@ def check_values(settings) -> None:
         if bounds := field.metadata["bounds"]:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")
-
-
-def refuse_unread(settings, readers: Sequence[str], remedy: str = "") -> None:
-    """Refuses flags that were given but have no effect on the data that is read.
-
-    Args:
-      settings: dataclass whose fields come from `setting`.
-      readers: the kinds of data that are read, named as in `read_by`; the message names the first kind.
-      remedy: other advice, which is added to the message.
-
-    Raises:
-      InputError: a flag has no effect; the message names the first such flag.
-    """
-    for field in dataclasses.fields(settings):
-        wanted, value = field.metadata["read_by"], getattr(settings, field.name)
-        require(
-            not wanted or value == field.default or not {*wanted}.isdisjoint(readers),
-            f"--{field.name}={value}: is for {' or '.join(wanted)}, not for {readers[0]}; drop the flag{remedy}",
-        )
 
 
 def require_folder(flag: str, path: str) -> None:

@@ -35,6 +35,7 @@ class FlagHelp(NamedTuple):
       is_required: whether the flag must be given.
       is_first: whether `--help` lists the flag; if false, only `--helpfull` does.
       bounds: limits of a number, in words; empty if there are none.
+      new_run: the value for a new run of a flag whose default is the value of the run in --output_dir; None if absent.
     """
 
     name: str
@@ -46,6 +47,7 @@ class FlagHelp(NamedTuple):
     is_required: bool = False
     is_first: bool = True
     bounds: str = ""
+    new_run: Any = None
 
 
 def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list[FlagHelp]]:
@@ -114,6 +116,9 @@ def _remarks(flag: FlagHelp) -> str:
         remarks.append(f"one of {', '.join(filter(None, flag.choices))}")
     if flag.default not in (None, "", False) or (flag.default is not None and type(flag.default) in (int, float)):
         remarks.append(f"default: {written(flag.default)}")
+    if flag.new_run is not None:
+        value = "none" if flag.new_run == "" else written(flag.new_run)
+        remarks.append(f"default: from the run in --output_dir, else {value}")
     if flag.alias:
         remarks.append(f"also --{flag.alias}")
     return f" ({'; '.join(remarks)})" if remarks else ""

@@ -5,7 +5,7 @@ has its default. `Command` states the rules for a flag that differs from the tra
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from bert_tf import checkpoint_tokenizer, checkpoints
@@ -44,20 +44,26 @@ class Command:
         """
         return cls(settings, description.of_run(settings), settings.output_dir)
 
-    def values(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that may differ from the training, such as how a file is read."""
-        recorded = self._recorded()
+    def values(self, *flags: str, **defaults: Any) -> dict[str, Any]:
+        """Returns the values of flags that may differ from the training, such as how a file is read.
+
+        Args:
+          *flags: names of flags, whose values for a new run are in the settings.
+          **defaults: names of other flags, and their values for a new run.
+        """
+        recorded, defaults = self._recorded(), self._new_run(flags) | defaults
         return {
             flag: next((v for v in (getattr(self.settings, flag), recorded.get(flag)) if v is not None), default)
             for flag, default in defaults.items()
         }
 
-    def of_model(self, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that change the model or its inputs.
+    def of_model(self, *flags: str, **defaults: Any) -> dict[str, Any]:
+        """Returns the values of flags that change the model or its inputs; see `values`.
 
         Raises:
           InputError: a flag of an evaluation or a prediction differs from the training.
         """
+        defaults = self._new_run(flags) | defaults
         settings, recorded = self.settings, defaults | self._recorded()
         for flag in defaults if self.trained and not settings.do_train else ():
             given, before = getattr(settings, flag), recorded[flag]
@@ -65,6 +71,10 @@ class Command:
                 was = "none" if before in (None, "") else before
                 raise InputError(f"--{flag}={given}: {settings.output_dir} was trained with {was}; leave the flag out")
         return self.values(**defaults)
+
+    def _new_run(self, flags: Sequence[str]) -> dict[str, Any]:
+        known = {field.name: field.metadata["new_run"] for field in dataclasses.fields(self.settings)}
+        return {flag: known[flag] for flag in flags}
 
     def _recorded(self) -> dict[str, Any]:
         if not (known := self.trained):
@@ -92,7 +102,7 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
     settings, task = command.settings, make_task(command)
     lower = checkpoint_tokenizer.lower_case(settings, settings.default_lower_case)
     files = checkpoints.model_files(settings, "bert_config_file", "vocab_file")
-    shape = command.of_model(max_seq_length=task.row_length, bilstm_head=False)
+    shape = command.of_model("bilstm_head", max_seq_length=task.row_length)
     if shape["max_seq_length"] is None:
         positions = checkpoints.read_config(files["bert_config_file"]).max_position_embeddings
         shape["max_seq_length"] = min(settings.default_max_seq_length, positions)

@@ -94,8 +94,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Model",
     )
     bilstm_head: bool | None = setting(
-        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper; default: from "
-        "the run in --output_dir, else false", None, group="Model",
+        "put a randomly initialized BiLSTM between the encoder and the head, as in Table 5 of the paper", None,
+        group="Model", new_run=False,
     )  # fmt: skip
 
     pack_sequences: bool = setting(

@@ -116,11 +116,6 @@ def test_bad_flags_are_refused(run, tmp_path):
         ({"layers": "-4"}, "the encoder has no layer -4"),
         ({"max_seq_length": 64}, "--max_seq_length=64 is beyond"),
         ({"max_seq_length": 2}, "must be at least 3"),
-        (
-            {"task_name": "", "pooling": "mean"},
-            "is for --task_name=embeddings, not for a run",
-        ),
-        ({"task_name": "fill_mask", "normalize": True}, "--normalize=True: is for --task_name=embeddings"),
     ):
         with pytest.raises(InputError, match=message):
             export(run, **{"task_name": "embeddings", "export_dir": str(tmp_path / "m/1")} | flags)

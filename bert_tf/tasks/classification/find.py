@@ -2,7 +2,6 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import refuse_unread
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
@@ -11,20 +10,10 @@ from bert_tf.tasks.classification import glue, inference, xnli
 from bert_tf.tasks.classification.benchmark import benchmark_task
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
-from bert_tf.tasks.classification.own_data import own_task
+from bert_tf.tasks.classification.own_data import own_task, weights_of
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.records_task import records_task
-from bert_tf.tasks.classification.settings import (
-    IN_MEMORY,
-    LABEL_SETS,
-    MEMORY,
-    OWN,
-    OWN_DATA,
-    RECORDS,
-    TFDS,
-    XNLI,
-    ClassifierSettings,
-)
+from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 
 
 def find_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
@@ -39,7 +28,6 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
     """
     reading, command = Reading.of_command(command), _with_task_name(command)
     settings = command.settings
-    _check_read(command, bool(texts))
     task = own_task(command, texts) if texts else _main_task(command)
     task = dataclasses.replace(task, reading=reading)
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
@@ -65,40 +53,19 @@ def _with_task_name(command: Command) -> Command:
     return dataclasses.replace(command, settings=dataclasses.replace(settings, task_name=name))
 
 
-def _check_read(command: Command, in_memory: bool) -> None:
-    """Refuses flags that have no effect for the data that the command reads.
-
-    Raises:
-      InputError: a flag has no effect; the message names the first such flag.
-    """
-    settings, known, remedy = command.settings, command.trained, ""
-    if in_memory:
-        readers = [MEMORY]
-    elif settings.tfds_name:
-        readers = [TFDS]
-    elif settings.input_meta_data_path:
-        readers = [RECORDS]
-    elif _spelled(settings.task_name) == OWN_DATA:
-        has_sets = settings.multi_label or (known and known.kind == MULTI_LABEL)
-        readers = [OWN] + [LABEL_SETS] * bool(has_sets)
-    else:
-        readers = [f"--task_name={settings.task_name}"]
-        if known and not settings.do_train:
-            remedy = ", or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
-    readers += [XNLI] * (_spelled(settings.task_name) == _spelled(xnli.NAME))
-    refuse_unread(settings, readers, remedy)
-
-
 def _main_task(command: Command) -> ClassificationTask:
     settings = command.settings
     if settings.tfds_name or _spelled(settings.task_name) == OWN_DATA:
         return own_task(command)
     if settings.input_meta_data_path:
         task = records_task(command)
-    else:
-        task = _benchmark_task(settings)
-        _check_benchmark(task, settings, command.trained)
-    return dataclasses.replace(task, data=with_dev_share(task.data, command))
+        return dataclasses.replace(task, data=with_dev_share(task.data, command))
+    task = _benchmark_task(settings)
+    _check_benchmark(task, settings, command.trained)
+    data, answers = with_dev_share(task.data, command), task.answers
+    if answers.labels:
+        answers = dataclasses.replace(answers, weights=weights_of(settings, command.trained, answers, data))
+    return dataclasses.replace(task, data=data, answers=answers, writes_texts=settings.predictions_with_texts)
 
 
 def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
@@ -112,7 +79,12 @@ def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, kno
 
 
 def _benchmark_task(settings: ClassifierSettings) -> ClassificationTask:
-    name = _spelled(settings.task_name)
+    name, paths = _spelled(settings.task_name), settings.data_paths
+    if paths:
+        raise InputError(
+            f"--{settings.path_flags[next(iter(paths))]}: the task {settings.task_name} reads the files in --data_dir; "
+            "drop the flag, or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
+        )
     tasks = glue.TASKS | inference.TASKS
     for known, task in tasks.items():
         if _spelled(known) == name:

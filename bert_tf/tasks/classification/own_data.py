@@ -28,14 +28,8 @@ from bert_tf.tasks.classification.tfds_source import open_set
 
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
-_DEFAULTS = {
-    "text_a_column": "text",
-    "text_b_column": "",
-    "label_column": "label",
-    "has_header": True,
-    "quoted": None,
-    "label_separator": ",",
-}
+# The flags that decide how a user's files are read.
+_COLUMNS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
 
 
 def own_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
@@ -101,7 +95,7 @@ def _learned(answers: Answers, settings: ClassifierSettings, known: TaskDescript
     if isinstance(answers, Regression):
         mean, deviation = (0.0, 1.0) if _glue_answers(settings) else _scale(data, known)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
-    return dataclasses.replace(answers, weights=_class_weights(settings, known, answers, data))
+    return dataclasses.replace(answers, weights=weights_of(settings, known, answers, data))
 
 
 def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
@@ -113,7 +107,7 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
 
 
 def _tables(command: Command) -> TextData:
-    settings, facts = command.settings, command.values(**_DEFAULTS)
+    settings, facts = command.settings, command.values(*_COLUMNS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
@@ -211,7 +205,7 @@ def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
     return counts
 
 
-def _class_weights(
+def weights_of(
     settings: ClassifierSettings, known: TaskDescription | None, answers: Answers, data: TaskData
 ) -> tuple[float, ...]:
     """Returns the class weights for the training data, or the run's class weights if the command does not train."""

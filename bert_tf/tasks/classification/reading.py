@@ -46,7 +46,8 @@ class Reading:
         Raises:
           InputError: a flag contradicts the trained run in the folder, or a stride is given without windows.
         """
-        found, stride = cls(**command.of_model(**dataclasses.asdict(cls()))), command.settings.window_stride
+        flags = [field.name for field in dataclasses.fields(cls)]
+        found, stride = cls(**command.of_model(*flags)), command.settings.window_stride
         if stride and not found.has_windows:
             raise InputError(
                 f"--window_stride={stride} needs --long_text=window, but --long_text is {found.long_text}; give "

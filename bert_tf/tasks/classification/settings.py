@@ -11,9 +11,6 @@ from bert_tf.settings.finetuning import FineTuningSettings
 OWN_DATA = "own"
 # The name of a task whose texts are in memory. Users cannot give this name as the value of a flag.
 IN_MEMORY = "texts"
-# Values for `read_by`, which lists the kinds of data for which a flag has an effect; see `command_line.refuse_unread`.
-OWN, LABEL_SETS, TFDS, RECORDS = "--task_name=own", "--multi_label", "--tfds_name", "--input_meta_data_path"
-XNLI, MEMORY = "--task_name=XNLI", "texts in memory"
 _SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
 # Maps tf-models-official's modes to the equivalent flags.
 _MODES = {
@@ -49,82 +46,57 @@ class ClassifierSettings(FineTuningSettings):
         "",
         first=True,
     )
-    has_header: bool | None = setting(
-        "own data: the first line names the columns; default: from the run in --output_dir, else true",
-        None,
-        read_by=(OWN,),
-    )
+    has_header: bool | None = setting("own data: the first line names the columns", None, new_run=True)
     text_a_column: str | None = setting(
-        "own data: column of the only text or of the first text, by name or by number from 0; default: from "
-        "the run in --output_dir, else text", None,
-        first=True, read_by=(OWN, TFDS),
+        "own data: column of the only text or of the first text, by name or by number from 0", None,
+        first=True, new_run="text",
     )  # fmt: skip
-    text_b_column: str | None = setting(
-        "own data: column of the second text; default: from the run in --output_dir, else none",
-        None,
-        first=True,
-        read_by=(OWN, TFDS),
-    )
+    text_b_column: str | None = setting("own data: column of the second text", None, first=True, new_run="")
     label_column: str | None = setting(
-        "own data: column of the label, by name or by number from 0; default: from the run in --output_dir, else label",
-        None,
-        first=True,
-        read_by=(OWN, TFDS),
+        "own data: column of the label, by name or by number from 0", None, first=True, new_run="label"
     )
     labels: str = setting(
         "own data: comma-separated labels; default: from the run in --output_dir, else the sorted labels of the "
         "training data",
         "",
-        read_by=(OWN, TFDS, MEMORY),
     )
     quoted: bool | None = setting(
         "own .tsv files: cells may be in double quotes, which are removed; default: from the run in --output_dir, else "
-        "quotes are part of the text, but it is an error if all texts of a file are in quotes", None, read_by=(OWN,),
+        "quotes are part of the text, but it is an error if all texts of a file are in quotes", None,
     )  # fmt: skip
-    regression: bool = setting("own data: the label is a number to predict", False, read_by=(OWN, TFDS))
-    multi_label: bool = setting("own data: an example has any number of labels, or none", False, read_by=(OWN,))
+    regression: bool = setting("own data: the label is a number to predict", False)
+    multi_label: bool = setting("own data: an example has any number of labels, or none", False)
     label_separator: str | None = setting(
-        "with --multi_label: separator between the labels in a cell that is not a JSON list; default: from the run in "
-        "--output_dir, else a comma",
-        None,
-        read_by=(LABEL_SETS,),
+        "with --multi_label: separator between the labels in a cell that is not a JSON list", None, new_run=","
     )
-    label_file: str = setting(
-        "own data: file with one label per line, for labels that contain commas", "", read_by=(OWN, TFDS, MEMORY)
-    )
+    label_file: str = setting("own data: file with one label per line, for labels that contain commas", "")
     id_column: str | None = setting(
         "own data: column of the test data that contains the examples' ids, which are written into "
         "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir",
         None,
-        read_by=(OWN,),
     )
-    predictions_with_texts: bool = setting(
-        "own data: also write the texts into test_predictions.tsv", False, read_by=(OWN, TFDS)
-    )
-    data_format: str = setting(
-        "own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"), read_by=(OWN,)
-    )
+    predictions_with_texts: bool = setting("also write the texts into test_predictions.tsv", False)
+    data_format: str = setting("own data: format of the files", "auto", choices=("auto", "tsv", "csv", "jsonl"))
     class_weights: str = setting(
-        "own data: weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
+        "weights of the classes in the loss: balanced, or label=weight,label=weight, or a JSON object; "
         "other=weight gives the weight of all other labels",
         "",
         group="Training",
-        read_by=(OWN, TFDS, MEMORY),
     )
     tune_thresholds: bool = setting(
         "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
         "and export use these thresholds", False, group="Evaluation",
     )  # fmt: skip
-    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
-    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
-    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", read_by=(OWN, RECORDS))
+    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "")
+    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "")
+    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "")
     tfds_name: str = setting(
         "data set of TensorFlow Datasets, such as glue/mrpc or imdb_reviews; replaces --data_dir and --task_name; the "
         "column flags name features of the data set; by default, the data set's description gives the features", "",
     )  # fmt: skip
     tfds_splits: str = setting(
         "with --tfds_name: splits for the train, dev and test data, such as train[:90%],train[90%:],test; empty: "
-        "train, validation and test", "", read_by=(TFDS,),
+        "train, validation and test", "",
     )  # fmt: skip
 
     input_meta_data_path: str = setting(
@@ -138,28 +110,26 @@ class ClassifierSettings(FineTuningSettings):
     xnli_language: str = setting(
         "with --task_name=XNLI: comma-separated codes of the languages to train, evaluate and predict, or all",
         "zh",
-        read_by=(XNLI,),
     )
     pooling: str | None = setting(
         "vector that the classifier reads: cls (the pooled [CLS], as in the paper), or mean or max (the mean or the "
-        "maximum over all tokens of the row, including [CLS] and [SEP]); default: from the run in --output_dir, else "
-        "cls", None,
-        choices=("cls", "mean", "max"), group="Model",
+        "maximum over all tokens of the row, including [CLS] and [SEP])", None,
+        choices=("cls", "mean", "max"), group="Model", new_run="cls",
     )  # fmt: skip
     pair_order: str | None = setting(
         "given: a pair of texts is one row; both: a pair is two rows, one in each order, and the classifier reads the "
-        "sum of their vectors, as GPT reads similarity tasks; default: from the run in --output_dir, else given", None,
-        choices=("given", "both"), group="Model",
+        "sum of their vectors, as GPT reads similarity tasks", None,
+        choices=("given", "both"), group="Model", new_run="given",
     )  # fmt: skip
     long_text: str | None = setting(
         "how to handle texts longer than --max_seq_length: truncate (keep the first tokens), head_tail (fill a quarter "
         "of the row with the first tokens, and the rest with the last tokens), or window (split a text into several "
-        "rows, and average the predictions of these rows); default: from the run in --output_dir, else truncate", None,
-        choices=("truncate", "head_tail", "window"), group="Model",
+        "rows, and average the predictions of these rows)", None,
+        choices=("truncate", "head_tail", "window"), group="Model", new_run="truncate",
     )  # fmt: skip
     window_stride: int | None = setting(
-        "with --long_text=window: number of tokens between the starts of two consecutive windows; 0: half a window; "
-        "default: from the run in --output_dir, else 0", None, group="Model", at_least=0,
+        "with --long_text=window: number of tokens between the starts of two consecutive windows; 0: half a window",
+        None, group="Model", at_least=0, new_run=0,
     )  # fmt: skip
 
     def __post_init__(self):

@@ -50,33 +50,19 @@ class SquadSettings(FineTuningSettings):
         "write the prediction files for --predict_file; this file may lack answers", False, group="Run", first=True
     )
     doc_stride: int | None = setting(
-        "number of tokens between the starts of two windows of a long context; default: from the run in "
-        "--output_dir, else 128",
-        None,
-        group="Model",
-        first=True,
-        above=0,
-    )
+        "number of tokens between the starts of two windows of a long context", None,
+        group="Model", first=True, above=0, new_run=128,
+    )  # fmt: skip
     max_query_length: int | None = setting(
-        "maximum number of tokens of a question; longer questions are truncated; default: from the run in "
-        "--output_dir, else 64",
-        None,
-        group="Model",
-        above=0,
-    )
+        "maximum number of tokens of a question; longer questions are truncated", None, group="Model", above=0,
+        new_run=64,
+    )  # fmt: skip
     n_best_size: int | None = setting(
-        "number of answers to each question in nbest_predictions.json; default: from the run in --output_dir, else 20",
-        None,
-        above=0,
+        "number of answers to each question in nbest_predictions.json", None, above=0, new_run=20
     )
-    max_answer_length: int | None = setting(
-        "maximum number of tokens of an answer; default: from the run in --output_dir, else 30", None, above=0
-    )
+    max_answer_length: int | None = setting("maximum number of tokens of an answer", None, above=0, new_run=30)
     version_2_with_negative: bool | None = setting(
-        "some questions have no answer, as in SQuAD 2.0; default: from the run in --output_dir, else false",
-        None,
-        group="Data",
-        first=True,
+        "some questions have no answer, as in SQuAD 2.0", None, group="Data", first=True, new_run=False
     )
     null_score_diff_threshold: float | None = setting(
         'with --version_2_with_negative: predict "" (no answer) if the score of "" exceeds the best answer\'s score by '

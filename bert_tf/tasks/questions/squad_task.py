@@ -35,8 +35,8 @@ from bert_tf.training.metrics import Form, Metric
 QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
-# Default values of the flags that change the model or its data. A run's `task.json` records the values of these flags.
-_DEFAULTS = {"version_2_with_negative": False, "doc_stride": 128, "max_query_length": 64}
+# The flags that change the model or its data. A run's `task.json` records the values of these flags.
+_OF_MODEL = ("version_2_with_negative", "doc_stride", "max_query_length")
 # The logit of a position without a token. This logit is finite, so means and differences of logits are finite too.
 _NO_TOKEN = -1e9
 
@@ -229,7 +229,7 @@ def squad_task(command: Command) -> SquadTask:
         evaluated on the other version of SQuAD; or the null threshold is tuned or used with other answer lengths than
         the run's.
     """
-    settings, of_model = command.settings, command.of_model(**_DEFAULTS)
+    settings, of_model = command.settings, command.of_model(*_OF_MODEL)
     has_unanswerable = of_model["version_2_with_negative"]
     for flag in ("tune_null_threshold", "null_score_diff_threshold"):
         if getattr(settings, flag) not in (None, False) and not has_unanswerable:
@@ -239,7 +239,7 @@ def squad_task(command: Command) -> SquadTask:
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
     uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)
     value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.values
-    sizes = value_of(n_best_size=Decoding.n_best_size, max_answer_length=Decoding.max_answer_length)
+    sizes = value_of("n_best_size", "max_answer_length")
     decoding = Decoding(
         **sizes,
         has_unanswerable=has_unanswerable,

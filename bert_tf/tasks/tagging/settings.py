@@ -45,21 +45,15 @@ class NerSettings(FineTuningSettings):
         "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
         "--init_checkpoint, else false, as in the paper", None, group="Model", first=True,
     )  # fmt: skip
-    word_column: int | None = setting(
-        "column of the word, from 0; -1 is the last column; default: from the run in --output_dir, else 0", None
-    )
-    tag_column: int | None = setting(
-        "column of the tag, from 0; -1 is the last column; default: from the run in --output_dir, else -1", None
-    )
+    word_column: int | None = setting("column of the word, from 0; -1 is the last column", None, new_run=0)
+    tag_column: int | None = setting("column of the tag, from 0; -1 is the last column", None, new_run=-1)
     tag_scheme: str | None = setting(
-        "scheme of the tags in the files; auto: recognize the scheme of each file; default: from the run in "
-        "--output_dir, else auto",
-        None,
-        choices=("auto", "iob1", "iob2", "bioes"),
+        "scheme of the tags in the files; auto: recognize the scheme of each file", None,
+        choices=("auto", "iob1", "iob2", "bioes"), new_run="auto",
     )  # fmt: skip
     repair_tags: bool | None = setting(
         "accept tag sequences that violate the scheme, and read them as the official scorer reads them; without this "
-        "flag, such a sequence is an error; default: from the run in --output_dir, else false", None,
+        "flag, such a sequence is an error", None, new_run=False,
     )  # fmt: skip
     entity_types: str = setting(
         "comma-separated types of entities; default: from the run in --output_dir, else from the training data", ""
@@ -69,7 +63,7 @@ class NerSettings(FineTuningSettings):
     )
     document_context: bool | None = setting(
         "fill the rest of a sentence's row with the neighboring sentences of the document, as in the paper; these "
-        "sentences are not tagged in this row; default: from the run in --output_dir, else false", None, group="Model",
+        "sentences are not tagged in this row", None, group="Model", new_run=False,
     )  # fmt: skip
     feature_layers: str = setting(
         "freeze the encoder, and train a BiLSTM on the activations of these layers (paper: Table 7); fine_tuning: "
@@ -77,12 +71,9 @@ class NerSettings(FineTuningSettings):
         choices=("", "fine_tuning", *FEATURE_LAYERS), group="Model",
     )  # fmt: skip
     lstm_size: int | None = setting(
-        "with --feature_layers: number of units in each direction of the two-layer BiLSTM; default: from the run "
-        "in --output_dir, else 768, as in the paper",
-        None,
-        group="Model",
-        above=0,
-    )
+        "with --feature_layers: number of units in each direction of the two-layer BiLSTM; 768 in the paper", None,
+        group="Model", above=0, new_run=768,
+    )  # fmt: skip
     activations_dir: str = setting(
         "with --feature_layers: folder for the encoder's activations; several runs may share the folder; default: the "
         "subfolder 'activations' of --output_dir", "", group="Model",

@@ -19,11 +19,10 @@ from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Layout, Sentence
 from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tasks.tagging.tagging_files import AUTO, TaggedFiles, check_types
+from bert_tf.tasks.tagging.tagging_files import TaggedFiles, check_types
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
 _FINE_TUNING = "fine_tuning"
-_LSTM_SIZE = 768
 
 
 def tagging_task(command: Command) -> TaggingTask:
@@ -34,7 +33,7 @@ def tagging_task(command: Command) -> TaggingTask:
     """
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
-    reads = command.values(word_column=0, tag_column=-1, tag_scheme=AUTO, repair_tags=False)
+    reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = Layout(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"], settings.test_has_tags)
     data = file_data(
@@ -44,7 +43,7 @@ def tagging_task(command: Command) -> TaggingTask:
     uses_features = features != _FINE_TUNING
     if not uses_features and (settings.lstm_size is not None or settings.activations_dir):
         raise InputError("--lstm_size and --activations_dir need layers in --feature_layers; name layers, or drop both")
-    of_model = command.of_model(document_context=False, lstm_size=_LSTM_SIZE)
+    of_model = command.of_model("document_context", "lstm_size")
     has_context = of_model["document_context"]
     types = _types(settings, known, data)
     checked = dataclasses.replace(

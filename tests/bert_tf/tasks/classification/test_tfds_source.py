@@ -109,8 +109,6 @@ def test_flags_that_name_two_sets_are_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=message):
             settings("glue/mrpc", **changes)
-    with pytest.raises(InputError, match="is for --tfds_name, not for --task_name=own"):
-        find_task(settings("", task_name="own", data_dir="d", tfds_splits="a"))
 
 
 def prepared(folder, name, texts, splits=("train", "validation")):
