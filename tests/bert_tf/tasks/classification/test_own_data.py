@@ -152,9 +152,7 @@ def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
         assert find_task(settings("", tmp_path, **later)).name == name
         with pytest.raises(InputError, match="--task_name=RTE: .*run was trained with .*; leave the flag out"):
             find_task(settings("RTE", tmp_path, **later))
-    with pytest.raises(
-        InputError, match="--test_data_path: the task MRPC reads the files in --data_dir"
-    ):
+    with pytest.raises(InputError, match="--test_data_path: the task MRPC reads the files in --data_dir"):
         find_task(settings("", "", **later, test_data_path="x.tsv"))
 
 
