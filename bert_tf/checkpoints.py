@@ -29,7 +29,7 @@ from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder, EncoderPair, make_encoder
-from bert_tf.runs import latest, location
+from bert_tf.runs import checkpoint_folder, location
 from bert_tf.tokenization import TOKENIZER_JSON
 
 __all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
@@ -211,7 +211,7 @@ def model_files(settings, *flags: str) -> dict[str, str]:
     """
     # A run's folder contains the run's own files. But if the folder has no checkpoint, the files come from a failed
     # start, and training does not use them.
-    is_own = not settings.do_train or latest.prefixes(settings.output_dir)
+    is_own = not settings.do_train or checkpoint_folder.prefixes(settings.output_dir)
     own = {flag: os.path.join(settings.output_dir, name) if is_own else "" for flag, name in _FILES.items()}
     given = {flag: getattr(settings, flag) or (own[flag] if tf.io.gfile.exists(own[flag]) else "") for flag in flags}
     missing = [flag for flag in flags if not given[flag]]
@@ -236,7 +236,7 @@ def model_files(settings, *flags: str) -> dict[str, str]:
 
 def _refuse_missing(settings, missing: Sequence[str]) -> None:
     if not settings.do_train:
-        latest.check_there(settings.output_dir)
+        checkpoint_folder.check_there(settings.output_dir)
     if len(missing) > 1:
         raise InputError(
             f"no model is given; give --init_checkpoint=FOLDER, the folder of a pre-trained model with its "

@@ -26,7 +26,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.jobs.progress import Progress
 from bert_tf.modeling.precision import policy
-from bert_tf.runs import evaluations, run_checkpoints, run_record
+from bert_tf.runs import checkpoint_folder, evaluations, run_record
 from bert_tf.tasks import trained
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
@@ -211,7 +211,7 @@ class TextClassifier:
         known = {step: scores for step, scores in recorded.scores.items() if step == self._step}
         evaluations.write(folder, dataclasses.replace(recorded, scores=known))
         step = tf.Variable(self._step, dtype=tf.int64)
-        run_checkpoints.save(folder, tf.train.Checkpoint(model=self._trained.model, global_step=step), self._step)
+        checkpoint_folder.save(folder, tf.train.Checkpoint(model=self._trained.model, global_step=step), self._step)
 
     def export(self, export_dir: str, **settings) -> str:
         """Exports the model for serving; see `export_saved_model`.

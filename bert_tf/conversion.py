@@ -31,7 +31,7 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, initial, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.runs import chosen_checkpoint, latest, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import registry, takeover
 from bert_tf.tokenization import PAD, load_vocabulary
@@ -108,7 +108,7 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
       InputError: there is no fine-tuned model, or no file states whether it reads pairs of texts.
     """
     is_on_hub = path.startswith(hub.SCHEME)
-    if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or latest.prefixes(path)):
+    if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or checkpoint_folder.prefixes(path)):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -126,7 +126,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
     """Returns the checkpoint to convert; in a run's folder, the checkpoint that evaluation and export would use."""
     path = settings.input
     is_run = tf.io.gfile.isdir(path) and run_record.exists(path)
-    newest = latest.find(path) if is_run else None
+    newest = checkpoint_folder.find(path) if is_run else None
     if not newest or not newest.prefix:
         return path
     return chosen_checkpoint.choose(path, newest, settings.use_checkpoint).prefix
@@ -169,7 +169,7 @@ def _write_tokenizer(
     tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
     if task and settings.format == "bert_tf":  # export needs the record of the task
         description.write(folder, task)
-        step = latest.step_of(tokenizer.source) if latest.step_of(tokenizer.source) >= 0 else None
+        step = checkpoint_folder.step_of(tokenizer.source) if checkpoint_folder.step_of(tokenizer.source) >= 0 else None
         kind = registry.of_task(task, tokenizer.folder)
         if kind.tuned and kind.tuned.path(tokenizer.folder):
             kind.tuned.write(folder, kind.tuned.read(tokenizer.folder, step, task.labels), None, task.labels)

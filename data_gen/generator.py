@@ -58,7 +58,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 def make_job(settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]) -> Job:
     """Returns the job that generates a set of shards."""
     facts = {"vocab_sha256": vocab_sha256}
-    return Job("the generator", _RECIPE, settings, outputs, corpus, facts)
+    return Job(_RECIPE, settings, outputs, corpus, facts)
 
 
 def _make(

@@ -8,7 +8,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints, conversion
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.tasks import trained
 from bert_tf.tasks.trained import Trained
 from bert_tf.tokenization import BertTokenizer
@@ -39,7 +39,7 @@ def _of_run(settings: ExportSettings) -> Trained:
         task.
     """
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
-    if latest.prefixes(folder) and not description.exists(folder):
+    if checkpoint_folder.prefixes(folder) and not description.exists(folder):
         raise InputError(
             f"{folder}: contains no fine-tuned model; give --task_name=embeddings or fill_mask for a pre-trained model"
         )
@@ -76,5 +76,5 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     described = TaskDescription(name, name, (), lower, config.max_position_embeddings, parameters)
     model = kind.make_model(config, parameters)
     checkpoint = checkpoints.initialize(model, path)
-    step = latest.step_of(checkpoint)
+    step = checkpoint_folder.step_of(checkpoint)
     return Trained(None, found.folder, checkpoint, step, model, tokenizer, described, config)

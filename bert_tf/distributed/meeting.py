@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping
 
 from absl import logging
 
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 
 _PATIENCE = 3600.0  # seconds
@@ -166,13 +167,9 @@ def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
         )
     if task not in missing:
         return f"two processes are worker {task}; give each process its own index"
-    theirs = message["settings"]
-    different = [
-        f"--{name}={value}, but worker {task} with {theirs.get(name)}"
-        for name, value in own["settings"].items()
-        if theirs.get(name) != value
-    ]
-    return f"worker 0 was started with {'; '.join(different)}; give all workers the same flags" if different else ""
+    flags = ({f"--{name}": value for name, value in each["settings"].items()} for each in (own, message))
+    different = "; ".join(identity.differences(*flags))
+    return f"worker {task} has other flags than worker 0 ({different}); give all workers the same" if different else ""
 
 
 def _call(cluster: Cluster, own: Mapping) -> None:

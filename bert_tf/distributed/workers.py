@@ -7,7 +7,6 @@ chief, and only the chief writes files.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import json
 import os
 import re
@@ -19,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.distributed.meeting import Cluster, meet
 from bert_tf.settings import DeviceSettings
@@ -115,8 +115,7 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
         return
     different = []
     for name, fact in facts.items():
-        digest = hashlib.sha256(json.dumps(fact, sort_keys=True, default=repr).encode()).digest()
-        every = _of_all(strategy, int.from_bytes(digest[:7], "big"))
+        every = _of_all(strategy, int(identity.digest(fact)[:14], 16))
         if len(set(every)) > 1:
             others = [str(worker) for worker, value in enumerate(every) if value != every[0]]
             different.append(f"the {name} of worker {', '.join(others)}")

@@ -105,4 +105,4 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "truncated", "damaged")}
 
 
-_PROGRAM = parts.Program("extract_features", "extracting", _RECIPE, Facts, _write, _finish, _files, _join)
+_PROGRAM = parts.Program("extracting", _RECIPE, Facts, _write, _finish, _files, _join)

@@ -14,7 +14,6 @@ import dataclasses
 import functools
 import hashlib
 import io
-import json
 import os
 from collections.abc import Iterator
 
@@ -24,7 +23,7 @@ import tf_keras as keras
 from absl import logging
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.core import storage
+from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert
@@ -243,4 +242,4 @@ def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) 
         "max_seq_length": max_seq_length,
         "rows of batches": hashlib.sha256(plan.ids.tobytes()).hexdigest(),
     }
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:24]
+    return identity.digest(facts)

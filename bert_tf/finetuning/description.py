@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import latest, run_record
+from bert_tf.runs import checkpoint_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.data_vocabulary import tokens_sha256
 
@@ -135,7 +135,7 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
       InputError: the file is damaged, or it is missing and the command does not train.
     """
     folder = settings.output_dir
-    if not latest.prefixes(folder):
+    if not checkpoint_folder.prefixes(folder):
         return None
     if exists(folder):
         return read(folder)

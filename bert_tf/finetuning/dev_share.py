@@ -2,11 +2,12 @@
 
 import dataclasses
 
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.runs import run_folder, run_record
+from bert_tf.runs import run_record
 
 
 def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None) -> TaskData:
@@ -52,7 +53,7 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
       InputError: the files, the share or the seed differ.
     """
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
-        files = [run_folder.without_names(prints) for prints in (trained["train"], data.fingerprint("train"))]
+        files = [identity.without_names(prints) for prints in (trained["train"], data.fingerprint("train"))]
         shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, data.reading_facts())]
         if files[0] != files[1] or shares[0] != shares[1]:
             raise InputError(

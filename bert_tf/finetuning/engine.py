@@ -37,7 +37,7 @@ from bert_tf.finetuning.row_plan import RowPlan
 from bert_tf.finetuning.task import Task
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
-from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_checkpoints, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -105,7 +105,7 @@ def _scores_test(run: PreparedRun) -> bool:
 
 
 def _has_results(folder: str) -> bool:
-    return bool(latest.prefixes(folder)) or sweep_results.exists(folder)
+    return bool(checkpoint_folder.prefixes(folder)) or sweep_results.exists(folder)
 
 
 def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
@@ -149,7 +149,7 @@ def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
             folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.vocabulary, settings.script
         )
         step = tf.Variable(0, dtype=tf.int64)
-        run_checkpoints.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)
+        checkpoint_folder.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)
 
 
 def _initialize(run: PreparedRun, objective: FineTuningObjective) -> str:
@@ -237,7 +237,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     phase = run.phase(num_train_steps)
     if run_folder.initial_checkpoint(settings):
         run_folder.warn_if_unfinished(_initialize(run, objective))
-    elif not latest.prefixes(settings.output_dir):
+    elif not checkpoint_folder.prefixes(settings.output_dir):
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)

@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.core import storage
+from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import data_summary, description, evaluated_data, prepared_run, resolution
@@ -23,7 +23,7 @@ from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import chosen_checkpoint, evaluations, latest, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import load_vocabulary
 from bert_tf.training import metrics, traced_graphs
@@ -95,7 +95,7 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 def _refuse_other_folder(folder: str, members: Sequence[Member]) -> None:
     """Refuses a folder with a run or with the results of other models."""
-    path = os.path.join(folder, latest.ENSEMBLE_NAME)
+    path = os.path.join(folder, checkpoint_folder.ENSEMBLE_NAME)
     holds = "a run" if run_record.read_phases(folder) else ""
     if tf.io.gfile.exists(path):
         with storage.json_file(path, "give another --output_dir") as entries:
@@ -116,7 +116,7 @@ def _refuse_different(member: Member, first: Member) -> None:
         described = dataclasses.replace(description.read(each.folder), evaluation={})
         vocabulary = load_vocabulary(os.path.join(each.folder, checkpoints.VOCABULARY_NAME))
         facts.append(dataclasses.asdict(described) | {"vocabulary": vocabulary})
-    if different := run_folder.differences(*facts):
+    if different := identity.differences(*facts):
         raise InputError(
             f"--ensemble_checkpoints: {member.folder} differs from {first.folder} ({'; '.join(different)}); an "
             "ensemble needs models with the same task, labels and vocabulary"
@@ -149,7 +149,7 @@ def _write(
     folder, task, scores = settings.output_dir, run.task, {}
     tf.io.gfile.makedirs(folder)
     entries = {"checkpoints": _paths(members), "settings": dataclasses.asdict(settings)}
-    storage.write_text(os.path.join(folder, latest.ENSEMBLE_NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_text(os.path.join(folder, checkpoint_folder.ENSEMBLE_NAME), json.dumps(entries, indent=2) + "\n")
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
         scores = task.scores(split, predictions)

@@ -16,7 +16,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import evaluations, run_checkpoints
+from bert_tf.runs import checkpoint_folder, evaluations
 from bert_tf.settings import FineTuningSettings
 
 
@@ -135,4 +135,4 @@ class EvaluationSchedule:
     def _write(self) -> None:
         if strategies.is_chief(self._strategy):
             evaluations.write(self._folder, self._recorded)
-            run_checkpoints.delete_stale_weights(self._folder)
+            checkpoint_folder.delete_stale_weights(self._folder)

@@ -21,7 +21,7 @@ from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
-from bert_tf.runs import latest, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop
@@ -249,7 +249,7 @@ def prepare(
     lower_layers.check(config, settings)
     config = _of_gpt(config, settings, tokenizer)
     if not (settings.do_train or run_folder.takes_over(settings)):
-        latest.check_there(settings.output_dir)
+        checkpoint_folder.check_there(settings.output_dir)
     task.check(config, settings)
     shares_test = task.test_is_dev and settings.do_eval
     asked = {"train": settings.do_train, "dev": settings.do_eval, "test": settings.do_predict and not shares_test}

@@ -19,7 +19,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import PENDING, PRETRAINED, TRANSFERRED, Results, Trial
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import latest, run_checkpoints, run_folder
+from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
 from bert_tf.training import metrics_file, traced_graphs
@@ -54,7 +54,7 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
     defaults = {field.name: field.default for field in dataclasses.fields(ProtocolSettings)}
     varied = dict(trial.combination)
     if (steps := varied.pop(PRETRAINED, None)) is not None:
-        varied["init_checkpoint"] = run_checkpoints.at_step(_pretrained_folder(settings), steps)
+        varied["init_checkpoint"] = checkpoint_folder.at_step(_pretrained_folder(settings), steps)
     return dataclasses.replace(
         settings,
         **varied,
@@ -81,7 +81,7 @@ def find(settings: FineTuningSettings, task: Task) -> Results:
       InputError: the folder has a single run, or `results.json` is damaged.
     """
     folder = settings.output_dir
-    if latest.prefixes(folder):
+    if checkpoint_folder.prefixes(folder):
         raise InputError(f"--output_dir={folder}: holds a single run; give another folder for the sweep")
     planned = planned_trials(settings)
     if not sweep_results.exists(folder):
@@ -112,7 +112,7 @@ def _pretrained_steps(settings: FineTuningSettings) -> list[int | None]:
     """Returns the steps of the initial checkpoints; [None] if the only initial checkpoint is `init_checkpoint`."""
     if not settings.sweep_checkpoints:
         return [None]
-    steps = sorted(latest.numbered(_pretrained_folder(settings)))
+    steps = sorted(checkpoint_folder.numbered(_pretrained_folder(settings)))
     if not steps or steps[0] < 0:
         raise InputError(
             f"--sweep_checkpoints: {settings.init_checkpoint} holds no numbered checkpoints; give the folder of a "
@@ -182,5 +182,5 @@ def _record(folder: str, results: Results, strategy: tf.distribute.Strategy) -> 
         sweep_results.write(folder, results)
         for trial in results.trials:
             if trial.state != PENDING and trial != results.best:
-                run_checkpoints.delete_all(sweep_results.folder_of(folder, trial))
+                checkpoint_folder.delete_all(sweep_results.folder_of(folder, trial))
     workers.wait_for_chief(strategy, os.path.join(folder, sweep_results.NAME))

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from bert_tf.core import identity
 from bert_tf.finetuning import stratified_split
 from bert_tf.finetuning.stratified_split import HeldOut
-from bert_tf.runs import run_folder
 
 
 def _each_alone(examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
@@ -58,7 +58,7 @@ class TaskData:
     def fingerprint(self, split: str) -> list[str]:
         """Returns the identity of a split's data."""
         origin = self._origin(split)
-        found = self.prints(origin) if self.prints else run_folder.fingerprint(self.files(origin), whole=True)
+        found = self.prints(origin) if self.prints else identity.fingerprint(self.files(origin), whole=True)
         if origin == split:
             return found
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]

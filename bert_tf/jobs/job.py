@@ -6,16 +6,15 @@ A rerun with other facts is refused.
 """
 
 import dataclasses
-import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import lock, storage
+from bert_tf.core import identity, lock, storage
 from bert_tf.core.errors import InputError
 from bert_tf.jobs import shard_names
 from tfrecords import manifest
@@ -26,10 +25,6 @@ _IMMATERIAL = frozenset({
     "input_file", "output_file", "num_workers", "runner", "spark_master", "verify", "init_checkpoint",
     "bert_config_file", "vocab_file", "ignore_checkpoint_tokenizer",
 })  # fmt: skip
-_DIFFERENCES = {
-    "vocab_sha256": "the vocabulary has changed",
-    "weights_sha256": "the model has other weights or another configuration",
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +41,6 @@ class Job:
     """A job that writes a set of shards.
 
     Args:
-      program: name of the program, for messages.
       recipe: a number that changes whenever the program begins to make other bytes from the same settings.
       settings: the resolved settings, a dataclass.
       outputs: paths of the shards.
@@ -63,7 +57,6 @@ class Job:
 
     def __init__(
         self,
-        program: str,
         recipe: int,
         settings,
         outputs: Sequence[str],
@@ -81,7 +74,6 @@ class Job:
             "corpus": corpus,
             "outputs": shard_names.relative_names(outputs),
         }
-        self._program = program
         self._lock = lock.FolderLock(
             self.folder, f"{self.folder}: another run is writing this set; wait for it, or stop it"
         )
@@ -89,7 +81,7 @@ class Job:
     @property
     def id(self) -> str:
         """A short hash of the identity."""
-        return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:16]
+        return identity.digest(self.identity)
 
     def finished_shards(self) -> list[manifest.Shard | None]:
         """Returns one entry per output: the shard if an earlier run finished the set and the file is whole, else None.
@@ -243,37 +235,14 @@ class Job:
 
     def _differences(self, other: Mapping) -> str:
         """Describes how another run's identity differs from this job's; "" if both are equal."""
-        mine = self.identity
-        if mine["recipe"] != other.get("recipe"):
-            return f"another version of {self._program}"
-        found = []
-        settings = other.get("settings", {})
-        for name, value in mine["settings"].items():
-            if name not in _IMMATERIAL and settings.get(name) != value:
-                found.append(f"--{name} was {_shown(settings.get(name))}, is now {_shown(value)}")
-        there, now = other.get("outputs", []), mine["outputs"]
-        if len(there) != len(now):
-            found.append(f"there were {len(there)} shards, now {len(now)}")
-        elif there != now:
-            old, new = next(pair for pair in zip(there, now, strict=True) if pair[0] != pair[1])
-            found.append(f"--output_file was {old}, is now {new}")
-        found += [message for name, message in _DIFFERENCES.items() if mine.get(name) != other.get(name)]
-        return "; ".join(found + _corpus_differences(other.get("corpus", []), mine["corpus"]))
+        return "; ".join(identity.differences(*(_compared(facts, self.identity) for facts in (other, self.identity))))
 
 
-def _shown(value) -> str:
-    return "not set" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _corpus_differences(there: Sequence[Mapping], now: Sequence[Mapping]) -> list[str]:
-    if len(there) != len(now):
-        return [f"the corpus had {len(there)} file(s), and now has {len(now)}"]
-    return [
-        f"the corpus has changed: it had {old['name']} of {old['bytes']} bytes, "
-        f"and now has {new['name']} of {new['bytes']} bytes"
-        for old, new in zip(there, now, strict=True)
-        if (old["bytes"], old["fingerprint"]) != (new["bytes"], new["fingerprint"])
-    ]
+def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    """Returns the facts of a run that two runs must share; the names of the corpus's files may differ."""
+    settings = {f"--{flag}": value for flag, value in facts.get("settings", {}).items() if flag not in _IMMATERIAL}
+    contents = [f"{file['bytes']:,} bytes, {file['fingerprint']}" for file in facts.get("corpus", [])]
+    return {key: facts.get(key) for key in keys} | {"settings": settings, "corpus": contents}
 
 
 def read_shard(path: str, result_path: str) -> manifest.Shard | None:

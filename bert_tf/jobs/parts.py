@@ -98,7 +98,6 @@ class Program:
     """The functions with which a program makes parts and shards; the functions must be picklable.
 
     Attributes:
-      name: name of the program, for messages.
       what: name of the work, for the progress bar.
       recipe: a number that changes whenever the program begins to make other bytes from the same settings.
       facts: the program's class of facts.
@@ -108,7 +107,6 @@ class Program:
       join: function that writes a shard atomically.
     """
 
-    name: str
     what: str
     recipe: int
     facts: type[Facts]
@@ -144,7 +142,7 @@ def run(
     storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     sources = plan_sources(files, len(outputs))
     corpus = corpus_entries(files, runner)
-    this = Job(program.name, program.recipe, settings, outputs, corpus, identity)
+    this = Job(program.recipe, settings, outputs, corpus, identity)
     return this.run(
         lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
     )

@@ -13,6 +13,7 @@ import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
@@ -20,7 +21,7 @@ from bert_tf.input.record_order import BEGINNING, Position
 from bert_tf.pretraining import fill_mask, record_files
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_rows, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
-from bert_tf.runs import latest, run_checkpoints, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import batch_parts, flops, loop, metrics, resume
 from bert_tf.training.session import session
@@ -42,7 +43,7 @@ class _Prepared:
       data: the record files and their contents.
       facts: the facts that `run.json` records.
       rows: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
-      eval_prints: `run_folder.fingerprint` of the evaluated files; () without evaluation.
+      eval_prints: `identity.fingerprint` of the evaluated files; () without evaluation.
     """
 
     settings: PretrainingSettings
@@ -82,7 +83,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
             metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
         except InputError:
             if lock:
-                run_checkpoints.put_aside_latest(settings.output_dir)
+                checkpoint_folder.put_aside_latest(settings.output_dir)
             raise
         return values
 
@@ -109,10 +110,10 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
         if not settings.ignore_checkpoint_tokenizer:
             checkpoint_tokenizer.of(starts_from).check_data(data.vocabulary, data.vocab_file)
     if not settings.do_train:
-        latest.check_there(settings.output_dir)
+        checkpoint_folder.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
     rows = find_rows(settings, config, data) if settings.do_eval else ([], [])
-    eval_prints = run_folder.fingerprint(data.eval_files) if settings.do_eval else ()
+    eval_prints = identity.fingerprint(data.eval_files) if settings.do_eval else ()
     return _Prepared(settings, config, data, _facts(settings, config, data), rows, eval_prints)
 
 
@@ -182,7 +183,7 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
         data={
-            "input_file": run_folder.fingerprint(data.files),
+            "input_file": identity.fingerprint(data.files),
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
             "use_next_sentence_label": settings.use_next_sentence_label,
@@ -206,7 +207,7 @@ def _same_on_workers(prepared: _Prepared) -> dict:
         "model": facts.model,
         "data": [facts.data, prepared.data.dynamic_masking],
         "optimizer": {**facts.optimizer, "init_checkpoint": ""},
-        "evaluation data": [*prepared.eval_prints, *run_folder.fingerprint(shown)],
+        "evaluation data": [*prepared.eval_prints, *identity.fingerprint(shown)],
     }
 
 

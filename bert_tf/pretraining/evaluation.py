@@ -11,6 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.config import BertConfig
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.input import pipeline
@@ -53,7 +54,7 @@ class Evaluation:
       trainer: a trainer with evaluation data.
       looks: predicts the tokens of some rows; None if there are no such rows.
       write_report: function that is called with the run's folder after each evaluation.
-      eval_prints: `run_folder.fingerprint` of the evaluated files.
+      eval_prints: `identity.fingerprint` of the evaluated files.
       phase: the phase that is being trained; None without training.
     """
 
@@ -68,7 +69,7 @@ class Evaluation:
     ):
         self._settings, self._trainer, self._write_report = settings, trainer, write_report
         self._eval_prints, self._phase = eval_prints, phase
-        self._data = run_folder.identify(eval_prints)
+        self._data = identity.identify(eval_prints)
         self._fill_mask = looks
         self._writes = strategies.is_chief(trainer.strategy)
         self._managers: dict[str, orbit.utils.SummaryManager] = {}

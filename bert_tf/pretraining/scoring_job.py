@@ -73,7 +73,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
     prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
     finish = functools.partial(_finish, prefix)
-    program = parts.Program("score_text", "scoring", _RECIPE, Facts, _write, finish)
+    program = parts.Program("scoring", _RECIPE, Facts, _write, finish)
     return parts.run(program, settings, identity, runner, check)
 
 

@@ -5,8 +5,10 @@ Paper: appendix A.3 (choice on the dev set).
 
 from absl import logging
 
-from bert_tf.runs import best, evaluations, latest, run_folder, run_record
-from bert_tf.runs.latest import ResumePoint
+from bert_tf.checkpoint_formats.tensor_bundle import damage
+from bert_tf.core.errors import InputError
+from bert_tf.runs import checkpoint_folder, evaluations, run_folder, run_record
+from bert_tf.runs.checkpoint_folder import ResumePoint, step_of
 
 _LAST = "--use_checkpoint=last"
 
@@ -22,8 +24,8 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
     Raises:
       InputError: the folder has no checkpoint, the run is not finished, or `choose` raises this error.
     """
-    latest.check_there(folder)
-    newest = latest.find(folder)
+    checkpoint_folder.check_there(folder)
+    newest = checkpoint_folder.find(folder)
     if run_record.exists(folder):
         run_folder.check_finished(folder, newest.step, allow_unfinished)
     return choose(folder, newest, use)
@@ -43,11 +45,37 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     """
     if use != "best":
         return newest
-    chosen = best.find(folder, newest, _LAST)
+    chosen = best(folder, newest, _LAST)
     if chosen.prefix != newest.prefix:
-        found, step = evaluations.read(folder), latest.step_of(chosen.prefix)
+        found, step = evaluations.read(folder), step_of(chosen.prefix)
         logging.info(
             "%s is the best checkpoint on the dev data, with %s %.4g; the last checkpoint has step %d (%s)",
             chosen.prefix, found.metric, found.scores[step][found.metric], newest.step, _LAST,
         )  # fmt: skip
     return chosen
+
+
+def best(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
+    """Returns a run's best checkpoint, or the newest checkpoint if the run was not evaluated during training.
+
+    Args:
+      folder: the run's folder.
+      newest: the folder's newest intact checkpoint.
+      instead: the flag or path that selects the newest checkpoint, for the advice in the error message.
+
+    Raises:
+      InputError: the best checkpoint is missing or damaged, or the list of evaluations is damaged.
+    """
+    if not evaluations.exists(folder):
+        return newest
+    step = evaluations.read(folder).up_to(newest.step).best_step
+    if step in (None, newest.step):
+        return newest
+    reason = f"{folder}/ckpt-{step} is missing"
+    for prefix in (*checkpoint_folder.prefixes(folder), *checkpoint_folder.weights(folder)):
+        if step_of(prefix) == step and not (reason := damage(prefix)):
+            return ResumePoint(prefix)
+    raise InputError(
+        f"{folder}: the run's best checkpoint on the dev data cannot be used ({reason}); copy the folder again, or "
+        f"take the last checkpoint with {instead}"
+    )

@@ -11,7 +11,7 @@ from bert_tf.checkpoint_formats.pickles import pickled_weights, refuse_pickle
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from bert_tf.core.errors import InputError
-from bert_tf.runs import best, latest
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
 _OTHERS = (".msgpack", ".onnx", ".npz")
@@ -87,9 +87,9 @@ def _in_folder(folder: str) -> Location:
             return Location(os.path.join(folder, chosen[0]), True)
     if saved_models.FILE_NAME in names:
         return Location(os.path.join(folder, "variables", "variables"), False)
-    newest = latest.find(folder)
+    newest = checkpoint_folder.find(folder)
     if newest.prefix:
-        return Location(best.find(folder, newest, f"its own path, {newest.prefix}").prefix, False)
+        return Location(chosen_checkpoint.best(folder, newest, f"its own path, {newest.prefix}").prefix, False)
     prefixes = [name.removesuffix(".index") for name in names if name.endswith(".index")]
     if PREFIX_NAME in prefixes:
         prefixes = [PREFIX_NAME]

@@ -6,24 +6,19 @@ model, the data and the optimizer. A later command must resume the run, or begin
 
 import dataclasses
 import glob
-import hashlib
-import itertools
-import json
 import os
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import lock, storage
+from bert_tf.core import identity, lock, storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import evaluations, latest, run_record
+from bert_tf.runs import checkpoint_folder, evaluations, run_record
 from bert_tf.text.data_vocabulary import DataVocabulary
 
 # Flags from which fine-tuning computes the number of steps and of warm-up steps.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
-# Number of bytes of a file that `fingerprint` reads at once.
-_BLOCK = 1 << 20
 
 
 class Lock:
@@ -54,54 +49,19 @@ class Lock:
         if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
             self._lock.take()
-            if latest.prefixes(self._output_dir):
+            if checkpoint_folder.prefixes(self._output_dir):
                 raise InputError(f"--output_dir={self._output_dir}: another run has just trained there; start again")
-
-
-def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
-    """Describes each file by its name, its size and a hash of its content. The result does not depend on the folder.
-
-    Args:
-      paths: paths of the files.
-      whole: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
-        pre-training data may be terabytes large.
-    """
-    entries = []
-    for path in paths:
-        size = tf.io.gfile.stat(path).length
-        with tf.io.gfile.GFile(path, "rb") as file:
-            digest = hashlib.sha256(file.read(_BLOCK))
-            file.seek(max(0, size - _BLOCK))
-            digest.update(file.read())
-            for start in range(_BLOCK, size - _BLOCK, _BLOCK) if whole else ():
-                file.seek(start)
-                digest.update(file.read(min(_BLOCK, size - _BLOCK - start)))
-        entries.append(f"{os.path.basename(path)}, {size:,} bytes, {digest.hexdigest()[:16]}")
-    return entries
-
-
-def identify(prints: Sequence[str]) -> str:
-    """Combines the fingerprints of several files into one text."""
-    if len(prints) < 2:
-        return "".join(prints)
-    digest = hashlib.sha256(json.dumps(without_names(prints)).encode()).hexdigest()[:16]
-    return f"{prints[0].rsplit(', ', 2)[0]} and {len(prints) - 1:,} more, {len(prints):,} files, {digest}"
 
 
 def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
     """Returns whether a run was trained on any of the files.
 
     Args:
-      prints: the `fingerprint` of the files. Names are not compared, since a copy may have another name.
+      prints: the `identity.fingerprint` of the files. Names are not compared, since a copy may have another name.
       phases: the phases of the run.
     """
-    trained = {file for phase in phases for file in without_names(phase.data.get("input_file", ()))}
-    return not trained.isdisjoint(without_names(prints))
-
-
-def without_names(prints: Sequence[str]) -> list[str]:
-    """Returns the entries of `fingerprint` without the names, which may differ in copies."""
-    return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
+    trained = {file for phase in phases for file in identity.without_names(phase.data.get("input_file", ()))}
+    return not trained.isdisjoint(identity.without_names(prints))
 
 
 def initial_checkpoint(settings) -> str:
@@ -179,10 +139,10 @@ def warn_if_unfinished(checkpoint: str) -> None:
     Raises:
       InputError: the run's `run.json` is damaged.
     """
-    folder, step = os.path.dirname(checkpoint) or ".", latest.step_of(checkpoint)
+    folder, step = os.path.dirname(checkpoint) or ".", checkpoint_folder.step_of(checkpoint)
     if step < 0 or not run_record.exists(folder):
         return
-    newest, last = max([step, *latest.numbered(folder)]), _last_step(folder)
+    newest, last = max([step, *checkpoint_folder.numbered(folder)]), _last_step(folder)
     if newest < last and not _ended_early(folder, newest):
         logging.warning("%s has step %d of %d: the training is not finished", checkpoint, step, last)
 
@@ -335,12 +295,10 @@ def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: i
 def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
     flags = _different_flags(last, phase)
     if flags:
-        told = [_difference(_flag(name, phase), last.optimizer.get(name), phase.optimizer.get(name)) for name in flags]
-        told += [
-            _difference(f"--{name}", last.settings.get(name), phase.settings.get(name))
-            for name in _GIVES_STEPS
-            if last.settings.get(name) != phase.settings.get(name)
-        ]
+        told = []
+        for names, part in ((flags, "optimizer"), (_GIVES_STEPS, "settings")):
+            facts = ({_flag(name, phase): getattr(each, part).get(name) for name in names} for each in (last, phase))
+            told += identity.differences(*facts)
         raise InputError(
             f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); to resume the run, give its "
             f"flags; to train with the new flags, give a new --output_dir with --init_checkpoint={output_dir}, which "
@@ -354,29 +312,8 @@ def _flag(name: str, phase: run_record.Phase) -> str:
 
 
 def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
-    if different := differences(old, new):
+    if different := identity.differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run with {what} ({'; '.join(different)}); "
             "give another folder, or, to resume the run, give its settings"
         )
-
-
-def differences(old: Mapping, new: Mapping) -> list[str]:
-    """Describes the entries that differ, for messages. Only the first difference in a list is described."""
-    found = []
-    for key in dict.fromkeys([*old, *new]):
-        before, after = old.get(key), new.get(key)
-        if isinstance(before, Mapping) and isinstance(after, Mapping):
-            found += differences(before, after)
-        elif before != after:
-            found.append(_difference(key, before, after))
-    return found
-
-
-def _difference(key: str, old, new) -> str:
-    if isinstance(old, list) and isinstance(new, list):  # a list of files may be long
-        lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
-        pairs = itertools.zip_longest(old, new)
-        at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
-        key = f"{key} number {at}{lengths}"
-    return f"{key} was {old!r}, is {new!r}"

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 
 NAME = "run.json"
 _REMEDY = "copy the run's folder again, or train in a new folder"
@@ -86,7 +86,7 @@ def read_phases(output_dir: str) -> list[Phase]:
     Raises:
       InputError: `run.json` cannot be read, or is missing although there are checkpoints.
     """
-    if not latest.prefixes(output_dir):
+    if not checkpoint_folder.prefixes(output_dir):
         return []
     if not exists(output_dir):
         raise InputError(

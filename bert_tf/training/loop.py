@@ -13,7 +13,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.distributed import strategies, workers
-from bert_tf.runs import latest, run_checkpoints, run_folder
+from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 from bert_tf.training import metrics_file, resume, summaries
 from bert_tf.training.interruption import Interruption
@@ -56,7 +56,7 @@ def train(
     trainer: Trainer,
     settings: PretrainingSettings | FineTuningSettings,
     num_train_steps: int,
-    found: latest.ResumePoint,
+    found: checkpoint_folder.ResumePoint,
     evaluate: Callable[[], None] | None = None,
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
@@ -122,7 +122,7 @@ class _Run:
       shown: the progress display; None on a worker that writes no files.
     """
 
-    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: latest.ResumePoint):
+    def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: checkpoint_folder.ResumePoint):
         self._trainer, self._settings = trainer, settings
         self._folder, self.saved = settings.output_dir, found.prefix
         self._writes, self.shown = strategies.is_chief(trainer.strategy), None
@@ -131,7 +131,7 @@ class _Run:
         if self.first_step >= num_train_steps:
             return
         if self._writes:
-            run_checkpoints.tidy(self._folder, found)
+            checkpoint_folder.tidy(self._folder, found)
         if found.prefix:
             logging.info("resuming from %s", found.prefix)
         else:
@@ -200,10 +200,10 @@ class _Run:
                 f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
                 f"training diverged; {_REMEDY}"
             )
-        self.saved = run_checkpoints.at_step(self._folder, step)
+        self.saved = checkpoint_folder.at_step(self._folder, step)
         if self._writes:
             entries, most = resume.checkpoint_entries(self._trainer, step), self._settings.keep_checkpoint_max
-            run_checkpoints.save(self._folder, entries, step, most)
+            checkpoint_folder.save(self._folder, entries, step, most)
         self._saved_step = step
 
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import workers
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.runs import latest, run_folder, run_record
-from bert_tf.runs.latest import ResumePoint
+from bert_tf.runs import checkpoint_folder, run_folder, run_record
+from bert_tf.runs.checkpoint_folder import ResumePoint
 from bert_tf.training.trainer import Trainer
 
 
@@ -20,7 +20,7 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
     Raises:
       InputError: all checkpoints are damaged, or the workers see different folders.
     """
-    point = latest.find(folder)
+    point = checkpoint_folder.find(folder)
     workers.check_same_folder(strategy, folder, point.step)
     return point
 

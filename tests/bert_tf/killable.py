@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -204,18 +204,16 @@ def save_twice(folder: str) -> None:
     """Continues in a folder like a run, with two checkpoints that contain their own number many times."""
     import tensorflow as tf
 
-    from bert_tf.runs import run_checkpoints
-
     step, values = tf.Variable(0, dtype=tf.int64), tf.Variable(tf.zeros([50_000]))
     checkpoint = tf.train.Checkpoint(global_step=step, values=values)
-    found = latest.find(folder)
+    found = checkpoint_folder.find(folder)
     if found.prefix:
         checkpoint.restore(found.prefix).assert_existing_objects_matched()
-    run_checkpoints.tidy(folder, found)
+    checkpoint_folder.tidy(folder, found)
     for _ in range(2):
         step.assign_add(1)
         values.assign(tf.fill([50_000], tf.cast(step, tf.float32)))
-        run_checkpoints.save(folder, checkpoint, int(step))
+        checkpoint_folder.save(folder, checkpoint, int(step))
         print("saved", int(step), flush=True)
 
 

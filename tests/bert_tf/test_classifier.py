@@ -13,8 +13,8 @@ from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.runs import latest
-from bert_tf.runs.latest import step_of
+from bert_tf.runs import checkpoint_folder
+from bert_tf.runs.checkpoint_folder import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.multi_label import THRESHOLDS, evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
@@ -77,7 +77,7 @@ def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint,
     model, output = trained
     model.save(tmp_path / "saved")
     names = {path.name for path in (tmp_path / "saved").iterdir()}
-    step = max(map(step_of, latest.prefixes(str(output))))
+    step = max(map(step_of, checkpoint_folder.prefixes(str(output))))
     assert names == {
         "bert_config.json", "vocab.txt", "tokenizer_config.json", "task.json", "run.json", "evaluations.json",
         "eval_results.txt", "checkpoint", f"ckpt-{step}.index", f"ckpt-{step}.data-00000-of-00001",

@@ -379,7 +379,7 @@ def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):
 
 
 def test_another_format_is_refused(source, tmp_path):
-    with pytest.raises(InputError, match="--format=torch: must be one of bert_tf, tf1, tf_models, hugging_face"):
+    with pytest.raises(InputError, match="--format=torch: value should be one of <bert_tf|tf1|tf_models|hugging_face>"):
         convert(source, tmp_path / "c", "torch")
 
 

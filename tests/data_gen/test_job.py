@@ -118,18 +118,18 @@ def test_a_file_given_twice_is_there_twice(tmp_path):
 @pytest.mark.parametrize(
     "first, second, difference",
     [
-        ({"max_seq_length": 64}, {}, "--max_seq_length was 64, is now 128"),
-        ({"random_seed": 1}, {"random_seed": 2}, "--random_seed was 1, is now 2"),
-        ({"masking": "dynamic"}, {}, "--dupe_factor was 1, is now 10; --masking was dynamic, is now static"),
-        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "there were 2 shards, now 3"),
-        ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "--output_file was b, is now c"),
-        ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "the vocabulary has changed"),
+        ({"max_seq_length": 64}, {}, "--max_seq_length was 64, is 128"),
+        ({"random_seed": 1}, {"random_seed": 2}, "--random_seed was 1, is 2"),
+        ({"masking": "dynamic"}, {}, "--dupe_factor was 1, is 10; --masking was 'dynamic', is 'static'"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "outputs number 3 (2 before, 3 now) was None, is 'c'"),
+        ({"outputs": ["a", "b"]}, {"outputs": ["a", "c"]}, "outputs number 2 was 'b', is 'c'"),
+        ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "vocab_sha256 was 'v1', is 'v2'"),
         (
             {"texts": ["abc"]},
             {"texts": ["abd"]},
-            "the corpus has changed: it had 0.txt of 3 bytes, and now has 0.txt of 3 bytes",
+            "corpus number 1 was '3 bytes, abc', is '3 bytes, abd'",
         ),
-        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "the corpus had 1 file(s), and now has 2"),
+        ({"texts": ["abc"]}, {"texts": ["abc", "d"]}, "corpus number 2 (1 before, 2 now) was None, is '1 bytes, d'"),
     ],
 )
 def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tmp_path, first, second, difference):
@@ -159,7 +159,7 @@ def test_another_recipe_is_another_set(tmp_path, monkeypatch):
     begun.open()
     begun.release()
     monkeypatch.setattr(generator, "_RECIPE", generator._RECIPE + 1)
-    with pytest.raises(InputError, match="another version of the generator"):
+    with pytest.raises(InputError, match="recipe was 2, is 3"):
         make(tmp_path).open()
 
 

@@ -7,7 +7,7 @@ import tf_keras as keras
 
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert, head_maker
-from bert_tf.runs import run_checkpoints
+from bert_tf.runs import checkpoint_folder
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.small_configs import small_config
@@ -28,7 +28,7 @@ def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0
     for variable in model.variables if spread else ():  # including biases, which are initially zero
         variable.assign(variable + random.normal(variable.shape, stddev=spread))
     checkpoint = tf.train.Checkpoint(model=model, global_step=tf.Variable(1, dtype=tf.int64))
-    run_checkpoints.save(str(run), checkpoint, 1)
+    checkpoint_folder.save(str(run), checkpoint, 1)
     (run / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
     description.write(str(run), description.describe(task, True, length, bilstm_head))

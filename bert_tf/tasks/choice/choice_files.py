@@ -12,10 +12,10 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.runs import run_folder
 from bert_tf.tasks import json_lines, tables
 from bert_tf.tasks.choice import race
 from bert_tf.tasks.choice.choice_example import ChoiceExample
@@ -46,7 +46,7 @@ def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
     def prints(split: str) -> list[str]:
         """Returns one entry for each file, and one entry for all files of a folder."""
         contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in data.files(split)]
-        return [run_folder.identify(run_folder.fingerprint(files, whole=True)) for files in contents]
+        return [identity.identify(identity.fingerprint(files, whole=True)) for files in contents]
 
     return dataclasses.replace(data, prints=prints)
 

@@ -9,7 +9,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import pool_tokens
-from bert_tf.runs import run_checkpoints
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.reading import Reading
 from tests.bert_tf.classification import make_task
@@ -65,7 +65,7 @@ def test_a_classifier_maps_the_pooled_vector(pooling):
 def test_a_format_whose_classifier_reads_cls_is_refused_for_another_pooling(tmp_path):
     task = dataclasses.replace(make_task(3), reading=Reading(pooling="mean"))
     checkpoint = tf.train.Checkpoint(model=FineTunedBert(CONFIG, task.head), global_step=tf.Variable(1, dtype=tf.int64))
-    run_checkpoints.save(str(tmp_path), checkpoint, 1)
+    checkpoint_folder.save(str(tmp_path), checkpoint, 1)
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
     description.write(str(tmp_path), description.describe(task, True, 16))
     with pytest.raises(

@@ -12,7 +12,7 @@ from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.task import Split
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
@@ -53,7 +53,7 @@ def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
     expected = values()
     for path in [*tmp_path.glob("ckpt-19.*"), tmp_path / "checkpoint"]:
         path.unlink()
-    assert latest.find(run.output_dir).position == (5, 20, 0)  # 14 steps of 10 rows, 24 rows an epoch
+    assert checkpoint_folder.find(run.output_dir).position == (5, 20, 0)  # 14 steps of 10 rows, 24 rows an epoch
     run_finetuning(run, lambda _: FindTheWord(folder))
     again = values()
     assert again.keys() == expected.keys() and len(expected) > 20

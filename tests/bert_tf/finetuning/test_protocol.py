@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.core import identity
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
 from bert_tf.finetuning import engine, prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule, evaluation_steps
-from bert_tf.runs import best, chosen_checkpoint, evaluations, latest, run_folder, run_record
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder
+from bert_tf.runs.checkpoint_folder import ResumePoint
 from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
-from bert_tf.runs.latest import ResumePoint
-from bert_tf.runs.location import locate
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file
 from tests.bert_tf.finetuning.killed_run import Killed, weights
@@ -119,25 +119,6 @@ def test_a_best_checkpoint_that_is_lost_is_an_error(tmp_path):
     assert choose(str(tmp_path), newest, "last") == newest
 
 
-def test_lost_evaluations_are_not_taken_for_a_run_without_any(tmp_path):
-    tf.train.Checkpoint(global_step=tf.Variable(6)).write(f"{tmp_path}/ckpt-6")
-    newest = ResumePoint(f"{tmp_path}/ckpt-6")
-    for strategy in ("epoch", "no"):
-        optimizer = {"num_train_steps": 6, "num_schedule_steps": 6}
-        phase = run_record.Phase({"eval_strategy": strategy}, {}, {"train": strategy}, optimizer)
-        (tmp_path / run_record.NAME).write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
-        if strategy == "no":
-            assert choose(str(tmp_path), newest, "best") == newest
-            assert locate(str(tmp_path)).path == newest.prefix
-            continue
-        with pytest.raises(InputError, match=r"evaluations.json: no such file.*strategy=epoch.*--use_checkpoint=last"):
-            choose(str(tmp_path), newest, "best")
-        with pytest.raises(InputError, match=r"evaluations.json: no such file.* with its own path, .*/ckpt-6$"):
-            locate(str(tmp_path))
-        assert choose(str(tmp_path), newest, "last") == newest
-        assert locate(newest.prefix).path == newest.prefix
-
-
 @pytest.fixture(scope="module")
 def plain(folder, vocab_file, tmp_path_factory):
     """A run without evaluation during training, with a checkpoint of step 9."""
@@ -160,7 +141,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
 
     def predictions(run, objective, split, batch_size):
-        step = latest.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
+        step = checkpoint_folder.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
         evaluated.append((step, objective.model.head.kernel.numpy()))
         return np.full([24, 16], SCORES[step]), 1.0
 
@@ -175,7 +156,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     monkeypatch.setattr(evaluations, "write", write)
     with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
         run_finetuning(run, lambda _: FindTheWord(folder))
-    assert latest.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
+    assert checkpoint_folder.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
     monkeypatch.setattr(evaluations, "write", write_evaluations)
     assert run_finetuning(run, lambda _: FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
     # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
@@ -186,7 +167,9 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
-    assert list(latest.numbered(str(tmp_path))) == [9] and best.weights(str(tmp_path)) == [f"{tmp_path}/best-4"]
+    assert list(checkpoint_folder.numbered(str(tmp_path))) == [9] and checkpoint_folder.weights(str(tmp_path)) == [
+        f"{tmp_path}/best-4"
+    ]
     _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
     _assert_a_finished_run_stays_as_it_is(run, tmp_path, folder, monkeypatch)
     np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
@@ -256,4 +239,4 @@ def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
         ("--frozen_layers=1", "frozen_layers was 0, is 1"),
         ("--layer_learning_rate_decay=0.9", "layer_learning_rate_decay was 1.0, is 0.9"),
     ]:
-        assert run_folder.differences(plain, prepared("out", flag).phase(12).optimizer) == [message]
+        assert identity.differences(plain, prepared("out", flag).phase(12).optimizer) == [message]

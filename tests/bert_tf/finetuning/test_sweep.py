@@ -18,7 +18,7 @@ from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.sweep import trial_settings, with_best_trial
 from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
-from bert_tf.runs import latest, run_checkpoints, run_record
+from bert_tf.runs import checkpoint_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.classification.multi_label import THRESHOLDS
 from bert_tf.tasks.classification.settings import ClassifierSettings
@@ -135,7 +135,7 @@ class Trials:
 
     def __call__(self, settings):
         self.trained.append(settings.learning_rate)
-        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+        checkpoint_folder.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
         score = self.scores[settings.learning_rate]
         if isinstance(score, BaseException):
             raise score
@@ -152,7 +152,11 @@ def train_sweep(output, run_trial, *flags):
 def kept(output):
     """The learning rates of the trials that have a checkpoint."""
     trials = sweep_results.read(str(output)).trials
-    return [t.combination["learning_rate"] for t in trials if latest.prefixes(sweep_results.folder_of(str(output), t))]
+    return [
+        t.combination["learning_rate"]
+        for t in trials
+        if checkpoint_folder.prefixes(sweep_results.folder_of(str(output), t))
+    ]
 
 
 def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
@@ -187,7 +191,7 @@ def test_a_sweep_and_a_single_run_have_different_folders(tmp_path):
     sweep_results.write(str(tmp_path), Results("toy", ()))
     with pytest.raises(InputError, match="holds a sweep; add the sweep's flags to resume it"):
         with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"]))
-    run_checkpoints.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+    checkpoint_folder.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
     with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
         train_sweep(tmp_path, None)
 
@@ -206,9 +210,9 @@ def swept(folder, vocab_file, tmp_path_factory):
             raise Killed
         return whole(folder, checkpoint, step, most)
 
-    whole = run_checkpoints.save
+    whole = checkpoint_folder.save
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(run_checkpoints, "save", save)
+        patch.setattr(checkpoint_folder, "save", save)
         with pytest.raises(Killed):
             run_finetuning(run, lambda _: FindTheWord(folder))
     assert [trial.state for trial in sweep_results.read(str(output)).trials] == ["failed", "pending"]
@@ -316,7 +320,7 @@ def pretrained(tmp_path):
     folder = tmp_path / "pretrained"
     folder.mkdir()
     for step in (0, 100, 1000):
-        run_checkpoints.save(str(folder), tf.train.Checkpoint(global_step=tf.Variable(step)), step)
+        checkpoint_folder.save(str(folder), tf.train.Checkpoint(global_step=tf.Variable(step)), step)
     return folder
 
 
@@ -329,7 +333,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
         started.append(settings.init_checkpoint)
         if len(started) == 4:
             raise Killed
-        run_checkpoints.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
+        checkpoint_folder.save(settings.output_dir, tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
         return {"f1": int(started[-1].rpartition("-")[2]) / 2000 + settings.learning_rate, "loss": 1.0}
 
     for _ in range(2):  # killed in the middle, and resumed
@@ -346,7 +350,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
     run_report.write(str(output))
     page = (output / "report.html").read_text()
     assert "f1 over pre-training steps" in page and "pre-training steps 1000, learning rate 0.002" in page
-    run_checkpoints.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
+    checkpoint_folder.save(str(pretrained), tf.train.Checkpoint(global_step=tf.Variable(1)), 2000)
     train_sweep(output, train, *flags)  # pre-training has meanwhile continued
     assert started[7:] == [f"{pretrained}/ckpt-2000"] * 2
 

@@ -22,7 +22,7 @@ from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
@@ -139,7 +139,7 @@ def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_pat
     model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
     checkpoints.initialize(model, str(run))
     trained_model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
-    tf.train.Checkpoint(model=trained_model).restore(latest.find(str(run)).prefix).expect_partial()
+    tf.train.Checkpoint(model=trained_model).restore(checkpoint_folder.find(str(run)).prefix).expect_partial()
     expected = checkpoints.variables_by_path(trained_model)
     assert sum(path.startswith("head/lstm/") for path in expected) == 6
     for path, variable in checkpoints.variables_by_path(model).items():
@@ -175,7 +175,7 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
     flags = [f"--bert_config_file={tmp_path}/config.json", "--do_train", "--num_train_epochs=1"]
     run_finetuning(word_task.settings(folder, vocab_file, run, *flags), lambda _: task)
     model = FineTunedBert(BertConfig.from_json_file(str(run / "bert_config.json")), task.head)
-    tf.train.Checkpoint(model=model).restore(latest.find(str(run)).prefix).expect_partial()
+    tf.train.Checkpoint(model=model).restore(checkpoint_folder.find(str(run)).prefix).expect_partial()
 
     tokenizer = BertTokenizer(vocab_file)
     split = encoded_split(task, task.data.read("dev"), tokenizer, 16)

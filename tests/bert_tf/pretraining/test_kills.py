@@ -12,7 +12,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.jobs.run_local import LocalRunner
-from bert_tf.runs import best, evaluations, latest, run_checkpoints
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations
 from bert_tf.training import metrics_file
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
@@ -96,8 +96,8 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
         code = server.do("pretrain", command(data, folder), count_file=str(tmp_path / "count"), **how)
         assert code in (0, -signal.SIGKILL), server.log
         kills += code != 0
-        step = latest.find(str(folder)).step
-        assert step >= before and not latest.find(str(folder)).damaged
+        step = checkpoint_folder.find(str(folder)).step
+        assert step >= before and not checkpoint_folder.find(str(folder)).damaged
         before = step
     assert kills >= 4 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
@@ -119,7 +119,7 @@ def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, 
         code = server.do("pretrain", command(data, tmp_path / folder, *more), **how)
         assert code == (-signal.SIGKILL if how else 0), server.log
         if how:
-            assert latest.find(str(tmp_path / folder)).step == 20
+            assert checkpoint_folder.find(str(tmp_path / folder)).step == 20
     check_equal(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
 
 
@@ -150,7 +150,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
     # training takes long enough for the signal to arrive during it
     flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
     assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
-    step = latest.find(str(tmp_path)).step
+    step = checkpoint_folder.find(str(tmp_path)).step
     assert 0 < step < 100000
     assert server.log.splitlines()[-1] == "stopped; run the same command again to resume"
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
@@ -159,7 +159,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
 def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
     code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
     assert code == 143, server.log
-    step = latest.find(str(tmp_path)).step
+    step = checkpoint_folder.find(str(tmp_path)).step
     assert EVERY < step < 2 * EVERY
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -172,7 +172,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(dat
         said
     )
     assert "Traceback" not in server.log
-    found = latest.find(str(tmp_path))
+    found = checkpoint_folder.find(str(tmp_path))
     assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
@@ -187,13 +187,13 @@ def test_killed_at_every_touch_of_a_file_while_saving_the_newest_checkpoint_and_
         event += 1
         code = server.do("save_twice", str(folder), event=event, count_file=count_file)
         said = [int(line.split()[1]) for line in server.log.splitlines() if line.startswith("saved")]
-        found = latest.find(str(folder))
+        found = checkpoint_folder.find(str(folder))
         assert not found.damaged and found.step in (max([saved, *said]), max([saved, *said]) + 1)
         saved = found.step
         if found.prefix:
-            for each, step in ((found, saved), (best.find(str(folder), found, ""), 1)):
+            for each, step in ((found, saved), (chosen_checkpoint.best(str(folder), found, ""), 1)):
                 np.testing.assert_array_equal(contents(each.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], step)
-    assert code == 0 and event > 20 and saved > run_checkpoints.KEPT + 2
-    names = [f"ckpt-{step}" for step in range(saved - run_checkpoints.KEPT + 1, saved + 1)]
+    assert code == 0 and event > 20 and saved > checkpoint_folder.KEPT + 2
+    names = [f"ckpt-{step}" for step in range(saved - checkpoint_folder.KEPT + 1, saved + 1)]
     files = [f"{name}.{part}" for name in ["best-1", *names] for part in ("data-00000-of-00001", "index")]
     assert sorted(path.name for path in folder.iterdir()) == sorted([*files, "checkpoint", evaluations.NAME])

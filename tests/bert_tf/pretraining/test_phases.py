@@ -8,7 +8,7 @@ import pytest
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import PretrainingSettings
 
 
@@ -62,7 +62,7 @@ def both(runs, tmp_path_factory):
 @pytest.mark.slow
 def test_a_second_command_continues_on_longer_rows_with_the_same_schedule(both, caplog):
     out, results = both
-    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert checkpoint_folder.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
     # each phase evaluates on its own rows at its start and at its end
     assert [entry["step"] for entry in evaluated] == [0, 2, 4, 4, 6]
@@ -82,7 +82,7 @@ def test_the_second_command_resumes_and_finished_trains_no_further(runs, both, t
     entries = (out / "metrics.jsonl").read_text().splitlines(keepends=True)
     (out / "metrics.jsonl").write_text("".join(line for line in entries if json.loads(line)["step"] < 6))
     run_pretraining(settings(runs, out, *second(runs), *EVALUATED))
-    assert latest.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
+    assert checkpoint_folder.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     assert rates(out) == pytest.approx(RATES, rel=1e-5)
     before = (out / "metrics.jsonl").read_text()
     run_pretraining(settings(runs, out, *second(runs), EVERY_STEP))

@@ -16,7 +16,7 @@ from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.record_files import inspect
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import PretrainingSettings
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
@@ -73,7 +73,7 @@ def look(data, names, *more: str, eval_names=""):
 @pytest.mark.slow
 def test_masked_data_without_pairs_is_trained_on_and_evaluated(data, tmp_path):
     results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
-    assert latest.find(str(tmp_path)).step == 2
+    assert checkpoint_folder.find(str(tmp_path)).step == 2
     assert "next_sentence_loss" not in results and results["loss"] == results["masked_lm_loss"]
     assert 4 < results["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
 

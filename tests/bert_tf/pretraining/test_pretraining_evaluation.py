@@ -14,7 +14,7 @@ from bert_tf.pretraining import engine, evaluation
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.report import run_report
-from bert_tf.runs import latest, run_record
+from bert_tf.runs import checkpoint_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import flops, loop, metrics_file
 from data_gen.generator import create_pretraining_data
@@ -189,12 +189,12 @@ def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp
     monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
     with pytest.raises(InputError, match=r"the last checkpoint of .*run is unusable: .*not finite \(loss\)"):
         run(data, finished[0], "--do_eval")
-    assert latest.find(str(finished[0])).step == 6, "an evaluation changes nothing"
+    assert checkpoint_folder.find(str(finished[0])).step == 6, "an evaluation changes nothing"
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
     with pytest.raises(InputError, match="is unusable"):
         run(data, folder, "--do_train", "--do_eval")
-    assert latest.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
+    assert checkpoint_folder.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
 
 def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch):
     (tmp_path / "ckpt-3.index").touch()
-    monkeypatch.setattr(evaluation.resume, "find", lambda *_: latest.ResumePoint(f"{tmp_path}/ckpt-3"))
+    monkeypatch.setattr(evaluation.resume, "find", lambda *_: checkpoint_folder.ResumePoint(f"{tmp_path}/ckpt-3"))
     strategy = tf.distribute.get_strategy()
     checkpoint = types.SimpleNamespace(restore=lambda prefix: types.SimpleNamespace(expect_partial=lambda: None))
 

@@ -152,7 +152,7 @@ def test_a_set_of_other_settings_is_not_overwritten(checkpoint, tmp_path):
     assert (tmp_path / "out.jsonl").read_text() == "before"
     before = scored(checkpoint, tmp_path, ["the man"])
     score_text(parse(ScoringSettings, given(checkpoint, tmp_path)))  # the set is finished
-    with pytest.raises(InputError, match="--hide_rest_of_word was false, is now true"):
+    with pytest.raises(InputError, match="--hide_rest_of_word was False, is True"):
         score_text(parse(ScoringSettings, given(checkpoint, tmp_path, "--hide_rest_of_word")))
     assert [json.loads((tmp_path / "out.jsonl").read_text())] == before
 

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import run_classifier, run_ner, run_pretraining, run_squad, run_swag
+from bert_tf.core import identity
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.runs import run_folder, run_record
@@ -176,9 +177,9 @@ def test_fine_tuning_names_the_flag_that_gives_the_number_of_steps(tmp_path):
 def test_training_data_is_known_by_its_content(tmp_path):
     for name, text in (("a, b", "one"), ("copy", "one"), ("other", "two")):
         (tmp_path / name).write_text(text)
-    trained = [changed(FIRST, data={"input_file": run_folder.fingerprint([str(tmp_path / "a, b")])})]
+    trained = [changed(FIRST, data={"input_file": identity.fingerprint([str(tmp_path / "a, b")])})]
     for names, expected in ((["copy"], True), (["other"], False), (["other", "a, b"], True), ([], False)):
-        prints = run_folder.fingerprint([str(tmp_path / name) for name in names])
+        prints = identity.fingerprint([str(tmp_path / name) for name in names])
         assert run_folder.is_training_data(prints, trained) is expected
         later = changed(FIRST, data={"input_file": []})
         assert run_folder.is_training_data(prints, [*trained, later]) is expected, "of any phase"
@@ -276,7 +277,7 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
-        return run_folder.fingerprint([str(path)])
+        return identity.fingerprint([str(path)])
 
     big = bytes(3 << 20)
     same = fingerprint("x", big)
@@ -287,7 +288,7 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
         fingerprint("x", b"1" + big[1:]),
         fingerprint("x", big[:-1] + b"1"),
         fingerprint("x", b""),
-        run_folder.fingerprint([]),
+        identity.fingerprint([]),
     ]
     assert len({tuple(each) for each in (same, *others)}) == 7
 
@@ -296,7 +297,7 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
 def test_a_fingerprint_of_whole_files_shows_a_change_at_any_place(tmp_path, size):
     def fingerprint(data):
         (tmp_path / "train.tsv").write_bytes(data)
-        return run_folder.fingerprint([str(tmp_path / "train.tsv")], whole=True)
+        return identity.fingerprint([str(tmp_path / "train.tsv")], whole=True)
 
     same = fingerprint(bytes(size))
     places = (0, size // 2, min(size, 1 << 20) - 1, max(0, size - (1 << 20) - 1), size - 1)
@@ -323,7 +324,7 @@ def test_a_fingerprint_depends_on_the_order_of_files(tmp_path):
     for path in paths:
         with open(path, "w") as file:
             file.write("same")
-    assert run_folder.fingerprint(paths) != run_folder.fingerprint(paths[::-1])
+    assert identity.fingerprint(paths) != identity.fingerprint(paths[::-1])
 
 
 def test_a_folder_that_cannot_be_written_is_refused_before_it_is_locked(tmp_path, monkeypatch):

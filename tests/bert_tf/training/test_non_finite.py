@@ -11,7 +11,7 @@ import tf_keras as keras
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import PretrainingObjective
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.training import metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
 from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer
@@ -154,14 +154,14 @@ LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_
 def test_a_run_stops_and_names_step_and_checkpoint_and_goes_on_where_it_may_skip(data, tmp_path):
     with pytest.raises(InputError) as stopped:
         run_pretraining(settings(data, tmp_path, *LONG))
-    found, message = latest.find(str(tmp_path)), str(stopped.value)
+    found, message = checkpoint_folder.find(str(tmp_path)), str(stopped.value)
     failed = int(re.match(r"loss or gradient of step (\d+) is not finite", message)[1])
     assert found.step == (failed - 1) // 5 * 5 < failed
     assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
     assert "diverged" in message
 
     run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
-    assert latest.find(str(tmp_path)).step == 40
+    assert checkpoint_folder.find(str(tmp_path)).step == 40
     lines = [entry for entry in metrics_file.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
     updates = tf.train.load_variable(str(tmp_path / "ckpt-40"), "optimizer/_iterations/.ATTRIBUTES/VARIABLE_VALUE")
@@ -176,4 +176,4 @@ def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path)
         run_pretraining(
             settings(data, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
         )
-    assert latest.find(str(tmp_path)).step == 0
+    assert checkpoint_folder.find(str(tmp_path)).step == 0

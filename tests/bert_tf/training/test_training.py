@@ -16,7 +16,7 @@ from bert_tf.core.command_line import Terminated, parse
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
-from bert_tf.runs import latest, run_folder
+from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import ConversionSettings, DeviceSettings
 from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
@@ -72,7 +72,7 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
     assert not (tmp_path / "third").exists()
     shutil.rmtree(tmp_path / "tf1")
     assert run_pretraining(settings(data, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
-    assert latest.find(str(tmp_path / "second")).step == 2
+    assert checkpoint_folder.find(str(tmp_path / "second")).step == 2
     run_pretraining(settings(data, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
 
 

@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.task import Split
 from bert_tf.run_swag import main as run_swag
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.choice.choice_example import ChoiceExample
 from bert_tf.tasks.choice.choice_files import choice_data
@@ -293,7 +293,7 @@ def test_a_run_resumes_and_two_replicas_with_micro_batches_train_the_same(folder
     expected = weights_at(tmp_path / "one", 11)  # 30 examples * 3 epochs / 8
     for path in [*(tmp_path / "one").glob("ckpt-11.*"), tmp_path / "one" / "checkpoint"]:
         path.unlink()
-    assert latest.find(str(tmp_path / "one")).position == (1, 18, 0), "counted in examples"
+    assert checkpoint_folder.find(str(tmp_path / "one")).position == (1, 18, 0), "counted in examples"
     run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
     for name, value in weights_at(tmp_path / "one", 11).items():
         np.testing.assert_array_equal(value, expected[name], err_msg=name)

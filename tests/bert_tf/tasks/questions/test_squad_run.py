@@ -17,7 +17,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.resolution import Command
 from bert_tf.run_squad import main as run_squad
-from bert_tf.runs import latest
+from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
@@ -166,7 +166,7 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
     assert 6 <= sum(not text for text in answers.values()) <= 10 and odds.keys() == answers.keys()
     assert all((odds[id_] > scores["null_threshold"]) == (not text) for id_, text in answers.items())
     kept = json.loads((folder / "null_threshold.json").read_text())
-    last = latest.find(str(folder)).step
+    last = checkpoint_folder.find(str(folder)).step
     assert (kept["step"], kept["null_score_diff_threshold"]) == (last, scores["null_threshold"])
     assert description.read(str(folder)).parameters == {"version_2_with_negative": True}
 
@@ -211,7 +211,7 @@ def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path)
 def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
     more = [f"--train_file={inputs}/more.json, {inputs}/v1.json", "--do_train", "--num_train_epochs=1"]
     run_squad(settings(inputs, vocab_file, tmp_path / "run", "v1", *more))
-    assert latest.find(str(tmp_path / "run")).step >= 4  # at least 32 rows, in batches of 8
+    assert checkpoint_folder.find(str(tmp_path / "run")).step >= 4  # at least 32 rows, in batches of 8
     data = json.loads((tmp_path / "run/run.json").read_text())["phases"][0]["data"]
     assert [entry.split(",")[0] for entry in data["train"]] == ["more.json", "v1.json"]
 
@@ -248,7 +248,7 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
         )  # fmt: skip
         logits.append(start_logits(folder))
     out = tmp_path / "ensemble"
-    prefixes = [latest.find(str(folder)).prefix for folder in (trained[0], second)]
+    prefixes = [checkpoint_folder.find(str(folder)).prefix for folder in (trained[0], second)]
     members = f"--ensemble_checkpoints={prefixes[0]},{second}"
     command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", members]
     exact = ["--n_best_size=1000", "--exact_answer_offsets"]
@@ -401,7 +401,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file
         return flags(inputs, vocab_file, folder, "v1", *more)
 
     def weights(folder) -> dict:
-        reader = tf.train.load_checkpoint(latest.find(str(folder)).prefix)
+        reader = tf.train.load_checkpoint(checkpoint_folder.find(str(folder)).prefix)
         names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
         return {name: reader.get_tensor(name) for name in names}
 
@@ -416,8 +416,8 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file
     ):
         code = server.do("squad", command(killed), count_file=str(tmp_path / "count"), **how)
         kills += code != 0
-        seen.append(latest.find(str(killed)).step)
-    assert kills >= 3 and seen == sorted(seen) and seen[-1] < latest.find(str(whole)).step
+        seen.append(checkpoint_folder.find(str(killed)).step)
+    assert kills >= 3 and seen == sorted(seen) and seen[-1] < checkpoint_folder.find(str(whole)).step
     assert server.do("squad", command(killed)) == 0, server.log
     found, wanted = weights(killed), weights(whole)
     assert found.keys() == wanted.keys() and len(wanted) > 30

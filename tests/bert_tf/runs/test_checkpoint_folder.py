@@ -13,10 +13,9 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.input.record_order import Position
-from bert_tf.runs import best, evaluations, latest, run_checkpoints
-from bert_tf.runs.latest import step_of
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations
+from bert_tf.runs.checkpoint_folder import KEPT, ResumePoint, step_of
 from bert_tf.runs.location import locate
-from bert_tf.runs.run_checkpoints import KEPT, ResumePoint
 from bert_tf.settings import FineTuningSettings
 
 
@@ -30,7 +29,7 @@ def saved(tmp_path_factory):
     """A folder with checkpoints of steps 0, 3 and 6."""
     folder = tmp_path_factory.mktemp("saved")
     for step in (0, 3, 6):
-        assert run_checkpoints.save(str(folder), checkpoint(step), step) == f"{folder}/ckpt-{step}"
+        assert checkpoint_folder.save(str(folder), checkpoint(step), step) == f"{folder}/ckpt-{step}"
     return folder
 
 
@@ -67,7 +66,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
     DAMAGES[damage](folder, 6)
-    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
+    assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert line.startswith(f"{folder}/ckpt-6: ")
     assert line.endswith(f"; using {folder}/ckpt-3, the newest intact checkpoint")
@@ -83,15 +82,15 @@ def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text
     (folder / "checkpoint").unlink()
     if text is not None:
         (folder / "checkpoint").write_text(text, encoding="latin-1")
-    found = latest.find(str(folder))
+    found = checkpoint_folder.find(str(folder))
     assert (found.prefix, found.step, found.position) == (f"{folder}/ckpt-6", 6, Position(1, 2, 6))
-    run_checkpoints.tidy(str(folder), found)
-    assert run_checkpoints.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
+    checkpoint_folder.tidy(str(folder), found)
+    assert checkpoint_folder.save(str(folder), checkpoint(9), 9) == tf.train.latest_checkpoint(str(folder))
 
 
 def test_an_older_one_that_a_person_names_is_taken(folder):
     (folder / "checkpoint").write_text('model_checkpoint_path: "ckpt-3"\n')
-    assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+    assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
 
 
 def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
@@ -99,21 +98,21 @@ def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_i
         DAMAGES[damage](folder, step)
     message = rf"^{re.escape(str(folder))}: all checkpoints are damaged \(.*ckpt-6.*ckpt-3.*ckpt-0"
     with pytest.raises(InputError, match=message):
-        latest.find(str(folder))
-    assert latest.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
+        checkpoint_folder.find(str(folder))
+    assert checkpoint_folder.find(str(tmp_path / "nothing")) == ResumePoint() and ResumePoint().step == 0
     with pytest.raises(InputError, match="nothing: no such folder"):
-        latest.check_there(str(tmp_path / "nothing"))
+        checkpoint_folder.check_there(str(tmp_path / "nothing"))
 
 
 def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(folder):
     for turn in range(2):
         DAMAGES["a byte of the data"](folder, 6)
         damaged = data(folder, 6).read_bytes()
-        run_checkpoints.tidy(str(folder), latest.find(str(folder)))
+        checkpoint_folder.tidy(str(folder), checkpoint_folder.find(str(folder)))
         assert (folder / "damaged" / str(turn) / "ckpt-6.data-00000-of-00001").read_bytes() == damaged
-        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
-        run_checkpoints.save(str(folder), checkpoint(6), 6)
-        assert latest.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
+        assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
+        checkpoint_folder.save(str(folder), checkpoint(6), 6)
+        assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
 
 
 def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
@@ -123,7 +122,7 @@ def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("x")
     before = sorted(path.name for path in folder.rglob("*"))
-    run_checkpoints.tidy(str(folder), latest.find(str(folder)))
+    checkpoint_folder.tidy(str(folder), checkpoint_folder.find(str(folder)))
     gone = {"saving", "ckpt-9_temp", *(os.path.basename(name) for name in left)}
     assert sorted(path.name for path in folder.rglob("*")) == [name for name in before if name not in gone]
 
@@ -133,15 +132,15 @@ def test_the_newest_are_kept_wherever_the_folder_is(tmp_path, where):
     folder = str(tmp_path / "run") if where == "disk" else f"{where}{tmp_path}"
     tf.io.gfile.makedirs(folder)
     for step in range(KEPT + 3):
-        run_checkpoints.save(folder, checkpoint(step), step)
-    assert sorted(latest.numbered(folder)) == list(range(3, KEPT + 3))
+        checkpoint_folder.save(folder, checkpoint(step), step)
+    assert sorted(checkpoint_folder.numbered(folder)) == list(range(3, KEPT + 3))
     state = tf.train.get_checkpoint_state(folder)
     assert list(state.all_model_checkpoint_paths) == [f"{folder}/ckpt-{step}" for step in range(3, KEPT + 3)]
     assert not tf.io.gfile.exists(f"{folder}/saving")
-    run_checkpoints.save(folder, checkpoint(20), 20, 0)
-    assert sorted(latest.numbered(folder)) == [*range(3, KEPT + 3), 20], "0 keeps all"
-    run_checkpoints.save(folder, checkpoint(21), 21, 2)
-    assert sorted(latest.numbered(folder)) == [20, 21]
+    checkpoint_folder.save(folder, checkpoint(20), 20, 0)
+    assert sorted(checkpoint_folder.numbered(folder)) == [*range(3, KEPT + 3), 20], "0 keeps all"
+    checkpoint_folder.save(folder, checkpoint(21), 21, 2)
+    assert sorted(checkpoint_folder.numbered(folder)) == [20, 21]
 
 
 @pytest.fixture
@@ -156,7 +155,7 @@ def evaluated(tmp_path):
         for variable in (*model.variables, *optimizer.variables):
             variable.assign(tf.cast(tf.fill(variable.shape, step), variable.dtype))
         values = {"global_step": tf.Variable(step, dtype=tf.int64), "model": model, "optimizer": optimizer}
-        run_checkpoints.save(folder, tf.train.Checkpoint(**values), step, 2)
+        checkpoint_folder.save(folder, tf.train.Checkpoint(**values), step, 2)
         scores = {**evaluations.read(folder).scores, step: {"f1": score}}
         evaluations.write(folder, evaluations.Evaluations("f1", scores=scores))
 
@@ -169,9 +168,9 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
     for step, score in {1: 0.7, 2: 0.9, 3: 0.5, 4: 0.6, 5: 0.95}.items():
         save(step, score)
         size = size or sum(tf.io.gfile.stat(path).length for path in tf.io.gfile.glob(f"{folder}/ckpt-1.data*"))
-        assert sorted(latest.numbered(folder)) == [step - 1, step][-step:]
-        assert [step_of(path) for path in best.weights(folder)] == [2] * (step > 3)
-        assert best.find(folder, latest.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
+        assert sorted(checkpoint_folder.numbered(folder)) == [step - 1, step][-step:]
+        assert [step_of(path) for path in checkpoint_folder.weights(folder)] == [2] * (step > 3)
+        assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
     (weights,) = tf.io.gfile.glob(f"{folder}/best-2.data*")
     assert tf.io.gfile.stat(weights).length < size / 2, "of three values for each weight, one"
     assert not of_optimizer(tf.train.load_checkpoint(f"{folder}/best-2").get_variable_to_shape_map())
@@ -181,10 +180,12 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
     status.assert_existing_objects_matched().expect_partial()
     assert np.unique(np.concatenate([variable.numpy().ravel() for variable in model.variables])) == [2]
     os.truncate(f"{folder}/ckpt-5.index", 100)
-    assert best.find(folder, latest.find(folder), "").step == 2, "of the steps up to 4, to which training falls back"
+    assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == 2, (
+        "of the steps up to 4, to which training falls back"
+    )
     os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
     with pytest.raises(InputError, match=r"best checkpoint .* cannot be used \(.*best-2: cannot be read"):
-        best.find(folder, latest.find(folder), "")
+        chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "")
 
 
 def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_before(tmp_path):
@@ -194,22 +195,22 @@ def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_befor
     scores, strategy = iter([0.7, 0.5, 0.9]), tf.distribute.get_strategy()
     schedule = EvaluationSchedule(given, strategy, task, "dev, 1, x", 3, 0, lambda step: {"f1": next(scores)})
     for step, kept in ((1, []), (2, [1]), (3, [])):
-        run_checkpoints.save(str(tmp_path), checkpoint(step), step, 1)
+        checkpoint_folder.save(str(tmp_path), checkpoint(step), step, 1)
         schedule(step)
-        assert [step_of(path) for path in best.weights(str(tmp_path))] == kept
+        assert [step_of(path) for path in checkpoint_folder.weights(str(tmp_path))] == kept
 
 
 def test_a_new_run_without_dev_data_does_not_keep_the_best_step_of_a_deleted_run(tmp_path):
     folder = str(tmp_path)
     evaluations.write(folder, evaluations.Evaluations("f1", data="dev, 1, x", scores={1: {"f1": 0.9}}))
-    run_checkpoints.save(folder, checkpoint(1), 1)
+    checkpoint_folder.save(folder, checkpoint(1), 1)
     tf.io.gfile.rename(f"{folder}/ckpt-1.index", f"{folder}/best-1.index")
     given = parse(FineTuningSettings, [f"--output_dir={folder}", "--do_train"])
     task, strategy = types.SimpleNamespace(metrics=()), tf.distribute.get_strategy()
     EvaluationSchedule(given, strategy, task, "", 3, 1, None)
     assert evaluations.read(folder).best_step == 1, "a resumed run keeps its evaluations"
     EvaluationSchedule(given, strategy, task, "", 3, 0, None)
-    assert evaluations.read(folder).best_step is None and not best.weights(folder)
+    assert evaluations.read(folder).best_step is None and not checkpoint_folder.weights(folder)
 
 
 def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
@@ -220,13 +221,13 @@ def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkey
     def fail(source, target):
         raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
 
-    monkeypatch.setattr(run_checkpoints, "write_without_optimizer", fail)
+    monkeypatch.setattr(checkpoint_folder, "write_without_optimizer", fail)
     save(3, 0.1)
     assert "ckpt-1 is not deleted, because its weights cannot be copied (No space left on device)" in caplog.text
-    assert sorted(latest.numbered(folder)) == [1, 2, 3] and not best.weights(folder)
-    assert best.find(folder, latest.find(folder), "").step == 1
-    run_checkpoints.delete_all(folder)
-    assert not best.weights(folder) and not latest.numbered(folder)
+    assert sorted(checkpoint_folder.numbered(folder)) == [1, 2, 3] and not checkpoint_folder.weights(folder)
+    assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == 1
+    checkpoint_folder.delete_all(folder)
+    assert not checkpoint_folder.weights(folder) and not checkpoint_folder.numbered(folder)
 
 
 def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
@@ -240,18 +241,18 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
     monkeypatch.setattr(tf.train.Checkpoint, "write", fail)
     message = r"ckpt-9: cannot be saved \(No space left on device\); earlier checkpoints are intact"
     with pytest.raises(InputError, match=message):
-        run_checkpoints.save(str(folder), checkpoint(9), 9)
-    assert sorted(os.listdir(folder)) == before and latest.find(str(folder)).step == 6
+        checkpoint_folder.save(str(folder), checkpoint(9), 9)
+    assert sorted(os.listdir(folder)) == before and checkpoint_folder.find(str(folder)).step == 6
 
 
 def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, monkeypatch):
     def fail(path, text):
         raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
 
-    monkeypatch.setattr(run_checkpoints.storage, "write_text", fail)
+    monkeypatch.setattr(checkpoint_folder.storage, "write_text", fail)
     with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
-        run_checkpoints.save(str(folder), checkpoint(9), 9)
-    assert latest.find(str(folder)).step == 6
+        checkpoint_folder.save(str(folder), checkpoint(9), 9)
+    assert checkpoint_folder.find(str(folder)).step == 6
 
 
 @pytest.mark.parametrize("where", ["the reader", "the files"])
@@ -269,5 +270,17 @@ def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monke
         monkeypatch.setattr(tf.io.gfile.GFile, "read", fail)
     message = r"ckpt-6: cannot be read now \(the store does not answer\); nothing was changed; fix"
     with pytest.raises(InputError, match=message):
-        latest.find(str(folder))
+        checkpoint_folder.find(str(folder))
     assert sorted(os.listdir(folder)) == before
+
+
+def test_a_folder_without_a_checkpoint_is_refused_by_what_it_is(tmp_path):
+    for folder, message in (
+        (tmp_path / "missing", "no such folder"),
+        (tmp_path, "holds no checkpoint; give a folder where training has saved a checkpoint"),
+    ):
+        with pytest.raises(InputError, match=message):
+            checkpoint_folder.check_there(str(folder))
+    (tmp_path / checkpoint_folder.ENSEMBLE_NAME).write_text("{}")
+    with pytest.raises(InputError, match="an ensemble, .* give --ensemble_checkpoints with the checkpoints"):
+        checkpoint_folder.check_there(str(tmp_path))

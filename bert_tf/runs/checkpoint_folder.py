@@ -1,12 +1,13 @@
-"""Adds checkpoints to a run's folder without risk to existing checkpoints.
+"""Finds, adds and deletes the checkpoints of a run's folder.
 
 A checkpoint is written to a temporary folder, flushed to the disk and renamed. Then the file `checkpoint` is replaced
 by a file that names the new checkpoint. Last, the oldest checkpoints are deleted, except for the weights of the best
-checkpoint on the dev data. Therefore the checkpoint that the file `checkpoint` names is complete even after a kill, a
-power cut or a full disk.
+checkpoint on the dev data, which are kept as `best-STEP`. Therefore the checkpoint that the file `checkpoint` names is
+complete even after a kill, a power cut or a full disk. Training cannot resume from `best-STEP`.
 """
 
 import contextlib
+import dataclasses
 import functools
 import os
 import re
@@ -16,16 +17,116 @@ from collections.abc import Callable, Iterator, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, write_without_optimizer
+from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME, VALUE, damage, write_without_optimizer
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import best, evaluations
-from bert_tf.runs.latest import ResumePoint, indexes, prefixes, step_of
+from bert_tf.input.record_order import BEGINNING, Position
+from bert_tf.runs import evaluations
 
 # Default number of checkpoints to keep.
 KEPT = 5
 # Names of the folders for the checkpoint that is being written, and for damaged checkpoints.
 _SAVING, _DAMAGED = "saving", "damaged"
+ENSEMBLE_NAME = "ensemble.json"
+_STEP = re.compile(r"-(\d+)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class ResumePoint:
+    """The checkpoint from which a run resumes.
+
+    Attributes:
+      prefix: prefix of the newest intact checkpoint; "" if there is none.
+      damaged: prefixes of newer checkpoints that are damaged.
+    """
+
+    prefix: str = ""
+    damaged: tuple[str, ...] = ()
+
+    @property
+    def step(self) -> int:
+        """Number of completed steps; 0 if there is no checkpoint."""
+        return int(tf.train.load_variable(self.prefix, f"global_step{VALUE}")) if self.prefix else 0
+
+    @property
+    def position(self) -> Position:
+        """Position in the training data; the beginning if there is no checkpoint."""
+        if not self.prefix:
+            return BEGINNING
+        return Position(*tf.train.load_variable(self.prefix, f"data_position{VALUE}").tolist())
+
+
+def prefixes(folder: str) -> list[str]:
+    """Lists the prefixes of a folder's checkpoints, intact or damaged.
+
+    The first prefix belongs to the checkpoint that the `checkpoint` file names as the latest. The other prefixes are in
+    descending order of steps.
+    """
+    if not tf.io.gfile.isdir(folder):
+        return []
+    named, latest = _named(folder)
+    found = {*named, *_by_step(folder)}
+    return sorted(found, key=lambda prefix: (prefix == latest, step_of(prefix)), reverse=True)
+
+
+def numbered(folder: str) -> dict[int, str]:
+    """Maps the step in each checkpoint's name to the checkpoint's prefix, for intact and damaged checkpoints."""
+    return {step_of(prefix): prefix for prefix in prefixes(folder)}
+
+
+def find(folder: str) -> ResumePoint:
+    """Finds the newest intact checkpoint.
+
+    The function reads every byte of a checkpoint and verifies the checksums. A warning names the damaged checkpoints
+    that are skipped.
+
+    Raises:
+      InputError: all checkpoints are damaged, or the files of a checkpoint are not accessible now.
+    """
+    reasons = {}
+    for prefix in prefixes(folder):
+        reason = damage(prefix)
+        if not reason:
+            if reasons:
+                logging.warning("%s; using %s, the newest intact checkpoint", "; ".join(reasons.values()), prefix)
+            return ResumePoint(prefix, tuple(reasons))
+        reasons[prefix] = reason
+    if reasons:
+        raise InputError(
+            f"{folder}: all checkpoints are damaged ({'; '.join(reasons.values())}); copy them again, or give "
+            "another folder"
+        )
+    return ResumePoint()
+
+
+def check_there(folder: str) -> None:
+    """Refuses a folder without a checkpoint. Damaged checkpoints are accepted.
+
+    Raises:
+      InputError: the folder is missing or has no checkpoint.
+    """
+    if not tf.io.gfile.exists(folder):
+        raise InputError(f"{folder}: no such folder; give a folder where training has saved a checkpoint")
+    if prefixes(folder):
+        return
+    ensemble = os.path.join(folder, ENSEMBLE_NAME)
+    if tf.io.gfile.exists(ensemble):
+        raise InputError(
+            f"{folder}: holds the results of an ensemble, which has no checkpoint of its own; give "
+            f"--ensemble_checkpoints with the checkpoints in {ensemble}"
+        )
+    raise InputError(f"{folder}: holds no checkpoint; give a folder where training has saved a checkpoint")
+
+
+def step_of(prefix: str) -> int:
+    """Returns the step in a checkpoint's name; -1 if the name does not end in a step."""
+    number = _STEP.search(prefix)
+    return int(number[1]) if number else -1
+
+
+def weights(folder: str) -> list[str]:
+    """Lists the prefixes of a folder's checkpoints that contain only weights."""
+    return _by_step(folder, "best")
 
 
 def at_step(folder: str, step: int) -> str:
@@ -89,7 +190,7 @@ def delete_stale_weights(folder: str) -> None:
     """
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
-    for prefix in best.weights(folder):
+    for prefix in weights(folder):
         if step_of(prefix) in kept or step_of(prefix) not in wanted:
             _remove(prefix)
 
@@ -98,7 +199,7 @@ def _keep_weights(folder: str, step: int) -> bool:
     """Writes a checkpoint's weights to a separate checkpoint, and returns whether this succeeded."""
     prefix = at_step(folder, step)
     try:
-        _write(folder, best.weights_name(step), functools.partial(write_without_optimizer, prefix))
+        _write(folder, f"best-{step}", functools.partial(write_without_optimizer, prefix))
     except (InputError, tf.errors.OpError, OSError) as error:
         reason = " ".join(str(error).split())
         logging.warning("%s is not deleted, because its weights cannot be copied (%s)", prefix, reason)
@@ -123,12 +224,12 @@ def tidy(folder: str, found: ResumePoint) -> None:
 
     Args:
       folder: the run's folder.
-      found: the result of `latest.find`.
+      found: the result of `find`.
     """
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
     _put_aside(folder, found)
-    whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best.weights(folder))}
+    whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *weights(folder))}
     for name in tf.io.gfile.listdir(folder):
         # Another process that evaluates may be writing the report and the results.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
@@ -144,10 +245,10 @@ def put_aside_latest(folder: str) -> str:
     Returns:
       The prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result is "".
     """
-    latest, *others = prefixes(folder)
+    newest, *others = prefixes(folder)
     if not others:
         return ""
-    _put_aside(folder, ResumePoint(others[0], (latest,)))
+    _put_aside(folder, ResumePoint(others[0], (newest,)))
     return others[0]
 
 
@@ -157,7 +258,7 @@ def delete_all(folder: str) -> None:
         return
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(os.path.join(folder, STATE_NAME))
-    for prefix in (*_by_step(folder), *best.weights(folder)):
+    for prefix in (*_by_step(folder), *weights(folder)):
         _remove(prefix)
 
 
@@ -165,8 +266,21 @@ def _is_local(folder: str) -> bool:
     return "://" not in folder
 
 
-def _by_step(folder: str) -> list[str]:
-    return sorted((os.path.join(folder, name[: -len(".index")]) for name in indexes(folder)), key=step_of)
+def _by_step(folder: str, name: str = "ckpt") -> list[str]:
+    index = re.compile(rf"^({name}-\d+)\.index$")
+    found = filter(None, map(index.match, tf.io.gfile.listdir(folder)))
+    return sorted((os.path.join(folder, each[1]) for each in found), key=step_of)
+
+
+def _named(folder: str) -> tuple[list[str], str]:
+    """Returns all prefixes and the latest prefix in a folder's `checkpoint` file; [] and "" if no file is valid."""
+    try:
+        state = tf.train.get_checkpoint_state(folder)
+    except (ValueError, tf.errors.OpError):
+        state = None
+    if state is None:
+        return [], ""
+    return [*state.all_model_checkpoint_paths, state.model_checkpoint_path], state.model_checkpoint_path
 
 
 @contextlib.contextmanager

@@ -1,0 +1,74 @@
+"""Describes files, settings and models by values that JSON can represent, and tells how two descriptions differ."""
+
+import hashlib
+import itertools
+import json
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+# Number of bytes of a file that `fingerprint` reads at once.
+_BLOCK = 1 << 20
+
+
+def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
+    """Describes each file by its name, its size and a hash of its content. The result does not depend on the folder.
+
+    Args:
+      paths: paths of the files.
+      whole: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
+        pre-training data may be terabytes large.
+    """
+    import tensorflow as tf
+
+    entries = []
+    for path in paths:
+        size = tf.io.gfile.stat(path).length
+        with tf.io.gfile.GFile(path, "rb") as file:
+            content = hashlib.sha256(file.read(_BLOCK))
+            file.seek(max(0, size - _BLOCK))
+            content.update(file.read())
+            for start in range(_BLOCK, size - _BLOCK, _BLOCK) if whole else ():
+                file.seek(start)
+                content.update(file.read(min(_BLOCK, size - _BLOCK - start)))
+        entries.append(f"{os.path.basename(path)}, {size:,} bytes, {content.hexdigest()[:16]}")
+    return entries
+
+
+def identify(prints: Sequence[str]) -> str:
+    """Combines the fingerprints of several files into one text."""
+    if len(prints) < 2:
+        return "".join(prints)
+    name, count = prints[0].rsplit(", ", 2)[0], len(prints)
+    return f"{name} and {count - 1:,} more, {count:,} files, {digest(without_names(prints))}"
+
+
+def without_names(prints: Sequence[str]) -> list[str]:
+    """Returns the entries of `fingerprint` without the names, which may differ in copies."""
+    return [", ".join(entry.rsplit(", ", 2)[1:]) for entry in prints]
+
+
+def digest(facts: Any) -> str:
+    """Returns a hash of a value, 16 hexadecimal digits. Values that JSON cannot represent count by their `repr`."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True, default=repr).encode()).hexdigest()[:16]
+
+
+def differences(old: Mapping, new: Mapping) -> list[str]:
+    """Describes the entries that differ, for messages. Only the first difference in a list is described."""
+    found = []
+    for key in dict.fromkeys([*old, *new]):
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            found += differences(before, after)
+        elif before != after:
+            found.append(_difference(key, before, after))
+    return found
+
+
+def _difference(key: str, old: Any, new: Any) -> str:
+    if isinstance(old, list) and isinstance(new, list):  # a list of files may be long
+        lengths = f" ({len(old)} before, {len(new)} now)" if len(old) != len(new) else ""
+        pairs = itertools.zip_longest(old, new)
+        at, (old, new) = next((at, pair) for at, pair in enumerate(pairs, 1) if pair[0] != pair[1])
+        key = f"{key} number {at}{lengths}"
+    return f"{key} was {old!r}, is {new!r}"
