@@ -335,7 +335,7 @@ def test_odd_text_is_read(generator, tmp_path, read_rows, unmask):
         ({"input_file": "{0}/blank.txt"}, "--input_file={0}/blank.txt: contains no text"),
         ({"input_file": "{0}/blank.txt", "objective": "mlm"}, "--input_file={0}/blank.txt: contains no text"),
         ({"input_file": "{0}/bad.jsonl", "input_format": "jsonl"}, "{0}/bad.jsonl, line 3: not JSON"),
-        ({"input_file": "{0}/cut.txt.gz"}, "{0}/cut.txt.gz: ends in the middle of its compressed data"),
+        ({"input_file": "{0}/cut.txt.gz"}, "{0}/cut.txt.gz: is truncated or damaged"),
         ({"input_file": "{0}/one.txt", "input_format": "wikipedia"}, "{0}/one.txt: at byte 0: expected a MediaWiki"),
         ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),
         ({"vocab_file": "{0}/no-mask.txt"}, "{0}/no-mask.txt: the special token [MASK] is missing"),
