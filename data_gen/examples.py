@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.core import storage
-from bert_tf.jobs.job import Counts
+from bert_tf.jobs.job import Counts, write_result
 from bert_tf.text import masking
 from data_gen import unit_files
 from data_gen.sentence_pairs import Rows, Window, cut_blocks, join_documents, sample_pairs, sample_segments
@@ -103,7 +102,7 @@ def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
     )
 
 
-def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
+def make_unit(task: UnitTask) -> Facts:
     """Makes the records of a unit, pass by pass, and writes them to disk in random order."""
     settings, unit = task.settings, task.unit
     window = load_window(task.window, task.job)
@@ -119,8 +118,8 @@ def make_unit(task: UnitTask) -> tuple[UnitTask, Facts]:
             facts += Facts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
     facts += Facts(bytes=size)
-    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
-    return task, facts
+    write_result(task.result_path, facts)
+    return facts
 
 
 def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:

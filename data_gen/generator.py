@@ -14,9 +14,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.jobs.content import corpus_entries
 from bert_tf.jobs.job import Job
-from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
+from bert_tf.jobs.stage import run_stage
 from bert_tf.text.masking import MaskingRule
 from bert_tf.tokenization import CLS, SEP, load_vocabulary
 from data_gen.corpus_check import check_corpus
@@ -120,14 +120,8 @@ def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[Block]:
     """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)
-    size = sum(task.size for task in tasks)
-    blocks = {task: done for task in tasks if (done := read_blocks(task)) is not None}
-    with Progress("tokenizing", size, "B") as progress:
-        progress.start_at(sum(task.size for task in blocks))
-        for task, done in runner.map(tokenize_sources, [task for task in tasks if task not in blocks]):
-            blocks[task] = done
-            progress.update(task.size)
-    return [block for task in tasks for block in blocks[task]]
+    made = run_stage("tokenizing", "B", runner, tasks, tokenize_sources, read_blocks, amount=lambda task: task.size)
+    return [block for blocks in made for block in blocks]
 
 
 def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:

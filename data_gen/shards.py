@@ -14,9 +14,9 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES
-from bert_tf.jobs.job import Job, read_shard
-from bert_tf.jobs.progress import Progress
+from bert_tf.jobs.job import Job, ShardTask, write_result
 from bert_tf.jobs.runner import Runner
+from bert_tf.jobs.stage import run_stage
 from data_gen import unit_files
 from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
 from data_gen.shuffle import deal
@@ -33,24 +33,18 @@ _RECORDS_AT_ONCE = 1024
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardTask:
+class ShuffleTask(ShardTask):
     """The task to write a shard.
 
     Attributes:
-      path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and contains its manifest entry.
       units_path: the file that lists all work units.
-      shard, shards: index of the shard and number of shards.
+      shards: number of shards.
       buckets: number of buckets in which the shard is shuffled.
       seed: seed of the order of the records.
       gzip_compress: whether to compress the shard.
     """
 
-    path: str
-    name: str
-    result_path: str
     units_path: str
-    shard: int
     shards: int
     buckets: int
     seed: int
@@ -77,16 +71,9 @@ def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
     """Makes the units that an earlier run did not finish; returns the facts of all units in the order of the tasks."""
     if tasks:
         tf.io.gfile.makedirs(tasks[0].folder)
-    facts = {task.unit: found for task in tasks if (found := read_facts(task)) is not None}
-    todo = [task for task in tasks if task.unit not in facts]
-    made = sum(found.examples for found in facts.values())
-    with Progress("making examples", sum(task.unit.work for task in tasks), "documents") as progress:
-        progress.start_at(sum(unit.work for unit in facts))
-        for task, found in runner.map(make_unit, todo):
-            made += found.examples if task.unit not in facts else 0
-            facts[task.unit] = found
-            progress.update(task.unit.work, f"{made:,} examples")
-    return [facts[task.unit] for task in tasks]
+    return run_stage(
+        "making examples", "documents", runner, tasks, make_unit, read_facts, amount=lambda task: task.unit.work
+    )
 
 
 def make_shards(
@@ -113,54 +100,44 @@ def make_shards(
             f"--output_file names {len(job.outputs)} shards, but the corpus yields {examples} example(s); give at most "
             f"{examples} shards"
         )
-    tf.io.gfile.makedirs(f"{job.folder}/shards")
-    shards = _shard_tasks(job, math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES))
     units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
-    storage.write_text(shards[0].units_path, json.dumps(units))
-    known = {task.shard: finished[task.shard] or read_shard(task.path, task.result_path) for task in shards}
-    done = {index: shard for index, shard in known.items() if shard is not None}
-    with Progress("shuffling", examples, "examples") as progress:
-        progress.start_at(sum(shard.examples for shard in done.values()))
-        for index, shard in runner.map(write_shard, [task for task in shards if task.shard not in done]):
-            done[index] = shard
-            progress.update(shard.examples)
-    return [done[index] for index in range(len(shards))]
+    units_path = f"{job.folder}/units.json"
+    storage.write_text(units_path, json.dumps(units))
+    buckets = math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES)
+    shuffles = [
+        ShuffleTask(
+            **vars(task), units_path=units_path, shards=len(job.outputs), buckets=buckets,
+            seed=job.settings.random_seed, gzip_compress=job.settings.gzip_compress,
+        )
+        for task in job.shard_tasks(finished)
+    ]  # fmt: skip
+    return run_stage("shuffling", "shards", runner, shuffles, write_shard, ShuffleTask.read)
 
 
-def _shard_tasks(job: Job, buckets: int) -> list[ShardTask]:
-    folder, count = f"{job.folder}/shards", len(job.outputs)
-    seed, packed = job.settings.random_seed, job.settings.gzip_compress
-    outputs = enumerate(zip(job.outputs, job.identity["outputs"], strict=True))
-    return [
-        ShardTask(path, name, f"{folder}/{index:05d}.json", f"{folder}/units.json", index, count, buckets, seed, packed)
-        for index, (path, name) in outputs
-    ]
-
-
-def write_shard(task: ShardTask) -> tuple[int, Shard]:
+def write_shard(task: ShuffleTask) -> Shard:
     """Writes a shard: a random share of every unit's records, in random order."""
     with tf.io.gfile.GFile(task.units_path) as file:
         paths, examples = zip(*json.load(file), strict=True)
-    only = range(task.shard, task.shard + 1)
+    only = range(task.index, task.index + 1)
     ((starts, counts),) = deal(np.array(examples, np.int64), task.shards, (task.seed, _TO_SHARDS), only)
     parts = _shuffled(paths, starts, counts, task)
     size, digest = writer.write_framed(task.path, parts, task.gzip_compress)
     shard = Shard(task.name, int(counts.sum()), size, digest)
-    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
-    return task.shard, shard
+    write_result(task.result_path, shard)
+    return shard
 
 
-def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task: ShardTask) -> Iterator[bytes]:
+def _shuffled(paths: Sequence[str], starts: np.ndarray, counts: np.ndarray, task: ShuffleTask) -> Iterator[bytes]:
     """Yields the records of a shard in their final order, several records per item."""
     last_line = time.monotonic()
-    for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.shard))):
+    for bucket, (within, taken) in enumerate(deal(counts, task.buckets, (task.seed, _TO_BUCKETS, task.index))):
         data, edges = bytearray(), [np.zeros(1, np.int64)]
         for unit in np.flatnonzero(taken).tolist():
             found, offsets = unit_files.read(paths[unit], int(starts[unit] + within[unit]), int(taken[unit]))
             edges.append(len(data) + offsets[1:])
             data += found
         offsets = np.concatenate(edges)
-        order = np.random.default_rng((task.seed, _IN_BUCKET, task.shard, bucket)).permutation(len(offsets) - 1)
+        order = np.random.default_rng((task.seed, _IN_BUCKET, task.index, bucket)).permutation(len(offsets) - 1)
         view = memoryview(data)
         for start in range(0, len(order), _RECORDS_AT_ONCE):
             part = order[start : start + _RECORDS_AT_ONCE]

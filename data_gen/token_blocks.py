@@ -89,7 +89,7 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
     return [tuple(group) for group in groups]
 
 
-def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
+def tokenize_sources(task: TokenizeTask) -> list[Block]:
     """Tokenizes sources, writes the blocks to disk and returns them.
 
     Raises:
@@ -102,7 +102,7 @@ def tokenize_sources(task: TokenizeTask) -> tuple[TokenizeTask, list[Block]]:
         if block.documents:
             blocks.append(block)
     storage.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
-    return task, blocks
+    return blocks
 
 
 def _collected(task: TokenizeTask) -> Iterator[tuple[list[Document], list[str]]]:

@@ -18,7 +18,7 @@ from bert_tf.features.rows import Rows
 from bert_tf.features.texts import Text, read_texts
 from bert_tf.jobs import parts
 from bert_tf.jobs.job import Job
-from bert_tf.jobs.parts import PartTask, ShardTask
+from bert_tf.jobs.parts import JoinTask, PartTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.tokenization import load_vocabulary
@@ -80,7 +80,7 @@ def _files(task: PartTask) -> list[str]:
     return format_of(task.settings)(task.settings, 0).files(task.path)
 
 
-def _join(task: ShardTask) -> None:
+def _join(task: JoinTask) -> None:
     hidden_size = model.config_of(task.settings).hidden_size
     format_of(task.settings)(task.settings, hidden_size).join(task.path, task.parts, task.facts)
 

@@ -37,6 +37,32 @@ class Counts:
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
 
+@dataclasses.dataclass(frozen=True)
+class ShardTask:
+    """The task to write a shard.
+
+    Attributes:
+      index: index of the shard.
+      path, name: the output path, and the shard's name in the manifest.
+      result_path: the file that marks the shard as finished and contains its manifest entry.
+      finished: the shard of an earlier run that completed the set; None if the shard is missing.
+    """
+
+    index: int
+    path: str
+    name: str
+    result_path: str
+    finished: manifest.Shard | None
+
+    def read(self) -> manifest.Shard | None:
+        """Returns the shard if it is finished; None if it is unfinished, was deleted or has another size."""
+        if self.finished or not tf.io.gfile.exists(self.result_path) or not tf.io.gfile.exists(self.path):
+            return self.finished
+        with tf.io.gfile.GFile(self.result_path) as file:
+            shard = manifest.Shard(**json.load(file))
+        return shard if tf.io.gfile.stat(self.path).length == shard.bytes else None
+
+
 class Job:
     """A job that writes a set of shards.
 
@@ -149,6 +175,16 @@ class Job:
         finally:
             self.release()
 
+    def shard_tasks(self, finished: Sequence[manifest.Shard | None]) -> list[ShardTask]:
+        """Returns the task of each shard; `finished` is the result of `finished_shards`."""
+        tf.io.gfile.makedirs(f"{self.folder}/shards")
+        return [
+            ShardTask(index, path, name, f"{self.folder}/shards/{index:05d}.json", shard)
+            for index, (path, name, shard) in enumerate(
+                zip(self.outputs, self.identity["outputs"], finished, strict=True)
+            )
+        ]
+
     def complete(
         self,
         shards: Sequence[manifest.Shard],
@@ -245,15 +281,6 @@ def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     return {key: facts.get(key) for key in keys} | {"settings": settings, "corpus": contents}
 
 
-def read_shard(path: str, result_path: str) -> manifest.Shard | None:
-    """Returns the manifest entry of a finished shard; None if the shard is unfinished, was deleted or has another size.
-
-    Args:
-      path: path of the shard.
-      result_path: the file that marks the shard as finished and contains its entry.
-    """
-    if not tf.io.gfile.exists(result_path) or not tf.io.gfile.exists(path):
-        return None
-    with tf.io.gfile.GFile(result_path) as file:
-        shard = manifest.Shard(**json.load(file))
-    return shard if tf.io.gfile.stat(path).length == shard.bytes else None
+def write_result(path: str, result: Any) -> None:
+    """Marks a task as finished: writes its result, a dataclass, as JSON."""
+    storage.write_text(path, json.dumps(dataclasses.asdict(result)))

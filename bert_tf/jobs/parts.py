@@ -17,11 +17,11 @@ import tensorflow as tf
 from bert_tf.core import storage
 from bert_tf.jobs import local_files
 from bert_tf.jobs.content import corpus_entries
-from bert_tf.jobs.job import Counts, Job, read_shard
+from bert_tf.jobs.job import Counts, Job, ShardTask, write_result
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
-from bert_tf.jobs.progress import Progress
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
+from bert_tf.jobs.stage import run_stage
 from tfrecords import manifest, reader
 
 
@@ -64,32 +64,25 @@ class Facts(Counts):
 
 
 @dataclasses.dataclass(frozen=True)
-class ShardTask:
+class JoinTask(ShardTask):
     """The task to join parts into a shard.
 
     Attributes:
-      index: index of the shard.
-      path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and contains its manifest entry.
       parts: the paths of the parts, in order.
       facts: the sum of the parts' facts.
       settings: the resolved settings, a dataclass.
     """
 
-    index: int
-    path: str
-    name: str
-    result_path: str
-    parts: tuple[str, ...]
-    facts: Facts
-    settings: Any
+    parts: tuple[str, ...] = ()
+    facts: Facts = Facts()
+    settings: Any = None
 
 
 def _one_file(task: PartTask) -> list[str]:
     return [task.path]
 
 
-def _concatenate(task: ShardTask) -> None:
+def _concatenate(task: JoinTask) -> None:
     local_files.concatenate(task.path, task.parts)
 
 
@@ -113,7 +106,7 @@ class Program:
     write: Callable[[PartTask], Facts]
     finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
     files: Callable[[PartTask], list[str]] = _one_file
-    join: Callable[[ShardTask], None] = _concatenate
+    join: Callable[[JoinTask], None] = _concatenate
 
 
 def run(
@@ -161,48 +154,30 @@ def _make_shards(
         PartTask(source, f"{this.folder}/parts/{number:06d}", this.settings, weights_sha256)
         for number, source in enumerate(sources)
     ]
-    for folder in ("parts", "shards"):
-        tf.io.gfile.makedirs(f"{this.folder}/{folder}")
+    tf.io.gfile.makedirs(f"{this.folder}/parts")
     groups = _groups(tasks, len(this.outputs))
-    known = [
-        shard or read_shard(this.outputs[index], _result_path(this, index)) for index, shard in enumerate(finished)
-    ]
-    shards = {index: shard for index, shard in enumerate(known) if shard is not None}
-    missing = [index for index, shard in enumerate(known) if shard is None]
-    facts = _make_parts(program, [task for index in missing for task in groups[index]], tasks, runner)
-    joins = [_shard_task(program, this, index, groups[index], facts) for index in missing]
-    with Progress("joining", len(groups), "shards") as progress:
-        progress.start_at(len(shards))
-        for index, shard in runner.map(functools.partial(_write_shard, program), joins):
-            shards[index] = shard
-            for task in groups[index]:  # `_write_shard` does not delete parts, because a cluster may repeat the task
-                _delete_part(program, task)
-            progress.update()
-    ordered = [shards[index] for index in range(len(groups))]
+    shard_tasks = this.shard_tasks(finished)
+    missing = [task.index for task in shard_tasks if task.read() is None]
+    parts = [task for index in missing for task in groups[index]]
+    made = run_stage(
+        program.what, "lines", runner, parts, functools.partial(write_part, program),
+        functools.partial(_finished_part, program), amount=lambda task: task.source.lines, compiles=True,
+    )  # fmt: skip
+    facts = dict(zip(parts, made, strict=True))
+
+    def delete_parts(join: JoinTask) -> None:  # not in the task itself, because a cluster may repeat the task
+        for path in filter(tf.io.gfile.exists, (path for task in groups[join.index] for path in program.files(task))):
+            tf.io.gfile.remove(path)
+
+    joins = [_join_task(program, this, task, groups[task.index], facts) for task in shard_tasks]
+    write = functools.partial(_write_shard, program)
+    shards = run_stage("joining", "shards", runner, joins, write, JoinTask.read, after=delete_parts)
 
     def summary() -> Mapping[str, int]:
-        return program.finish(this, ordered, sum((_read_facts(program, task) for task in tasks), program.facts()))
+        return program.finish(this, shards, sum((_read_facts(program, task) for task in tasks), program.facts()))
 
-    this.complete(ordered, finished, summary)
-    return ordered
-
-
-def _make_parts(
-    program: Program, todo: Sequence[PartTask], tasks: Sequence[PartTask], runner: Runner
-) -> dict[PartTask, Facts]:
-    """Makes the unfinished parts of the tasks in `todo`, and returns the facts of all parts in `todo`.
-
-    `tasks` contains all tasks of the job, for the total in the progress bar.
-    """
-    facts = {task: found for task in todo if (found := _finished_part(program, task)) is not None}
-    left = [task for task in todo if task not in facts]
-    lines, lines_left = (sum(task.source.lines for task in some) for some in (tasks, left))
-    with Progress(program.what, lines, "lines", compiles=True) as progress:
-        progress.start_at(lines - lines_left)
-        for task, found in runner.map(functools.partial(write_part, program), left):
-            facts[task] = found
-            progress.update(task.source.lines)
-    return facts
+    this.complete(shards, finished, summary)
+    return shards
 
 
 def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
@@ -217,33 +192,20 @@ def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
     return [tasks[start:end] for start, end in itertools.pairwise(bounds)]
 
 
-def _shard_task(
-    program: Program, this: Job, index: int, group: Sequence[PartTask], facts: dict[PartTask, Facts]
-) -> ShardTask:
-    return ShardTask(
-        index,
-        this.outputs[index],
-        this.identity["outputs"][index],
-        _result_path(this, index),
-        tuple(task.path for task in group),
-        sum((facts[task] for task in group), program.facts()),
-        this.settings,
-    )
+def _join_task(
+    program: Program, this: Job, task: ShardTask, group: Sequence[PartTask], facts: dict[PartTask, Facts]
+) -> JoinTask:
+    total = sum((facts[part] for part in group if part in facts), program.facts())
+    return JoinTask(**vars(task), parts=tuple(part.path for part in group), facts=total, settings=this.settings)
 
 
-def _result_path(this: Job, index: int) -> str:
-    return f"{this.folder}/shards/{index:05d}.json"
-
-
-def write_part(program: Program, task: PartTask) -> tuple[PartTask, Facts]:
-    """Writes the part of a source, then its facts, unless both are finished."""
-    if (found := _finished_part(program, task)) is not None:  # a repeated task
-        return task, found
+def write_part(program: Program, task: PartTask) -> Facts:
+    """Writes the part of a source, then its facts."""
     facts = program.write(task)
     size = sum(tf.io.gfile.stat(path).length for path in program.files(task))
     facts += program.facts(bytes=size)
-    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(facts)))
-    return task, facts
+    write_result(task.result_path, facts)
+    return facts
 
 
 def _finished_part(program: Program, task: PartTask) -> Facts | None:
@@ -252,21 +214,14 @@ def _finished_part(program: Program, task: PartTask) -> Facts | None:
     return _read_facts(program, task) if all(map(tf.io.gfile.exists, files)) else None
 
 
-def _delete_part(program: Program, task: PartTask) -> None:
-    for path in filter(tf.io.gfile.exists, program.files(task)):
-        tf.io.gfile.remove(path)
-
-
 def _read_facts(program: Program, task: PartTask) -> Facts:
     with tf.io.gfile.GFile(task.result_path) as file:
         return program.facts(**json.load(file))
 
 
-def _write_shard(program: Program, task: ShardTask) -> tuple[int, manifest.Shard]:
-    if (found := read_shard(task.path, task.result_path)) is not None:  # a repeated task
-        return task.index, found
+def _write_shard(program: Program, task: JoinTask) -> manifest.Shard:
     program.join(task)
     size = tf.io.gfile.stat(task.path).length
     shard = manifest.Shard(task.name, task.facts.texts, size, storage.sha256(task.path))
-    storage.write_text(task.result_path, json.dumps(dataclasses.asdict(shard)))
-    return task.index, shard
+    write_result(task.result_path, shard)
+    return shard

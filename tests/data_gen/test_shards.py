@@ -20,7 +20,7 @@ class StopsAt(LocalRunner):
 
     def map(self, function, tasks):
         for task in tasks:
-            self._left -= function.__name__ == self._name
+            self._left -= getattr(function, "args", [function])[0].__name__ == self._name
             last = self._left == 0
             if last and not self._after:
                 raise Stopped

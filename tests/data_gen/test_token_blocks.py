@@ -43,8 +43,8 @@ def tokenize(folder, paths, vocabulary):
     for index, group in enumerate(groups):
         task = token_blocks.TokenizeTask(group, "lines", "text", vocabulary, "", True, f"{folder}/{index:03d}")
         assert token_blocks.read_blocks(task) is None
-        done, found = token_blocks.tokenize_sources(task)
-        assert done == task and token_blocks.read_blocks(task) == found
+        found = token_blocks.tokenize_sources(task)
+        assert token_blocks.read_blocks(task) == found
         blocks += found
     return blocks
 
