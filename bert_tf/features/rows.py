@@ -82,25 +82,29 @@ class RowMaker:
         shift = np.array([start for text in texts for start in text.starts])
         characters = _Characters(segments)
         owner = np.repeat(np.arange(len(segments)), lengths[:-1])
-        columns = {
-            "input_ids": ids.values.numpy(),
+        per_token = {
             "words": self._words(ids.values.numpy(), splits),
             "starts": characters.of(starts.values.numpy(), owner) + shift[owner],
             "ends": characters.of(ends.values.numpy(), owner) + shift[owner],
         }
-        special = {"input_ids": (self._tokenizer.cls_id, self._tokenizer.sep_id)}
-        laid = {}
-        for name, column in columns.items():
+
+        def packed(column: np.ndarray, cls: int = NOWHERE, sep: int = NOWHERE) -> dict[str, np.ndarray]:
+            """Packs a column that has one value for each token, as token ids are packed."""
             values = tf.RaggedTensor.from_row_lengths(column.astype(np.int32), lengths, validate=False)
-            cls, sep = special.get(name, (NOWHERE, NOWHERE))
-            ids_of = {"max_seq_length": self._length, "cls_id": cls, "sep_id": sep}
-            packed = pack(tf.gather(values, first), tf.gather(values, second), **ids_of)
-            is_token = packed["input_mask"].numpy() > 0  # [N, S]
-            laid[name] = packed["input_ids"].numpy()[is_token]
+            segments = tf.gather(values, first), tf.gather(values, second)
+            rows = pack(*segments, max_seq_length=self._length, cls_id=cls, sep_id=sep)
+            return {name: values.numpy() for name, values in rows.items()}
+
+        rows = packed(ids.values.numpy(), self._tokenizer.cls_id, self._tokenizer.sep_id)
+        is_token = rows["input_mask"] > 0  # [N, S]
         kept = is_token.sum(1)
-        is_truncated = kept < 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0)
-        segment_ids = packed["segment_ids"].numpy()[is_token]
-        return Rows(np.append(0, np.cumsum(kept)), segment_ids=segment_ids, is_truncated=is_truncated, **laid)
+        return Rows(
+            splits=np.append(0, np.cumsum(kept)),
+            input_ids=rows["input_ids"][is_token],
+            segment_ids=rows["segment_ids"][is_token],
+            **{name: packed(column)["input_ids"][is_token] for name, column in per_token.items()},
+            is_truncated=kept < 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0),
+        )
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:
         """Returns the index of each token's word in its segment. A token without "##" begins a new word."""

@@ -34,6 +34,10 @@ _FEW_STEPS = 100
 class PreparedRun:
     """Everything that a run needs, already checked.
 
+    A training batch has `train_batch_size` units: rows, or examples whose rows must stay together (`num_train_units`).
+    It is divided into micro-batches, one after another; each micro-batch among the replicas; and the rows of a replica
+    into parts, computed at the same time. A plan (`row_plan`) gives all of these the same number of rows.
+
     Attributes:
       settings: complete settings; see `resolution.resolve`.
       task: the task of the run.
@@ -202,7 +206,7 @@ class PreparedRun:
         return make_batches
 
     def phase(self, num_train_steps: int) -> run_record.Phase:
-        """Returns the identity of a run with this number of steps; see `run_record.Phase`."""
+        """Returns the entry of `run.json` for training with this number of steps."""
         settings = self.settings
         warmup = self.num_warmup_steps(num_train_steps)
         return run_record.Phase(

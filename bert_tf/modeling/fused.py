@@ -16,8 +16,9 @@ normalization are always computed in float32.
 On a CPU, compiled functions take matrices: XLA's sums over the rows of a matrix are several times as fast as its sums
 over the two axes B and S.
 
-Every floating-point input gets a gradient. A new input must be an argument of the function: if a custom gradient
-captures a tensor instead, TensorFlow treats the tensor as a constant and never trains it.
+`grad_x` is the gradient of the loss with respect to x. Every floating-point input gets a gradient. A new input must be
+an argument of the function: if a custom gradient captures a tensor instead, TensorFlow treats the tensor as a constant
+and never trains it.
 """
 
 import math
@@ -166,11 +167,13 @@ def _residual_norm_gradient(upstream, total, mean, scale, gamma, seed, site, *, 
     y = tf.cast(optimization_barrier(upstream), tf.float32)
     unit = (tf.cast(total, tf.float32) - mean) * scale
     inner = y * gamma
-    of_total = inner - tf.reduce_mean(inner, -1, keepdims=True)
-    of_total = scale * (of_total - unit * tf.reduce_mean(inner * unit, -1, keepdims=True))
-    of_weights = (tf.reduce_sum(v, range(v.shape.rank - 1)) for v in (dropout(of_total, rate, seed, site), y * unit, y))
-    of_total = optimization_barrier(tf.cast(of_total, total.dtype))
-    return dropout(of_total, rate, seed, site), of_total, *of_weights
+    grad_total = inner - tf.reduce_mean(inner, -1, keepdims=True)
+    grad_total = scale * (grad_total - unit * tf.reduce_mean(inner * unit, -1, keepdims=True))
+    grad_weights = (
+        tf.reduce_sum(v, range(v.shape.rank - 1)) for v in (dropout(grad_total, rate, seed, site), y * unit, y)
+    )
+    grad_total = optimization_barrier(tf.cast(grad_total, total.dtype))
+    return dropout(grad_total, rate, seed, site), grad_total, *grad_weights
 
 
 @compiled_with_gradient
@@ -208,14 +211,14 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
         context = tf.matmul(probabilities, value)  # [B, A, S, D]
 
         def backward(upstream):
-            of_context = tf.transpose(upstream, [0, 2, 1, 3])
-            of_value = tf.matmul(_kept_by_sign(signed, rate=rate), of_context, transpose_a=True)
-            of_probabilities = tf.matmul(of_context, value, transpose_b=True)
-            of_scores = _scores_gradient(of_probabilities, signed, of_context, context, rate=rate)
-            parts = [tf.matmul(of_scores, key), tf.matmul(of_scores, query, transpose_a=True), of_value]
+            grad_context = tf.transpose(upstream, [0, 2, 1, 3])
+            grad_value = tf.matmul(_kept_by_sign(signed, rate=rate), grad_context, transpose_a=True)
+            grad_probabilities = tf.matmul(grad_context, value, transpose_b=True)
+            grad_scores = _scores_gradient(grad_probabilities, signed, grad_context, context, rate=rate)
+            parts = [tf.matmul(grad_scores, key), tf.matmul(grad_scores, query, transpose_a=True), grad_value]
             # TensorFlow prunes this sum from the graph if nothing uses it.
-            of_bias = _sum_to_shape(of_scores, attention_bias) * query.shape[-1] ** 0.5
-            return of_bias, *(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
+            grad_bias = _sum_to_shape(grad_scores, attention_bias) * query.shape[-1] ** 0.5
+            return grad_bias, *(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
 
         return tf.transpose(context, [0, 2, 1, 3]), backward
 
@@ -254,16 +257,16 @@ def _kept_by_sign(signed, *, rate):
 
 
 @compiled
-def _scores_gradient(of_probabilities, signed, of_context, context, *, rate):
+def _scores_gradient(grad_probabilities, signed, grad_context, context, *, rate):
     """Computes the gradient of the unscaled scores.
 
     The gradient of a softmax needs, for each row, the sum of the probabilities times their gradients. The sum of the
     contexts times their gradients is equal, and it has fewer terms.
     """
     wide = tf.cast(signed, tf.float32)
-    row = tf.reduce_sum(tf.cast(of_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
-    through = tf.where(wide > 0, tf.cast(of_probabilities, tf.float32) / (1.0 - rate), 0.0)
-    scale = of_context.shape[-1] ** -0.5
+    row = tf.reduce_sum(tf.cast(grad_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
+    through = tf.where(wide > 0, tf.cast(grad_probabilities, tf.float32) / (1.0 - rate), 0.0)
+    scale = grad_context.shape[-1] ** -0.5
     return optimization_barrier(tf.cast(tf.abs(wide) * (through - row) * scale, signed.dtype))
 
 
@@ -289,8 +292,8 @@ def cross_entropy(x, bias, labels):
         normalizer = top + tf.math.log(_sum_of_exponentials(logits, top))  # [R, 1]
         nll = normalizer[:, 0] - tf.gather(logits, labels, batch_dims=1)
 
-        def backward(of_nll, of_likeliest):
-            return _cross_entropy_gradient(x, bias, normalizer, labels, of_nll)
+        def backward(grad_nll, grad_likeliest):
+            return _cross_entropy_gradient(x, bias, normalizer, labels, grad_nll)
 
         return (nll, tf.argmax(logits, -1, tf.int32)), backward
 
@@ -308,8 +311,8 @@ def _sum_of_exponentials(logits, top):
 
 
 @compiled
-def _cross_entropy_gradient(x, bias, normalizer, labels, of_nll):
+def _cross_entropy_gradient(x, bias, normalizer, labels, grad_nll):
     probabilities = tf.exp(tf.cast(x, tf.float32) + bias - normalizer)
     right = tf.range(x.shape[1])[tf.newaxis, :] == labels[:, tf.newaxis]
-    of_logits = (probabilities - tf.cast(right, tf.float32)) * of_nll[:, tf.newaxis]
-    return tf.cast(of_logits, x.dtype), tf.reduce_sum(of_logits, 0)
+    grad_logits = (probabilities - tf.cast(right, tf.float32)) * grad_nll[:, tf.newaxis]
+    return tf.cast(grad_logits, x.dtype), tf.reduce_sum(grad_logits, 0)

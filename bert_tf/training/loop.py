@@ -156,7 +156,7 @@ class _Run:
         # Discard orbit's output, because `TrainingProgress` shows the metrics of each loop on one line.
         with Interruption() as interruption, contextlib.redirect_stdout(io.StringIO()):
             self._trainer.must_stop = lambda: workers.any_of_all(self._trainer.strategy, interruption.noted)
-            self._trainer.between_parts = self._show
+            self._trainer.between_steps = self._show
             try:
                 self._controller.train(steps=step, checkpoint_at_completion=False)
             except Stopped:

@@ -78,7 +78,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     Attributes:
       must_stop: function that is called between two steps, about once a second; on a TPU or with several workers, only
         at the end of a loop. If it returns True, training stops.
-      between_parts: function that is called inside a loop, between two steps, about once a second. It is not called on
+      between_steps: function that is called inside a loop, between two steps, about once a second. It is not called on
         a TPU or with several workers.
       checkpoint: all state that a run needs to resume.
       checkpoint_without_optimizer: the state in `checkpoint` without the optimizer's state.
@@ -104,7 +104,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.global_step = orbit.utils.create_global_step()
         self.random_seed = _integer(random_seed, "random_seed")
         self.must_stop: Callable[[], bool] = lambda: False
-        self.between_parts: Callable[[], None] = lambda: None
+        self.between_steps: Callable[[], None] = lambda: None
         self._micro_batches = gradient_accumulation_steps
         self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
         self._parts = parts
@@ -169,7 +169,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
                     raise Stopped
                 # Reading metrics is a collective operation, so a single worker must never read metrics alone.
                 if at_once and left:
-                    self.between_parts()
+                    self.between_steps()
 
         return run
 

@@ -206,11 +206,11 @@ def test_a_task_of_its_own_needs_nothing_but_its_declaration():
 @pytest.mark.parametrize(
     ("kind", "shown"), [(tf.distribute.OneDeviceStrategy, 2), (tf.distribute.MultiWorkerMirroredStrategy, 0)]
 )
-def test_progress_between_parts_is_never_asked_of_one_of_several_workers(monkeypatch, kind, shown):
+def test_progress_between_steps_is_never_asked_of_one_of_several_workers(monkeypatch, kind, shown):
     trainer, calls = object.__new__(Trainer), []
     trainer.strategy, trainer.throughput = object.__new__(kind), types.SimpleNamespace(start=lambda: None)
     trainer._failed_step = tf.Variable(0)
-    trainer.must_stop, trainer.between_parts = (lambda: False), (lambda: calls.append(1))
+    trainer.must_stop, trainer.between_steps = (lambda: False), (lambda: calls.append(1))
     monkeypatch.setattr(orbit.StandardTrainer, "create_train_loop_fn", lambda self: lambda iterator, steps: None)
     trainer.create_train_loop_fn()(None, tf.constant(4))
     assert len(calls) == shown
