@@ -24,7 +24,7 @@ from bert_tf.checkpoint_formats import (
     tf1,
     tf_models,
 )
-from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
+from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -147,7 +147,7 @@ def initialize(
     Raises:
       InputError: see `open_checkpoint`; or a tensor of the checkpoint is missing, unexpected, or of another shape.
     """
-    contents = trained_pooler(open_checkpoint(path))
+    contents = with_trained_pooler(open_checkpoint(path))
     variables = variables_by_path(model)
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
     contents = adapt(contents) if adapt else contents
@@ -186,7 +186,7 @@ def check_initial(
     if with_heads:
         contents.check_pretrained(config)
         return contents
-    if head_shapes and contents.lacks_place_for_bilstm(head_shapes):
+    if head_shapes and contents.has_bilstm_unlike(head_shapes):
         logging.warning(
             "%s: the checkpoint's head has a BiLSTM, which the new model lacks; only the encoder is loaded, and the "
             "new head is random; --bilstm_head loads the head too", contents.source,

@@ -24,7 +24,7 @@ from bert_tf.checkpoint_formats import (
     tokenizer_config,
     vocabulary_growth,
 )
-from bert_tf.checkpoint_formats.contents import Contents, trained_pooler
+from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
 from bert_tf.core import storage
@@ -55,7 +55,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     path = _checkpoint(settings)
     contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
     if settings.format != "tf_models":
-        contents = trained_pooler(contents)
+        contents = with_trained_pooler(contents)
     config = contents.require_config()
     fresh = contents.check_pretrained(config)
     _check_format(settings.format, contents, config)

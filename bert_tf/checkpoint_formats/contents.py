@@ -64,7 +64,7 @@ class Contents:
 
     Attributes:
       source: prefix or file of the checkpoint. Messages name the checkpoint by this value.
-      format: "bert_tf", "tf1", "tf_models" or "hugging_face".
+      format: name of the format, such as "bert_tf" or "hugging_face"; see `bert_tf.checkpoints`.
       tensors: the weights, by their variable paths in our models.
       expected_name: function that maps a variable path to the format's tensor name, for errors about missing tensors.
       config: the model's configuration; None if the folder has none.
@@ -114,22 +114,22 @@ class Contents:
 
     def without_task_heads(self) -> "Contents":
         """Returns the contents without the heads that fine-tuning trained."""
-        kept = {path: s for path, s in self.tensors.items() if names.head_of(path) not in names.TASK_HEADS}
+        kept = {path: s for path, s in self.tensors.items() if names.component_of(path) not in names.TASK_HEADS}
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
-    def lacks_place_for_bilstm(self, shapes: Iterable[str]) -> bool:
-        """Returns whether the checkpoint's head has a BiLSTM, but the model with the variables in `shapes` does not."""
-        return not any(path.startswith(names.BILSTM) for path in shapes) and any(
+    def has_bilstm_unlike(self, model_paths: Iterable[str]) -> bool:
+        """Returns whether the checkpoint's head has a BiLSTM, but the model with these variables does not."""
+        return not any(path.startswith(names.BILSTM) for path in model_paths) and any(
             path.startswith(names.BILSTM) for path in self.own_heads
         )
 
-    def with_own_heads(self, shapes: Iterable[str]) -> "Contents":
+    def with_own_heads(self, model_paths: Iterable[str]) -> "Contents":
         """Returns the contents with `own_heads` among the tensors.
 
-        A head with a BiLSTM is left out if the model with the variables in `shapes` has no BiLSTM.
+        A head with a BiLSTM is left out if the model with these variables has no BiLSTM.
         """
-        if self.lacks_place_for_bilstm(shapes):
+        if self.has_bilstm_unlike(model_paths):
             return self
         left_over = tuple(name for name in self.left_over if not name.endswith(tuple(self.own_heads)))
         return dataclasses.replace(self, tensors={**self.tensors, **self.own_heads}, left_over=left_over)
@@ -138,12 +138,12 @@ class Contents:
         """Returns the contents with the outputs of task heads in a different order; see `StoredTensor.reordered`."""
         outputs = {
             path: stored.reordered(order) for path, stored in self.tensors.items()
-            if names.head_of(path) in names.TASK_HEADS and path.endswith(("dense/kernel", "dense/bias"))
+            if names.component_of(path) in names.TASK_HEADS and path.endswith(("dense/kernel", "dense/bias"))
             and stored.shape[-1] == len(order)
         }  # fmt: skip
         return dataclasses.replace(self, tensors={**self.tensors, **outputs})
 
-    def with_scores(self, factor: float, shift: float) -> "Contents":
+    def with_rescaled_output(self, factor: float, shift: float) -> "Contents":
         """Returns the contents with the output s of a regression's head replaced by `factor` * s + `shift`."""
         scaled = {
             path: self.tensors[path].scaled(factor, shift if path.endswith("bias") else 0.0)
@@ -168,10 +168,10 @@ class Contents:
           InputError: a tensor or a key of the configuration does not fit; the message names the tensor or key.
         """
         self._check_same_architecture(config, shapes)
-        present = {names.head_of(path) for path in self.tensors}
+        present = {names.component_of(path) for path in self.tensors}
         fresh = [path for path in shapes if path not in self.tensors]
         for path in fresh:
-            if names.head_of(path) in present:
+            if names.component_of(path) in present:
                 raise InputError(
                     f"{self.source}: the tensor {self.describe(path)} is missing; the checkpoint is incomplete or has "
                     f"another architecture; {self._remedy(path, config)}, or copy the checkpoint again"
@@ -192,7 +192,7 @@ class Contents:
 
     def _remedy(self, path: str, config: BertConfig) -> str:
         """Returns the advice for a tensor that does not fit the model."""
-        if names.head_of(path) in names.TASK_HEADS:
+        if names.component_of(path) in names.TASK_HEADS:
             return (
                 "give the task that the checkpoint was trained on, or --reinitialize_head for the encoder with a new, "
                 "random head"
@@ -214,9 +214,9 @@ class Contents:
                 f"{self.source}: the tensor {self.describe(extra[0])} has no place in the model; the checkpoint has "
                 f"another architecture; {self._remedy(extra[0], config)}"
             )
-        own = {name: getattr(self.config, name, None) for name in _MUST_AGREE}
-        own["num_attention_heads"] = self.num_attention_heads or own["num_attention_heads"]
-        for name, value in own.items():
+        recorded = {name: getattr(self.config, name, None) for name in _MUST_AGREE}
+        recorded["num_attention_heads"] = self.num_attention_heads or recorded["num_attention_heads"]
+        for name, value in recorded.items():
             if value is not None and value != getattr(config, name):
                 raise InputError(
                     f"{self.source}: has {name}={value}, but the model has {getattr(config, name)}; "
@@ -231,7 +231,7 @@ class Contents:
         # `own_heads` are not checked, since the shapes depend on the task.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
-        heads = {path: shape for path, shape in heads if names.head_of(path) in present}
+        heads = {path: shape for path, shape in heads if names.component_of(path) in present}
         return self.check(config, names.encoder_shapes(config) | heads)
 
     def _task_head_shapes(self, config: BertConfig) -> dict[str, tuple[int, ...]]:
@@ -333,7 +333,7 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
     return value
 
 
-def trained_pooler(contents: Contents) -> Contents:
+def with_trained_pooler(contents: Contents) -> Contents:
     """Returns the contents with the pooler that was trained with the checkpoint's head.
 
     Some heads of tf-models-official have their own pooler. In such checkpoints, the encoder's pooler is untrained.

@@ -197,10 +197,10 @@ def pretraining_head_shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
 
 def is_of_own_head(path: str) -> bool:
     """Returns whether a path belongs to a head that only bert_tf's format can store, such as a head with a BiLSTM."""
-    return head_of(path) in TASK_HEADS and row_of(path) is None
+    return component_of(path) in TASK_HEADS and row_of(path) is None
 
 
-def head_of(path: str) -> str:
+def component_of(path: str) -> str:
     """Returns the part of the model to which a path belongs: "encoder", "encoder/pooler", "masked_lm", ..."""
     return "encoder/pooler" if _DIRECTION.sub("", path).startswith("encoder/pooler/") else path.split("/")[0]
 
@@ -214,4 +214,4 @@ def is_in_lowest_layers(path: str, layers: int) -> bool:
 
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
     """Returns the names of the heads to which paths belong."""
-    return {head_of(path) for path in paths} - {"encoder", "encoder/pooler"}
+    return {component_of(path) for path in paths} - {"encoder", "encoder/pooler"}

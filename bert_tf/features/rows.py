@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Input/Output Representations").
 
-Letters: N texts, T tokens of all texts, including [CLS] and [SEP].
+Letters: N texts, S row length, T tokens of all texts, including [CLS] and [SEP].
 """
 
 import dataclasses
@@ -28,8 +28,8 @@ class Rows:
       input_ids, segment_ids: int32 [T], inputs of the encoder.
       words: int32 [T], the index of the token's word among the words of its segment; -1 on [CLS] and [SEP]. A segment
         is split into words at white space and punctuation, as in the tokenizer.
-      starts, ends: int32 [T], the range of the token's characters in the line or field; the end is exclusive. The
-        values are -1 on [CLS] and [SEP].
+      starts, ends: int32 [T], the range of the token's characters in the input line or JSON field; the end is
+        exclusive. The values are -1 on [CLS] and [SEP].
       is_truncated: bool [N], whether the text was truncated.
     """
 
@@ -92,18 +92,21 @@ class RowMaker:
             """Packs a column that has one value for each token, as token ids are packed."""
             values = tf.RaggedTensor.from_row_lengths(column.astype(np.int32), lengths, validate=False)
             segments = tf.gather(values, first), tf.gather(values, second)
+            # `pack` arranges any integers; it returns them as "input_ids".
             rows = pack(*segments, max_seq_length=self._length, cls_id=cls, sep_id=sep)
             return {name: values.numpy() for name, values in rows.items()}
 
         rows = packed(ids.values.numpy(), self._tokenizer.cls_id, self._tokenizer.sep_id)
         is_token = rows["input_mask"] > 0  # [N, S]
         kept = is_token.sum(1)
+        # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
+        whole = 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0)
         return Rows(
             splits=np.append(0, np.cumsum(kept)),
             input_ids=rows["input_ids"][is_token],
             segment_ids=rows["segment_ids"][is_token],
             **{name: packed(column)["input_ids"][is_token] for name, column in per_token.items()},
-            is_truncated=kept < 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0),
+            is_truncated=kept < whole,
         )
 
     def _words(self, ids: np.ndarray, splits: np.ndarray) -> np.ndarray:

@@ -32,7 +32,7 @@ def row_batches(
     *,
     max_seq_length: int,
     shares: int = 1,
-    micro_batches: int = 1,
+    shares_per_replica: int = 1,
     start: int = 0,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
@@ -47,7 +47,7 @@ def row_batches(
       max_seq_length: sequence length, S.
       shares: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
         global batch.
-      micro_batches: number of shares in one replica's part.
+      shares_per_replica: number of shares in one replica's part.
       start: number of batches to skip.
       input_context: the context that identifies this worker; None for a single replica.
 
@@ -95,7 +95,7 @@ def row_batches(
         own = dense | inputs | {"row_ids": row_ids, "row_weights": tf.cast(real, tf.float32)}
         if places is None:
             return own | {"data_position": position}
-        packed = _packed(inputs, batch["places"], real, plan.shape, micro_batches)
+        packed = _packed(inputs, batch["places"], real, plan.shape, shares_per_replica)
         return packed | {_ROW + name: column for name, column in own.items()} | {"data_position": position}
 
     batches = tf.data.Dataset.range(start, ids.shape[0]).map(batch_of)
@@ -105,7 +105,7 @@ def row_batches(
 
 
 def _packed(
-    inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, micro_batches: int
+    inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, shares_per_replica: int
 ) -> dict[str, tf.Tensor]:
     """Moves rows into packed rows.
 
@@ -114,12 +114,12 @@ def _packed(
       places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each micro-batch.
       real: bool [B], false for padding rows.
       shape: shape of the packed rows of one micro-batch.
-      micro_batches: number of micro-batches in the batch.
+      shares_per_replica: number of micro-batches in the batch.
     """
     size, length = places.shape[0], inputs["input_ids"].shape[1]
-    rows, width, most = shape.rows * micro_batches, shape.width, shape.sequences
+    rows, width, most = shape.rows * shares_per_replica, shape.width, shape.sequences
     row, start, number = tf.unstack(places, axis=1)  # [B]
-    own_row = row + tf.range(size) // (size // micro_batches) * shape.rows
+    own_row = row + tf.range(size) // (size // shares_per_replica) * shape.rows
     column = tf.range(length)[tf.newaxis]  # [1, S]
     used = (inputs["input_mask"] > 0) & real[:, tf.newaxis]
 

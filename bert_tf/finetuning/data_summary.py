@@ -28,7 +28,9 @@ def log(run: PreparedRun) -> None:
         lost = lost_tokens(split, settings.max_seq_length)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
         cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.row_length else "; none truncated"
-        logging.info("%s: %s%s; %s%s", name, _counts(split, *task.unit_names), steps, _lengths(split, lost), cut)
+        logging.info(
+            "%s: %s%s; %s%s", name, _counts(split, *task.example_and_row_names), steps, _lengths(split, lost), cut
+        )
         share = lost.sum() / (lost + split.lengths).sum()
         remedies = task.truncation_remedies
         if remedies is not None and (truncated >= _MANY_EXAMPLES or share >= _MANY_TOKENS):
@@ -36,7 +38,7 @@ def log(run: PreparedRun) -> None:
             remedies = [*(["a larger --max_seq_length"] if longer else []), *remedies] or ["a model for longer rows"]
             logging.warning(
                 "%s: %.0f%% of the %s are truncated, and %.0f%% of the tokens are lost; %s %s",
-                name, 100 * truncated, task.unit_names[0], 100 * share,
+                name, 100 * truncated, task.example_and_row_names[0], 100 * share,
                 "give" if settings.do_train else "train with", ", or ".join(remedies),
             )  # fmt: skip
 

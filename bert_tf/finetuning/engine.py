@@ -83,7 +83,7 @@ def run_finetuning(
             # An error in writing the report must not hide an error of the run.
             with contextlib.suppress(OSError, tf.errors.OpError):
                 # A prediction without labels does not change the report.
-                changes = settings.do_train or settings.do_eval or _scores_test(run)
+                changes = settings.do_train or settings.do_eval or _has_labeled_test(run)
                 if write_report and changes and strategies.is_chief(strategy) and _has_results(settings.output_dir):
                     write_report(settings.output_dir)
 
@@ -100,7 +100,7 @@ def parts_of(settings: FineTuningSettings) -> int:
     return batch_parts.choose_parts(settings, [size for size, wanted in sizes if wanted])
 
 
-def _scores_test(run: PreparedRun) -> bool:
+def _has_labeled_test(run: PreparedRun) -> bool:
     return "test" in run.splits and run.task.is_labeled(run.splits["test"].examples)
 
 
@@ -281,8 +281,8 @@ def _make_trainer(
     run: PreparedRun, objective: FineTuningObjective, plan: RowPlan, start: Position, num_train_steps: int
 ) -> Trainer:
     settings, strategy = run.settings, run.strategy
-    micro_batches = settings.gradient_accumulation_steps * run.train_parts
-    make_batches = run.batches("train", plan, micro_batches, run.batches_before(start))
+    shares = settings.gradient_accumulation_steps * run.train_parts
+    make_batches = run.batches("train", plan, shares, run.batches_before(start))
     flops_per_row = run.flops_per_row(plan)
     rate_factor = lower_layers.rate_factor(objective.model.encoder, settings.layer_learning_rate_decay)
     num_warmup_steps = run.num_warmup_steps(num_train_steps)
@@ -372,7 +372,7 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     split, predictions = run.task.by_example(run.splits["test"], predictions)
     data = evaluated_data.find(folder, run.data_ids["test"])
     evaluated_data.write_predictions(folder, data, run.task, split, predictions)
-    if run.task.is_labeled(split.examples) and not run.evaluates_test:
+    if run.task.is_labeled(split.examples) and not run.evaluates_same_examples:
         task = run.task.without_tuning()
         scores = {**task.scores(split, predictions), "loss": loss}
         evaluated_data.keep(folder, data, task, split, predictions, scores, step)

@@ -55,7 +55,7 @@ def check_initial(
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
     contents = checkpoints.check_initial(path, config, head_shapes=shapes)
-    if not contents.lacks_place_for_bilstm(shapes):  # else the checkpoint's head is not used
+    if not contents.has_bilstm_unlike(shapes):  # else the checkpoint's head is not used
         _warn_of_other_head(contents, task, part)
     return contents
 
@@ -104,7 +104,7 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
     new_mean, new_deviation = description.score_scale(task.parameters)
     if (mean, deviation) == (new_mean, new_deviation) or "head/dense/kernel" not in contents.tensors:
         return contents
-    return contents.with_scores(deviation / new_deviation, (mean - new_mean) / new_deviation)
+    return contents.with_rescaled_output(deviation / new_deviation, (mean - new_mean) / new_deviation)
 
 
 def output_order(contents: Contents, task: Task | TaskDescription, head: str) -> list[int] | None:

@@ -45,7 +45,7 @@ class PreparedRun:
       tokenizer: tokenizer with the run's vocabulary.
       splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
       strategy: strategy that runs the model.
-      most_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
+      wanted_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
         size of the per-replica batch is not divisible by this number, the batch is not divided.
     """
 
@@ -55,7 +55,7 @@ class PreparedRun:
     tokenizer: BertTokenizer
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
-    most_parts: int = 1
+    wanted_parts: int = 1
 
     @functools.cached_property
     def data_ids(self) -> dict[str, str]:
@@ -64,7 +64,7 @@ class PreparedRun:
         return {name: evaluated_data.identify(self.task, name, split.examples) for name, split in splits.items()}
 
     @property
-    def evaluates_test(self) -> bool:
+    def evaluates_same_examples(self) -> bool:
         """Whether the evaluated data and the predicted data are the same."""
         ids = self.data_ids
         return "dev" in ids and "test" in ids and evaluated_data.is_same(ids["dev"], ids["test"])
@@ -87,8 +87,8 @@ class PreparedRun:
         return self.config if self.settings.pack_sequences and not self.task.activations_dir else None
 
     def parts(self, batch_size: int) -> int:
-        """Returns the number of parts into which a batch or micro-batch is divided; see `most_parts`."""
-        return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.most_parts) else self.most_parts
+        """Returns `wanted_parts` if it divides the rows of a replica in a batch or micro-batch evenly, else 1."""
+        return 1 if batch_size % (self.strategy.num_replicas_in_sync * self.wanted_parts) else self.wanted_parts
 
     @property
     def train_parts(self) -> int:
@@ -130,12 +130,12 @@ class PreparedRun:
         Raises:
           InputError: the number is 0.
         """
-        settings, rows = self.settings, self.num_train_units()
+        settings, units = self.settings, self.num_train_units()
         # A product of floats could be just below a whole number.
-        steps = int(rows * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
+        steps = int(units * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
         if steps < 1:
             raise InputError(
-                f"--num_train_epochs={settings.num_train_epochs}: {rows} examples are not enough for one step of "
+                f"--num_train_epochs={settings.num_train_epochs}: {units} examples are not enough for one step of "
                 f"--train_batch_size={settings.train_batch_size}; give more epochs or a smaller batch size"
             )
         return steps
@@ -187,7 +187,7 @@ class PreparedRun:
         units = position.epoch * self.num_train_units() + position.examples
         return units // self.settings.train_batch_size
 
-    def batches(self, split: str, plan: RowPlan, micro_batches: int = 1, start: int = 0):
+    def batches(self, split: str, plan: RowPlan, shares_per_replica: int = 1, start: int = 0):
         """Returns a function that maps an input context to the dataset of a split's batches."""
 
         def make_batches(input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
@@ -197,8 +197,8 @@ class PreparedRun:
                 self.tokenizer,
                 plan,
                 max_seq_length=self.settings.max_seq_length,
-                shares=self.strategy.num_replicas_in_sync * micro_batches,
-                micro_batches=micro_batches,
+                shares=self.strategy.num_replicas_in_sync * shares_per_replica,
+                shares_per_replica=shares_per_replica,
                 start=start,
                 input_context=input_context,
             )
@@ -239,7 +239,7 @@ class PreparedRun:
 
 
 def prepare(
-    settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, most_parts: int = 1
+    settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, wanted_parts: int = 1
 ) -> PreparedRun:
     """Reads and checks everything that a run needs, and encodes its data.
 
@@ -264,7 +264,7 @@ def prepare(
     splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
     if shares_test:
         splits["test"] = splits["dev"]
-    return PreparedRun(settings, task, config, tokenizer, splits, strategy, most_parts)
+    return PreparedRun(settings, task, config, tokenizer, splits, strategy, wanted_parts)
 
 
 def _check_start(path: str, settings: FineTuningSettings, task: Task, config: BertConfig) -> None:

@@ -66,7 +66,10 @@ class Split:
         return len(self.example_ids)
 
     def first(self, count: int) -> "Split":
-        """Returns a split with all rows of the first `count` examples, or of all examples if there are fewer."""
+        """Returns a split with all rows of the first `count` examples, or of all examples if there are fewer.
+
+        `examples` and `activations` are not shortened, because they are found by index.
+        """
         ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example are consecutive
         rows = int(ends[min(count, len(ends)) - 1])
         columns = {name: column[:rows] for name, column in self.columns.items()}
@@ -77,8 +80,7 @@ class Split:
 class Task(abc.ABC):
     """The data, the head, the loss, the scores and the files of a task.
 
-    An example is the unit that a person labels. A row is the unit that the model reads. An example has one or several
-    rows.
+    A person labels an example. The model reads a row. An example has one or several rows.
 
     Attributes:
       kind: name of the kind of task; the kind determines the served model.
@@ -122,7 +124,7 @@ class Task(abc.ABC):
     activations_dir: str = ""
 
     # What messages call the examples and the rows.
-    unit_names: tuple[str, str] = ("examples", "rows")
+    example_and_row_names: tuple[str, str] = ("examples", "rows")
 
     # Flags, other than `max_seq_length`, with which less text is truncated. A warning suggests these flags. None if the
     # user has already chosen how to truncate.
@@ -232,7 +234,7 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's metrics from the predictions [N, ...] of all rows; the main metric comes first."""
+        """Computes the task's metrics from the split and predictions of `by_example`; the main metric comes first."""
 
     def baseline(self, split: Split) -> ConstantAnswer | None:
         """Returns the best constant answer to the examples of a split; by default, None."""

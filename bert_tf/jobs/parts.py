@@ -135,32 +135,32 @@ def run(
     storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     sources = plan_sources(files, len(outputs))
     corpus = corpus_entries(files, runner)
-    this = Job(program.recipe, settings, outputs, corpus, identity)
-    return this.run(
-        lambda finished: _make_shards(program, this, sources, runner, finished), lambda: check and check(sources)
+    job = Job(program.recipe, settings, outputs, corpus, identity)
+    return job.run(
+        lambda finished: _make_shards(program, job, sources, runner, finished), lambda: check and check(sources)
     )
 
 
 def _make_shards(
-    program: Program, this: Job, sources: Sequence[LineRange], runner: Runner, finished: Sequence[manifest.Shard | None]
+    program: Program, job: Job, sources: Sequence[LineRange], runner: Runner, finished: Sequence[manifest.Shard | None]
 ) -> list[manifest.Shard]:
     """Makes the missing parts and shards, and the manifest, in an open job.
 
     Raises:
       InputError: the program cannot read a line, or a disk is full.
     """
-    weights_sha256 = this.identity["weights_sha256"]
+    weights_sha256 = job.identity["weights_sha256"]
     tasks = [
-        PartTask(source, f"{this.folder}/parts/{number:06d}", this.settings, weights_sha256)
+        PartTask(source, f"{job.folder}/parts/{number:06d}", job.settings, weights_sha256)
         for number, source in enumerate(sources)
     ]
-    tf.io.gfile.makedirs(f"{this.folder}/parts")
-    groups = _groups(tasks, len(this.outputs))
-    shard_tasks = this.shard_tasks(finished)
+    tf.io.gfile.makedirs(f"{job.folder}/parts")
+    groups = _groups(tasks, len(job.outputs))
+    shard_tasks = job.shard_tasks(finished)
     missing = [task.index for task in shard_tasks if task.read() is None]
     parts = [task for index in missing for task in groups[index]]
     made = run_stage(
-        program.what, "lines", runner, parts, functools.partial(write_part, program),
+        program.what, "lines", runner, parts, functools.partial(_write_part, program),
         functools.partial(_finished_part, program), amount=lambda task: task.source.lines, compiles=True,
     )  # fmt: skip
     facts = dict(zip(parts, made, strict=True))
@@ -169,14 +169,14 @@ def _make_shards(
         for path in filter(tf.io.gfile.exists, (path for task in groups[join.index] for path in program.files(task))):
             tf.io.gfile.remove(path)
 
-    joins = [_join_task(program, this, task, groups[task.index], facts) for task in shard_tasks]
+    joins = [_join_task(program, job, task, groups[task.index], facts) for task in shard_tasks]
     write = functools.partial(_write_shard, program)
     shards = run_stage("joining", "shards", runner, joins, write, JoinTask.read, after=delete_parts)
 
     def summary() -> Mapping[str, int]:
-        return program.finish(this, shards, sum((_read_facts(program, task) for task in tasks), program.facts()))
+        return program.finish(job, shards, sum((_read_facts(program, task) for task in tasks), program.facts()))
 
-    this.complete(shards, finished, summary)
+    job.complete(shards, finished, summary)
     return shards
 
 
@@ -193,13 +193,13 @@ def _groups(tasks: Sequence[PartTask], shards: int) -> list[Sequence[PartTask]]:
 
 
 def _join_task(
-    program: Program, this: Job, task: ShardTask, group: Sequence[PartTask], facts: dict[PartTask, Facts]
+    program: Program, job: Job, task: ShardTask, group: Sequence[PartTask], facts: dict[PartTask, Facts]
 ) -> JoinTask:
     total = sum((facts[part] for part in group if part in facts), program.facts())
-    return JoinTask(**vars(task), parts=tuple(part.path for part in group), facts=total, settings=this.settings)
+    return JoinTask(**vars(task), parts=tuple(part.path for part in group), facts=total, settings=job.settings)
 
 
-def write_part(program: Program, task: PartTask) -> Facts:
+def _write_part(program: Program, task: PartTask) -> Facts:
     """Writes the part of a source, then its facts."""
     facts = program.write(task)
     size = sum(tf.io.gfile.stat(path).length for path in program.files(task))

@@ -21,6 +21,7 @@ an argument of the function: if a custom gradient captures a tensor instead, Ten
 and never trains it.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -75,7 +76,7 @@ def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tenso
 
 
 def _matrix(x: tf.Tensor) -> tf.Tensor:
-    """Reshapes [B, S, H] to [N, H], unless XLA compiles the whole step and chooses the layouts itself."""
+    """Reshapes [B, S, H] to [B S, H], unless XLA compiles the whole step and chooses the layouts itself."""
     return x if inside_xla() else rows(x)
 
 
@@ -97,10 +98,10 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
 
     Args:
       x: float [B, S, ...].
-      kernel: float [..., outputs]; its first axes are the last axes of x.
+      kernel: float [inputs..., outputs...]; its first axes are the last axes of x.
 
     Returns:
-      float [B, S, outputs].
+      float [B, S, outputs...].
     """
     axes = x.shape.rank - 2
     if inside_xla():  # without a reshape, XLA can choose the layout that fits the next operation
@@ -215,10 +216,10 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
             grad_value = tf.matmul(_kept_by_sign(signed, rate=rate), grad_context, transpose_a=True)
             grad_probabilities = tf.matmul(grad_context, value, transpose_b=True)
             grad_scores = _scores_gradient(grad_probabilities, signed, grad_context, context, rate=rate)
-            parts = [tf.matmul(grad_scores, key), tf.matmul(grad_scores, query, transpose_a=True), grad_value]
+            parts = iter((tf.matmul(grad_scores, key), tf.matmul(grad_scores, query, transpose_a=True), grad_value))
             # TensorFlow prunes this sum from the graph if nothing uses it.
-            grad_bias = _sum_to_shape(grad_scores, attention_bias) * query.shape[-1] ** 0.5
-            return grad_bias, *(_merge_heads([parts.pop(0) for _ in range(x.shape[2])]) for x in projected)
+            grad_bias = _sum_to_shape(grad_scores, attention_bias) * query.shape[-1] ** 0.5  # it is added after scaling
+            return grad_bias, *(_merge_heads(list(itertools.islice(parts, x.shape[2]))) for x in projected)
 
         return tf.transpose(context, [0, 2, 1, 3]), backward
 

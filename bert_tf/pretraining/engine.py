@@ -14,7 +14,6 @@ import tf_keras as keras
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core import identity
-from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
@@ -41,17 +40,17 @@ class _Prepared:
       settings: the settings, with all defaults filled in.
       config: the model's configuration.
       data: the record files and their contents.
-      facts: the facts that `run.json` records.
-      rows: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
-      eval_prints: `identity.fingerprint` of the evaluated files; () without evaluation.
+      phase: the entry of `run.json`.
+      shown: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
+      eval_fingerprints: `identity.fingerprint` of the evaluated files; () without evaluation.
     """
 
     settings: PretrainingSettings
     config: BertConfig
     data: record_files.PretrainingData
-    facts: run_record.Phase
-    rows: tuple[Sequence[fill_mask.Row], Sequence[str]]
-    eval_prints: Sequence[str]
+    phase: run_record.Phase
+    shown: tuple[Sequence[fill_mask.Row], Sequence[str]]
+    eval_fingerprints: Sequence[str]
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
@@ -81,19 +80,19 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
             values = _evaluate(prepared, strategy, write_report)
         try:
             metrics.require_finite(values, f"the last checkpoint of {settings.output_dir}")
-        except InputError:
+        except metrics.NotFinite:
             if lock:
-                checkpoint_folder.put_aside_latest(settings.output_dir)
+                checkpoint_folder.discard_latest(settings.output_dir)
             raise
         return values
 
 
 def parts_of(settings: PretrainingSettings) -> int:
     """Returns the number of parts of a batch; see `batch_parts`."""
-    rows = settings.train_batch_size // settings.gradient_accumulation_steps
-    if not settings.do_train or rows * settings.max_seq_length < _FEWEST_TOKENS_IN_PARTS:
+    micro_batch_size = settings.train_batch_size // settings.gradient_accumulation_steps
+    if not settings.do_train or micro_batch_size * settings.max_seq_length < _FEWEST_TOKENS_IN_PARTS:
         return 1
-    return batch_parts.choose_parts(settings, [rows])
+    return batch_parts.choose_parts(settings, [micro_batch_size])
 
 
 def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) -> _Prepared:
@@ -112,9 +111,9 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     if not settings.do_train:
         checkpoint_folder.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
-    rows = find_rows(settings, config, data) if settings.do_eval else ([], [])
-    eval_prints = identity.fingerprint(data.eval_files) if settings.do_eval else ()
-    return _Prepared(settings, config, data, _facts(settings, config, data), rows, eval_prints)
+    shown = find_rows(settings, config, data) if settings.do_eval else ([], [])
+    eval_fingerprints = identity.fingerprint(data.eval_files) if settings.do_eval else ()
+    return _Prepared(settings, config, data, _phase(settings, config, data), shown, eval_fingerprints)
 
 
 def _train(
@@ -128,13 +127,13 @@ def _train(
     settings, config, data = prepared.settings, prepared.config, prepared.data
     folder, chief = settings.output_dir, strategies.is_chief(strategy)
     found = resume.find(folder, strategy)
-    start = resume.start_position(folder, prepared.facts, found)
+    start = resume.start_position(folder, prepared.phase, found)
     starts_from = run_folder.initial_checkpoint(settings)
     trainer = _make_trainer(settings, config, data, strategy, start, parts)
     evaluation = None
     if settings.do_eval:
-        looks = _looks(prepared, trainer)
-        evaluation = Evaluation(settings, trainer, looks, write_report, prepared.eval_prints, prepared.facts)
+        predictor = _make_fill_mask(prepared, trainer)
+        evaluation = Evaluation(settings, trainer, predictor, write_report, prepared.eval_fingerprints, prepared.phase)
 
     def report_only() -> None:
         if chief:
@@ -146,7 +145,7 @@ def _train(
                 run_folder.warn_if_unfinished(checkpoints.initialize(trainer.objective.model, starts_from))
         if chief:
             lock.make_folder()
-            run_folder.begin(folder, prepared.facts, found.step)
+            run_folder.begin(folder, prepared.phase, found.step)
             lower = data.vocabulary.do_lower_case if data.vocabulary else None
             checkpoint_tokenizer.keep(folder, config, data.vocab_file, lower)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
@@ -162,23 +161,25 @@ def _train(
 def _evaluate(prepared: _Prepared, strategy: tf.distribute.Strategy, write_report: Report) -> dict[str, float]:
     settings, data, config = prepared.settings, prepared.data, prepared.config
     trainer = _make_trainer(settings, config, data, strategy, BEGINNING)
-    evaluation = Evaluation(settings, trainer, _looks(prepared, trainer), write_report, prepared.eval_prints)
+    evaluation = Evaluation(
+        settings, trainer, _make_fill_mask(prepared, trainer), write_report, prepared.eval_fingerprints
+    )
     with pipeline.clear_errors([*data.files, *data.eval_files], config.vocab_size):
         return evaluate_latest(trainer, settings.output_dir, evaluation)
 
 
-def _looks(prepared: _Prepared, trainer: Trainer) -> fill_mask.FillMask | None:
-    if not prepared.rows[0]:
+def _make_fill_mask(prepared: _Prepared, trainer: Trainer) -> fill_mask.FillMask | None:
+    if not prepared.shown[0]:
         return None
     length = prepared.settings.max_seq_length
-    return fill_mask.FillMask(trainer.objective.model, trainer.strategy, *prepared.rows, length)
+    return fill_mask.FillMask(trainer.objective.model, trainer.strategy, *prepared.shown, length)
 
 
 def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_record.Phase:
+def _phase(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_record.Phase:
     return run_record.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
@@ -200,14 +201,14 @@ def _facts(settings: PretrainingSettings, config: BertConfig, data: record_files
 
 def _same_on_workers(prepared: _Prepared) -> dict:
     """Returns the facts that must be the same on all workers; paths may differ."""
-    settings, facts = prepared.settings, prepared.facts
+    settings, phase = prepared.settings, prepared.phase
     shown = [settings.fill_mask_file] if settings.fill_mask_file else []
     return {
         "flags": workers.shared_settings(settings),
-        "model": facts.model,
-        "data": [facts.data, prepared.data.dynamic_masking],
-        "optimizer": {**facts.optimizer, "init_checkpoint": ""},
-        "evaluation data": [*prepared.eval_prints, *identity.fingerprint(shown)],
+        "model": phase.model,
+        "data": [phase.data, prepared.data.dynamic_masking],
+        "optimizer": {**phase.optimizer, "init_checkpoint": ""},
+        "evaluation data": [*prepared.eval_fingerprints, *identity.fingerprint(shown)],
     }
 
 

@@ -61,7 +61,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
         All texts are checked before the first text is scored.
     """
     settings, contents = resolve(settings)
-    scored = [path for path in contents.tensors if names.head_of(path) in ("encoder", "masked_lm")]
+    scored = [path for path in contents.tensors if names.component_of(path) in ("encoder", "masked_lm")]
     identity = {
         "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
         "weights_sha256": contents.sha256(scored),

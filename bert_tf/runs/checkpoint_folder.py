@@ -124,7 +124,7 @@ def step_of(prefix: str) -> int:
     return int(number[1]) if number else -1
 
 
-def weights(folder: str) -> list[str]:
+def best_weights(folder: str) -> list[str]:
     """Lists the prefixes of a folder's checkpoints that contain only weights."""
     return _by_step(folder, "best")
 
@@ -156,7 +156,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
     name = os.path.basename(prefix)
     try:
         _write(folder, name, checkpoint.write)
-        kept = [path for path in _by_step(folder) if step_of(path) <= step][-most:]
+        kept = [path for path in _by_step(folder) if step_of(path) <= step][-most:]  # [-0:] is everything
         _name_latest(folder, [os.path.basename(path) for path in kept])
     except (tf.errors.OpError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error.message.rpartition("; ")[2]
@@ -169,7 +169,7 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes checkpoints that are older than all steps in `kept`.
+    """Deletes checkpoints that are older than all steps in `kept`, which ascend.
 
     The weights of a deleted checkpoint are kept if it was the best checkpoint at one of these steps.
     """
@@ -177,7 +177,7 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
         step = step_of(prefix)
-        if step < kept[0] and (step not in wanted or _keep_weights(folder, step)):
+        if step < kept[0] and (step not in wanted or _copy_weights(folder, step)):
             _remove(prefix)
     delete_stale_weights(folder)
 
@@ -190,12 +190,12 @@ def delete_stale_weights(folder: str) -> None:
     """
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
-    for prefix in weights(folder):
+    for prefix in best_weights(folder):
         if step_of(prefix) in kept or step_of(prefix) not in wanted:
             _remove(prefix)
 
 
-def _keep_weights(folder: str, step: int) -> bool:
+def _copy_weights(folder: str, step: int) -> bool:
     """Writes a checkpoint's weights to a separate checkpoint, and returns whether this succeeded."""
     prefix = at_step(folder, step)
     try:
@@ -212,7 +212,7 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
     if not _is_local(folder):  # an object store shows only complete files
         write(os.path.join(folder, name))
         return
-    with _aside(folder) as aside:
+    with _saving_folder(folder) as aside:
         write(os.path.join(aside, name))
         _move(aside, name, folder)
 
@@ -228,8 +228,8 @@ def tidy(folder: str, found: ResumePoint) -> None:
     """
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
-    _put_aside(folder, found)
-    whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *weights(folder))}
+    _move_to_damaged(folder, found.prefix, found.damaged)
+    whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):
         # Another process that evaluates may be writing the report and the results.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
@@ -239,7 +239,7 @@ def tidy(folder: str, found: ResumePoint) -> None:
             tf.io.gfile.remove(os.path.join(folder, name))
 
 
-def put_aside_latest(folder: str) -> str:
+def discard_latest(folder: str) -> str:
     """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
 
     Returns:
@@ -248,7 +248,7 @@ def put_aside_latest(folder: str) -> str:
     newest, *others = prefixes(folder)
     if not others:
         return ""
-    _put_aside(folder, ResumePoint(others[0], (newest,)))
+    _move_to_damaged(folder, others[0], [newest])
     return others[0]
 
 
@@ -258,7 +258,7 @@ def delete_all(folder: str) -> None:
         return
     with contextlib.suppress(tf.errors.NotFoundError):
         tf.io.gfile.remove(os.path.join(folder, STATE_NAME))
-    for prefix in (*_by_step(folder), *weights(folder)):
+    for prefix in (*_by_step(folder), *best_weights(folder)):
         _remove(prefix)
 
 
@@ -284,7 +284,7 @@ def _named(folder: str) -> tuple[list[str], str]:
 
 
 @contextlib.contextmanager
-def _aside(folder: str) -> Iterator[str]:
+def _saving_folder(folder: str) -> Iterator[str]:
     """Yields a temporary folder for a checkpoint, and always deletes this folder at the end."""
     path = os.path.join(folder, _SAVING)
     shutil.rmtree(path, ignore_errors=True)
@@ -335,12 +335,12 @@ def _remove(prefix: str) -> None:
         tf.io.gfile.remove(os.path.join(folder, file))
 
 
-def _put_aside(folder: str, found: ResumePoint) -> None:
+def _move_to_damaged(folder: str, latest: str, damaged: Sequence[str]) -> None:
     """Moves the files of damaged checkpoints into `damaged/`, where a person can inspect them."""
-    if not found.damaged:
+    if not damaged:
         return
-    _name_latest(folder, [os.path.basename(found.prefix)])
-    names = [os.path.basename(prefix) for prefix in found.damaged]
+    _name_latest(folder, [os.path.basename(latest)])
+    names = [os.path.basename(prefix) for prefix in damaged]
     files = [file for name in names for file in _files(folder, name)]
     if not files:
         return

@@ -72,7 +72,7 @@ def best(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
     if step in (None, newest.step):
         return newest
     reason = f"{folder}/ckpt-{step} is missing"
-    for prefix in (*checkpoint_folder.prefixes(folder), *checkpoint_folder.weights(folder)):
+    for prefix in (*checkpoint_folder.prefixes(folder), *checkpoint_folder.best_weights(folder)):
         if step_of(prefix) == step and not (reason := damage(prefix)):
             return ResumePoint(prefix)
     raise InputError(

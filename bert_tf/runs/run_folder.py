@@ -81,8 +81,8 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
       InputError: the message names the difference.
     """
     phases = run_record.read_phases(output_dir)
-    for phase in phases[-1:]:
-        _refuse(output_dir, "another model", phase.model, model)
+    if phases:
+        _refuse_if_different(output_dir, "another model", phases[-1].model, model)
     for known in (phase.vocabulary for phase in phases if phase.vocabulary and vocabulary):
         DataVocabulary(**known).refuse(vocabulary)
 
@@ -120,7 +120,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
       InputError: the message states the step of the newest checkpoint and the last step.
     """
     last = _last_step(folder)
-    if trained_steps >= last or _ended_early(folder, trained_steps):
+    if trained_steps >= last or _is_final_step(folder, trained_steps):
         return
     stands = f"{folder}: its newest intact checkpoint has step {trained_steps} of {last}"
     if not trained_steps:
@@ -143,11 +143,11 @@ def warn_if_unfinished(checkpoint: str) -> None:
     if step < 0 or not run_record.exists(folder):
         return
     newest, last = max([step, *checkpoint_folder.numbered(folder)]), _last_step(folder)
-    if newest < last and not _ended_early(folder, newest):
+    if newest < last and not _is_final_step(folder, newest):
         logging.warning("%s has step %d of %d: the training is not finished", checkpoint, step, last)
 
 
-def _ended_early(folder: str, step: int) -> bool:
+def _is_final_step(folder: str, step: int) -> bool:
     """Returns whether early stopping ended the run at this step, or the folder's saved model has this step."""
     return step in (evaluations.read(folder).stopped_at, run_record.saved_step(folder))
 
@@ -156,7 +156,7 @@ def _last_step(folder: str) -> int:
     return max((phase.optimizer["num_train_steps"] for phase in run_record.read_phases(folder)), default=0)
 
 
-def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
+def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
 
     A valid next phase has the same model and more steps, and starts after the last step of the previous phase. Either
@@ -183,11 +183,12 @@ def check(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
             f"--output_dir, with --init_checkpoint={output_dir} to start from its weights"
         )
     last = phases[-1]
-    _refuse(output_dir, "another model", last.model, phase.model)
+    _refuse_if_different(output_dir, "another model", last.model, phase.model)
     if not _is_same(last, phase) and not _continues(last, phase, trained_steps):
+        # One of the two calls raises an error.
         if not _is_same_data(last, phase):
-            _refuse(output_dir, "other data", last.data, phase.data)
-        _refuse_flags(output_dir, last, phase)
+            _refuse_if_different(output_dir, "other data", last.data, phase.data)
+        _refuse_if_other_flags(output_dir, last, phase)
     return trained_steps - last.first_step if _is_same_data(last, phase) else 0
 
 
@@ -203,19 +204,19 @@ def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[s
       InputError: the message names the difference.
     """
     last = run_record.read_file(output_dir)[-1]
-    _refuse(output_dir, "another model", last.model, phase.model)
-    _refuse(output_dir, "other data", last.data, phase.data)
+    _refuse_if_different(output_dir, "another model", last.model, phase.model)
+    _refuse_if_different(output_dir, "other data", last.data, phase.data)
     settings = [{name: each.settings.get(name) for name in compared} for each in (last, phase)]
-    _refuse(output_dir, "other settings", *settings)
-    _refuse_flags(output_dir, last, phase)
+    _refuse_if_different(output_dir, "other settings", *settings)
+    _refuse_if_other_flags(output_dir, last, phase)
 
 
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
 
-    For the arguments, the result and the errors, see `check`.
+    For the arguments, the result and the errors, see `check_phase`.
     """
-    done = check(output_dir, phase, trained_steps)
+    done = check_phase(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)
     if not phases or not _is_same(phases[-1], phase):
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done, begun_at=trained_steps))
@@ -247,10 +248,10 @@ def _begun(output_dir: str, trained_steps: int) -> list[run_record.Phase]:
 
 
 def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
-    return _is_same_data(last, phase) and not _different_flags(last, phase)
+    return _is_same_data(last, phase) and not _different_optimizer_entries(last, phase)
 
 
-def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
+def _different_optimizer_entries(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
     """Returns the names of the optimizer's entries that differ.
 
     Different paths to the same file count as equal. If the recorded initial checkpoint no longer exists, any path is
@@ -263,7 +264,9 @@ def _different_flags(last: run_record.Phase, phase: run_record.Phase) -> list[st
     ]
     paths = [resolved_path(each.optimizer.get("init_checkpoint", "")) for each in (last, phase)]
     spelled = [each.settings.get("init_checkpoint", "") for each in (last, phase)]
-    if paths[0] == paths[1] or spelled[0] == spelled[1] != "" or _is_gone(paths[0]):
+    is_same_file = paths[0] == paths[1]
+    is_same_spelling = bool(spelled[0]) and spelled[0] == spelled[1]
+    if is_same_file or is_same_spelling or _is_gone(paths[0]):
         different = [key for key in different if key != "init_checkpoint"]
     return different
 
@@ -288,12 +291,12 @@ def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: i
         return False
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
-    same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_flags(last, phase))
+    same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_optimizer_entries(last, phase))
     return another_length or same_but_longer
 
 
-def _refuse_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
-    flags = _different_flags(last, phase)
+def _refuse_if_other_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
+    flags = _different_optimizer_entries(last, phase)
     if flags:
         told = []
         for names, part in ((flags, "optimizer"), (_GIVES_STEPS, "settings")):
@@ -311,7 +314,7 @@ def _flag(name: str, phase: run_record.Phase) -> str:
     return f"--{name}" if name in phase.settings else name
 
 
-def _refuse(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
+def _refuse_if_different(output_dir: str, what: str, old: Mapping, new: Mapping) -> None:
     if different := identity.differences(old, new):
         raise InputError(
             f"--output_dir={output_dir}: holds a run with {what} ({'; '.join(different)}); "

@@ -195,7 +195,7 @@ class _Run:
         step = int(self._trainer.global_step.numpy())
         if self.saved and step == self._saved_step:
             return
-        if name := self._trainer.not_finite():
+        if name := self._trainer.non_finite_variable():
             raise NotFinite(
                 f"{name} is not finite after step {step}; the last good checkpoint is {self.saved or 'none'}; "
                 f"training diverged; {_REMEDY}"

@@ -33,7 +33,7 @@ def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> 
     Raises:
       InputError: the folder belongs to another run; see `run_folder.check`.
     """
-    return point.position if run_folder.check(folder, phase, point.step) else BEGINNING
+    return point.position if run_folder.check_phase(folder, phase, point.step) else BEGINNING
 
 
 def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:

@@ -131,7 +131,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         """The step that must end training because it is not finite, counted from 1; 0 if there is none."""
         return int(self._failed_step.numpy())
 
-    def not_finite(self) -> str:
+    def non_finite_variable(self) -> str:
         """Returns the name of a weight or optimizer moment that is not finite; "" if there is none."""
         floats = [v for v in self._variables() if v.dtype.is_floating]
         return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
@@ -211,7 +211,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         variables = self.objective.model.trainable_variables
         own = self.objective.denominators(batch)
         denominators = gradients.sums_over_replicas(own["loss"])
-        derived, numerators = gradients.accumulate(
+        grads, numerators = gradients.accumulate(
             self.objective,
             self._measured_names,
             variables,
@@ -225,11 +225,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         )
         loss = self.objective.loss(numerators, denominators)
         # A weight that does not affect the loss has no gradient, such as the weights of a pooler that no head reads.
-        used = [(g, v) for g, v in zip(derived, variables, strict=True) if g is not None]
-        derived, variables = zip(*used, strict=True)
-        derived = _none_finite_unless(tf.math.is_finite(loss), derived)
+        used = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]
+        grads, variables = zip(*used, strict=True)
+        grads = _spoil_norm_unless(tf.math.is_finite(loss), grads)
         lowest_scale = not scaling or self.optimizer.loss_scale <= 1.0
-        norm = optimization.clipped_update(self.optimizer, derived, variables, self.global_step)
+        norm = optimization.clipped_update(self.optimizer, grads, variables, self.global_step)
         bad = ~tf.math.is_finite(norm)
         if scaling:  # an overflow in float16 is normal and lowers the loss scale
             bad &= lowest_scale | _on_any_replica(~tf.math.is_finite(loss))
@@ -289,7 +289,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return metrics.add_derived(means, self.objective.metrics)
 
 
-def _none_finite_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+def _spoil_norm_unless(finite: tf.Tensor, gradients: Sequence[tf.Tensor]) -> list[tf.Tensor]:
     """Makes the gradients' global norm not finite if the loss is not finite, so that one check covers loss and norm."""
     dense = [i for i, gradient in enumerate(gradients) if isinstance(gradient, tf.Tensor)]
     smallest = min(dense, key=lambda i: gradients[i].shape.num_elements())

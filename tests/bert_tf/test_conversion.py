@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import hugging_face
-from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.checkpoint_formats.contents import with_trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
@@ -88,7 +88,7 @@ def save_with_heads(values, source, *heads) -> dict:
 
 def check(contents, format, expected):
     assert contents.format == format and contents.config == CONFIG and contents.left_over == ()
-    assert_same(values_of(trained_pooler(contents)), expected)
+    assert_same(values_of(with_trained_pooler(contents)), expected)
 
 
 def test_weights_of_float64_are_rounded_and_a_line_says_so(values, source, tmp_path, caplog):

@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.checkpoint_formats.contents import with_trained_pooler
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings
@@ -170,7 +170,7 @@ def test_a_published_model_comes_back_from_every_format_bit_by_bit(minilm, tmp_p
     before = checkpoints.open_checkpoint(str(minilm))
     expected = before.read(before.tensors)
     for format in ("bert_tf", "tf1", "tf_models", "hugging_face"):
-        contents = trained_pooler(checkpoints.open_checkpoint(str(convert(minilm, tmp_path / format, format))))
+        contents = with_trained_pooler(checkpoints.open_checkpoint(str(convert(minilm, tmp_path / format, format))))
         assert contents.config == before.config
         assert contents.tensors.keys() == expected.keys()
         for path, value in contents.read(contents.tensors).items():

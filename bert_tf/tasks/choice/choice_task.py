@@ -48,7 +48,7 @@ class ChoiceTask(Task):
     name = NAME
     labels = ()
     metrics = (LOSS, ACCURACY)
-    unit_names = ("examples", "choices")
+    example_and_row_names = ("examples", "choices")
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         """Refuses a model without a second segment."""

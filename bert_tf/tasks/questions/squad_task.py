@@ -66,7 +66,7 @@ class SquadTask(Task):
     name: ClassVar[str] = NAME
     labels: ClassVar[tuple[str, ...]] = ()
     metrics: ClassVar[tuple[Metric, ...]] = METRICS
-    unit_names: ClassVar[tuple[str, str]] = ("questions", "windows")
+    example_and_row_names: ClassVar[tuple[str, str]] = ("questions", "windows")
 
     @property
     def test_is_dev(self) -> bool:

@@ -63,7 +63,7 @@ class TaggingTask(Task):
     kind = TAGGING
     name = NAME
     metrics = METRICS
-    unit_names = ("sentences", "rows")
+    example_and_row_names = ("sentences", "rows")
 
     @property
     def labels(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from official.nlp.tools import tf1_bert_checkpoint_converter_lib as converter
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
-from bert_tf.checkpoint_formats.contents import trained_pooler
+from bert_tf.checkpoint_formats.contents import with_trained_pooler
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
@@ -237,7 +237,7 @@ def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, 
             getattr(checkpoint, load)(prefix).assert_existing_objects_matched().expect_partial()
             np.testing.assert_array_equal(encoder.get_embedding_table(), word_embeddings)
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
-    assert trained_pooler(checkpoints.open_checkpoint(str(tmp_path))).tensors.keys() == values.keys()
+    assert with_trained_pooler(checkpoints.open_checkpoint(str(tmp_path))).tensors.keys() == values.keys()
 
 
 @pytest.mark.slow

@@ -103,7 +103,7 @@ def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
     encoded = encoded_pairs(tokenizer, task, 8, np.random.default_rng(1))
     plan = plan_training(encoded.lengths, batch_size=4, num_batches=1, shares=2, packed_for=packed_for)
     options = {"max_seq_length": 16, "shares": 2}
-    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, micro_batches=2)))
+    whole = next(iter(row_batches(encoded, task, tokenizer, plan, **options, shares_per_replica=2)))
     shares = [
         next(iter(row_batches(encoded, task, tokenizer, plan, **options, input_context=context)))
         for context in (tf.distribute.InputContext(2, worker, 2) for worker in range(2))

@@ -70,7 +70,7 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1
     )  # fmt: skip
     data = row_batches(
         split, task, tokenizer, plan, max_seq_length=32, shares=micro_batches * parts,
-        micro_batches=micro_batches * parts,
+        shares_per_replica=micro_batches * parts,
     )  # fmt: skip
     batch = dict(next(iter(data)))
     del batch["data_position"]

@@ -167,7 +167,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
     recorded = json.loads((tmp_path / evaluations.NAME).read_text())
     assert recorded["best_step"] == 4 and [entry["step"] for entry in recorded["evaluations"]] == [2, 4, 7, 9]
-    assert list(checkpoint_folder.numbered(str(tmp_path))) == [9] and checkpoint_folder.weights(str(tmp_path)) == [
+    assert list(checkpoint_folder.numbered(str(tmp_path))) == [9] and checkpoint_folder.best_weights(str(tmp_path)) == [
         f"{tmp_path}/best-4"
     ]
     _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")

@@ -169,7 +169,7 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
         save(step, score)
         size = size or sum(tf.io.gfile.stat(path).length for path in tf.io.gfile.glob(f"{folder}/ckpt-1.data*"))
         assert sorted(checkpoint_folder.numbered(folder)) == [step - 1, step][-step:]
-        assert [step_of(path) for path in checkpoint_folder.weights(folder)] == [2] * (step > 3)
+        assert [step_of(path) for path in checkpoint_folder.best_weights(folder)] == [2] * (step > 3)
         assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == {1: 1, 5: 5}.get(step, 2)
     (weights,) = tf.io.gfile.glob(f"{folder}/best-2.data*")
     assert tf.io.gfile.stat(weights).length < size / 2, "of three values for each weight, one"
@@ -197,7 +197,7 @@ def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_befor
     for step, kept in ((1, []), (2, [1]), (3, [])):
         checkpoint_folder.save(str(tmp_path), checkpoint(step), step, 1)
         schedule(step)
-        assert [step_of(path) for path in checkpoint_folder.weights(str(tmp_path))] == kept
+        assert [step_of(path) for path in checkpoint_folder.best_weights(str(tmp_path))] == kept
 
 
 def test_a_new_run_without_dev_data_does_not_keep_the_best_step_of_a_deleted_run(tmp_path):
@@ -210,7 +210,7 @@ def test_a_new_run_without_dev_data_does_not_keep_the_best_step_of_a_deleted_run
     EvaluationSchedule(given, strategy, task, "", 3, 1, None)
     assert evaluations.read(folder).best_step == 1, "a resumed run keeps its evaluations"
     EvaluationSchedule(given, strategy, task, "", 3, 0, None)
-    assert evaluations.read(folder).best_step is None and not checkpoint_folder.weights(folder)
+    assert evaluations.read(folder).best_step is None and not checkpoint_folder.best_weights(folder)
 
 
 def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
@@ -224,10 +224,10 @@ def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkey
     monkeypatch.setattr(checkpoint_folder, "write_without_optimizer", fail)
     save(3, 0.1)
     assert "ckpt-1 is not deleted, because its weights cannot be copied (No space left on device)" in caplog.text
-    assert sorted(checkpoint_folder.numbered(folder)) == [1, 2, 3] and not checkpoint_folder.weights(folder)
+    assert sorted(checkpoint_folder.numbered(folder)) == [1, 2, 3] and not checkpoint_folder.best_weights(folder)
     assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == 1
     checkpoint_folder.delete_all(folder)
-    assert not checkpoint_folder.weights(folder) and not checkpoint_folder.numbered(folder)
+    assert not checkpoint_folder.best_weights(folder) and not checkpoint_folder.numbered(folder)
 
 
 def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):

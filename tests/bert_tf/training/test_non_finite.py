@@ -69,7 +69,7 @@ def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_
     trainer = make_trainer(Both, replicas=2, rows=steps, compile_gradients=compiled)
     before = trainer.objective.model.get_weights()
     trainer.train(tf.constant(1))
-    assert trainer.failed_step == 0 and trainer.not_finite() == ""
+    assert trainer.failed_step == 0 and trainer.non_finite_variable() == ""
     assert any((old != new).any() for old, new in zip(before, trainer.objective.model.get_weights(), strict=True))
     before = state(trainer)
     for step in (2, 3):
@@ -126,7 +126,7 @@ def test_weights_that_are_not_finite_are_found_by_name():
     trainer = make_trainer(rows=rows())
     weight = trainer.objective.model.encoder.pooler.kernel
     weight.assign(tf.fill(weight.shape, float("inf")))
-    assert trainer.not_finite() == weight.name
+    assert trainer.non_finite_variable() == weight.name
 
 
 @pytest.fixture

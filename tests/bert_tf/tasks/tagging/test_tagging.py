@@ -132,7 +132,7 @@ def step_of(objective, task, tokenizer, split, packed, micro_batches=1):
     plan = plan_training(
         split.lengths, batch_size=len(split), num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None
     )
-    options = {"max_seq_length": 32, "shares": micro_batches, "micro_batches": micro_batches}
+    options = {"max_seq_length": 32, "shares": micro_batches, "shares_per_replica": micro_batches}
     batch = dict(next(iter(row_batches(split, task, tokenizer, plan, **options))))
     del batch["data_position"]
     variables = variables_by_path(objective.model)
