@@ -6,7 +6,6 @@ which is read as a stream and split into chunks on the fly.
 """
 
 import dataclasses
-import io
 import re
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -157,7 +156,7 @@ def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
         text = chunk[start:]
     elif chunk.rstrip().endswith(b"</page>") and not chunk.lstrip().startswith(b"<page>"):
         text = chunk + b"</mediawiki>"  # the first chunk contains the header, whose element must be closed
-    return list(wikipedia.articles(io.BytesIO(text), path, position + start))
+    return wikipedia.articles(text, path, position + start)
 
 
 def _line_number(path: str, position: int) -> int:

@@ -1,7 +1,7 @@
 """Measures how well a vocabulary fits a corpus, by splitting the words of the corpus as the tokenizer does."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -58,22 +58,7 @@ def measure(vocabulary: Sequence[str], word_counts: Mapping[str, int]) -> Fit:
       word_counts: number of occurrences of each word; must contain at least one word.
     """
     segment = Segmenter(vocabulary)
-    tokens = unknown = total = 0
-    for words in _batches(word_counts):
-        counts = np.array([word_counts[word] for word in words], np.int64)
-        ids, lengths = segment(words)
-        tokens += int((counts * lengths).sum())
-        unknown += int(counts[ids[np.cumsum(lengths) - lengths] == segment.unk_id].sum())
-        total += int(counts.sum())
-    return Fit(tokens / total, unknown / total)
-
-
-def _batches(words: Mapping[str, int]) -> Iterator[list[str]]:
-    batch = []
-    for word in words:
-        batch.append(word)
-        if len(batch) == _WORDS_PER_BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+    counts = np.fromiter(word_counts.values(), np.int64, len(word_counts))
+    ids, lengths = segment(list(word_counts))
+    unknown = counts[ids[np.cumsum(lengths) - lengths] == segment.unk_id].sum()
+    return Fit(float((counts * lengths).sum() / counts.sum()), float(unknown / counts.sum()))

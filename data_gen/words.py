@@ -5,13 +5,13 @@ are dropped, and counted from zero if they occur again (lossy counting). A count
 `WordCounts.largest_error`, but never too high.
 """
 
-import collections
 import dataclasses
 import io
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+import numpy as np
 import tensorflow as tf
 
 from bert_tf.jobs.progress import Progress
@@ -147,27 +147,12 @@ class _BoundedCounter:
 
     def _drop_rarest(self) -> None:
         """Keeps the most frequent words, up to half of the limits. Of equally frequent words, the newest are kept."""
-        words_of, bytes_of = collections.Counter(self._counts.values()), collections.Counter()
-        for word, count in self._counts.items():
-            bytes_of[count] += len(word)
-        words_left, bytes_left = self._max_words // 2, self._max_bytes // 2
-        for count in sorted(words_of, reverse=True):
-            if words_of[count] > words_left or bytes_of[count] > bytes_left:
-                break
-            words_left -= words_of[count]
-            bytes_left -= bytes_of[count]
-        rarest, last = count, set()
-        for word in reversed(self._counts):
-            # Prefer words that were added last: an older word with the same count took longer to reach this count.
-            if self._counts[word] == rarest:
-                words_left -= 1
-                bytes_left -= len(word)
-                if words_left < 0 or bytes_left < 0:
-                    break
-                last.add(word)
-        kept = {word: count for word, count in self._counts.items() if count > rarest or word in last}
-        self._dropped_words += len(self._counts) - len(kept)
-        self._dropped_occurrences += sum(self._counts.values()) - sum(kept.values())
-        self._largest_error += rarest
-        self._bytes = sum(map(len, kept))
-        self._counts = kept
+        # Of equally frequent words, an older word took longer to reach its count.
+        order = list(reversed(self._counts))
+        order.sort(key=self._counts.__getitem__, reverse=True)
+        ends = np.cumsum([len(word) for word in order])
+        dropped = order[min(self._max_words // 2, int(np.searchsorted(ends, self._max_bytes // 2, side="right"))) :]
+        self._largest_error += self._counts[dropped[0]]
+        self._dropped_words += len(dropped)
+        self._dropped_occurrences += sum(map(self._counts.pop, dropped))
+        self._bytes -= sum(map(len, dropped))

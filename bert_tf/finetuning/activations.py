@@ -15,7 +15,7 @@ import functools
 import hashlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
@@ -117,13 +117,12 @@ def with_activations(
     Raises:
       InputError: the disk is full or read-only.
     """
-    inputs = _Inputs(split, task, tokenizer, max_seq_length)
     rows = max(1, _TOKENS_PER_BATCH // max_seq_length)
     shares = strategy.num_replicas_in_sync
     plan = plan_evaluation(
         split.lengths, batch_size=rows * shares, max_seq_length=max_seq_length, shares=shares, packed_for=model.config
     )
-    counts, digest = inputs.counts_and_digest()
+    counts, digest = _counts_and_digest(split, task, tokenizer, max_seq_length)
     path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, digest, max_seq_length)}.npy")
     order = plan.ids.ravel()
     order = order[order < len(counts)]
@@ -135,7 +134,10 @@ def with_activations(
         logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, path)
     else:
         try:
-            _write(stored, order, _results(stored, plan, shares, inputs, model, strategy), name)
+            batches = functools.partial(
+                row_batches, split, task, tokenizer, plan, max_seq_length=max_seq_length, shares=shares
+            )
+            _write(stored, order, _results(stored, batches, model, strategy), name)
         except (OSError, tf.errors.OpError) as error:
             raise InputError(
                 f"{path}: the activations cannot be written ({' '.join(str(error).split())}); they take "
@@ -144,44 +146,29 @@ def with_activations(
     return dataclasses.replace(split, activations=stored, lengths=counts.astype(np.int32))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Inputs:
-    """The rows of a split as the encoder reads them."""
+def _counts_and_digest(
+    split: Split, task: Task, tokenizer: BertTokenizer, max_seq_length: int
+) -> tuple[np.ndarray, str]:
+    """Returns the number of tokens that the head reads in each row, int64 [N], and a hash of the encoder's inputs."""
 
-    split: Split
-    task: Task
-    tokenizer: BertTokenizer
-    max_seq_length: int
+    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
+    def of(rows):
+        columns = {name: tf.gather(column, rows) for name, column in split.columns.items()}
+        found = task.model_inputs(columns, tokenizer, max_seq_length)
+        names = ("input_ids", "input_mask", "segment_ids", "read_positions", "read_mask")
+        return tf.reduce_sum(found["read_mask"], axis=1), tf.stack([found[name] for name in names])
 
-    def counts_and_digest(self) -> tuple[np.ndarray, str]:
-        """Returns the number of tokens that the head reads in each row, int64 [N], and a hash of all inputs."""
-
-        @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-        def of(rows):
-            columns = {name: tf.gather(column, rows) for name, column in self.split.columns.items()}
-            found = self.task.model_inputs(columns, self.tokenizer, self.max_seq_length)
-            names = ("input_ids", "input_mask", "segment_ids", "read_positions", "read_mask")
-            return tf.reduce_sum(found["read_mask"], axis=1), tf.stack([found[name] for name in names])
-
-        counts, digest = [np.zeros(0, np.int64)], hashlib.sha256()
-        for begin in range(0, len(self.split), _ROWS_PER_CALL):
-            read, inputs = of(tf.range(begin, min(begin + _ROWS_PER_CALL, len(self.split))))
-            counts.append(read.numpy().astype(np.int64))
-            digest.update(inputs.numpy().astype("<i4").tobytes())
-        return np.concatenate(counts), digest.hexdigest()
-
-    def batches(self, plan: RowPlan, shares: int, input_context: tf.distribute.InputContext | None) -> tf.data.Dataset:
-        """Returns the dataset of a plan's batches."""
-        return row_batches(
-            self.split, self.task, self.tokenizer, plan, max_seq_length=self.max_seq_length, shares=shares,
-            input_context=input_context,
-        )  # fmt: skip
+    counts, digest = [np.zeros(0, np.int64)], hashlib.sha256()
+    for begin in range(0, len(split), _ROWS_PER_CALL):
+        read, inputs = of(tf.range(begin, min(begin + _ROWS_PER_CALL, len(split))))
+        counts.append(read.numpy().astype(np.int64))
+        digest.update(inputs.numpy().astype("<i4").tobytes())
+    return np.concatenate(counts), digest.hexdigest()
 
 
 def _results(
-    stored: StoredActivations, plan: RowPlan, shares: int, inputs: _Inputs, model: FineTunedBert,
-    strategy: tf.distribute.Strategy,
-) -> Iterator[dict[int, np.ndarray]]:  # fmt: skip
+    stored: StoredActivations, batches: Callable, model: FineTunedBert, strategy: tf.distribute.Strategy
+) -> Iterator[dict[int, np.ndarray]]:
     """Yields, for each batch, the activations [P, K, H] of its rows by the rows' indices."""
 
     @tf.function
@@ -192,7 +179,7 @@ def _results(
 
         return [strategy.gather(values, axis=0) for values in strategy.run(on_replica, args=(batch,))]
 
-    for batch in strategy.distribute_datasets_from_function(lambda context: inputs.batches(plan, shares, context)):
+    for batch in strategy.distribute_datasets_from_function(lambda context: batches(input_context=context)):
         row_ids, found = (values.numpy() for values in step(batch))
         yield dict(zip(row_ids.tolist(), found, strict=True))
 

@@ -16,20 +16,13 @@ _ROWS_PER_CALL = 4096
 
 
 def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
-    """Encodes the examples of a split.
-
-    Raises:
-      ValueError: the task's columns have different numbers of rows.
-    """
+    """Encodes the examples of a split."""
     columns = dict(task.encode(examples, tokenizer, max_seq_length))
     example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
     columns = {
         name: column if isinstance(column, tf.RaggedTensor) else tf.convert_to_tensor(column)
         for name, column in columns.items()
     }
-    counts = {name: int(column.shape[0]) for name, column in columns.items()} | {"example_ids": len(example_ids)}
-    if len(set(counts.values())) > 1:
-        raise ValueError(f"{task.name}: columns have different numbers of rows: {counts}")
     lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
     return Split(examples, columns, example_ids, lengths, tokenizer)
 

@@ -61,11 +61,21 @@ class Answers:
     guess_log_probabilities: np.ndarray | None = None
 
 
-def require_language_model(contents: Contents) -> BertConfig:
+_NEEDS = {
+    "bidi": " and was trained without [MASK]; give a bidirectional model",
+    "ltr": ", but only a left-to-right model gives the likelihood of a continuation; give one",
+}
+
+
+def require_language_model(contents: Contents, direction: str = "") -> BertConfig:
     """Returns the configuration of a checkpoint that predicts tokens.
 
+    Args:
+      contents: the checkpoint.
+      direction: the required directionality: "bidi" to fill in masked tokens, "ltr" for continuations; "" for any.
+
     Raises:
-      InputError: the checkpoint cannot predict tokens, or lacks a tensor.
+      InputError: the checkpoint cannot predict tokens, has another directionality, or lacks a tensor.
     """
     config = contents.require_config()
     if "masked_lm" not in names.heads_in(contents.tensors):
@@ -73,36 +83,8 @@ def require_language_model(contents: Contents) -> BertConfig:
             f"{contents.source}: has no masked-LM head and cannot predict tokens; give a pre-trained checkpoint"
         )
     contents.check_pretrained(config)
-    return config
-
-
-def require_masked_lm(contents: Contents) -> BertConfig:
-    """Returns the configuration of a checkpoint that predicts masked tokens.
-
-    Raises:
-      InputError: the checkpoint cannot predict masked tokens, or lacks a tensor.
-    """
-    config = require_language_model(contents)
-    if config.directionality != "bidi":
-        raise InputError(
-            f"{contents.source}: has directionality={config.directionality} and was trained without [MASK]; give a "
-            "bidirectional model"
-        )
-    return config
-
-
-def require_left_to_right(contents: Contents) -> BertConfig:
-    """Returns the configuration of a checkpoint that predicts each token from the tokens before it.
-
-    Raises:
-      InputError: the checkpoint cannot predict tokens, has another direction, or lacks a tensor.
-    """
-    config = require_language_model(contents)
-    if config.directionality != "ltr":
-        raise InputError(
-            f"{contents.source}: has directionality={config.directionality}, but only a left-to-right model gives the "
-            "likelihood of a continuation; give a model with directionality=ltr"
-        )
+    if direction not in ("", config.directionality):
+        raise InputError(f"{contents.source}: has directionality={config.directionality}{_NEEDS[direction]}")
     return config
 
 

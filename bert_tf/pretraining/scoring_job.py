@@ -85,9 +85,8 @@ def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
         flags.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    required = {FILL_MASK: scoring.require_masked_lm, CONTINUATION: scoring.require_left_to_right}
-    require = scoring.require_masked_lm if settings.hide_rest_of_word else required.get(settings.mode)
-    config = (require or scoring.require_language_model)(contents)
+    direction = {FILL_MASK: "bidi", CONTINUATION: "ltr"}.get(settings.mode, "bidi" * settings.hide_rest_of_word)
+    config = scoring.require_language_model(contents, direction)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)

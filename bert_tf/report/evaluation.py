@@ -5,7 +5,6 @@ The kind of task decides what is shown; see `registry.Kind.report`.
 Letters: C classes.
 """
 
-import functools
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,7 +14,7 @@ from bert_tf.finetuning import description
 from bert_tf.report import charts
 from bert_tf.report.page import confusion_matrix, elements
 from bert_tf.tasks import registry
-from bert_tf.tasks.report_parts import MOST_ERRORS, Confusions, Part, Table
+from bert_tf.tasks.report_parts import MOST_ERRORS, Confusions, Part
 from bert_tf.training import metrics_file
 
 # A larger matrix would not be readable.
@@ -42,22 +41,13 @@ def _head(name: str, folder: str) -> str:
     return name if step is None else f"{name}, step {step:,}"
 
 
-@functools.singledispatch
 def draw(part: Part) -> str:
     """Returns the section of a part as HTML."""
-    raise TypeError(part)
-
-
-@draw.register
-def _(part: Table) -> str:
+    if isinstance(part, Confusions):
+        return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
     table = elements.table(part.head, part.rows, [] if part.is_text else None) if part.rows else ""
     drawn = [elements.charts([charts.scatter(*part.scores)], "single")] if part.scores else []
     return elements.section(part.title, table, *drawn, note=part.note)
-
-
-@draw.register
-def _(part: Confusions) -> str:
-    return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -75,22 +74,9 @@ class TunedFile(Generic[_Tuned]):
             return self.default(labels)
         with storage.json_file(path, f"evaluate with --{self.flag} again") as entries:
             tuned, tuned_on = self.parse(entries[self.key], labels), entries["step"]
-            if not (tuned_on is None or type(tuned_on) is int):
-                raise ValueError(f"the step is {tuned_on!r}, not a whole number")
         if None not in (step, tuned_on) and step != tuned_on:
             raise InputError(
                 f"{path}: was tuned on the checkpoint of step {tuned_on}, not of step {step}; run --do_eval "
                 f"--{self.flag} with this checkpoint first (--use_checkpoint selects it)"
             )
         return tuned
-
-
-def finite_number(value: Any) -> float:
-    """Checks a threshold that was read from a file, and returns it.
-
-    Raises:
-      ValueError: the value is not a finite number. Unlike `float`, this function refuses `true` and numbers in quotes.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise ValueError(f"the threshold {value!r} is not a finite number")
-    return float(value)

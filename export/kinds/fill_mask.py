@@ -42,7 +42,7 @@ class ServedFillMask(ServedCheckpoint):
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        config = scoring.require_masked_lm(contents)
+        config = scoring.require_language_model(contents, "bidi")
         length = settings.max_seq_length or config.max_position_embeddings
         config.check_length(length, contents.config_file)
         return {"top_k": settings.top_k, "max_seq_length": length}

@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 from official.nlp.tools import tokenization as original
 
-from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf import build_unicode_table
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BOTH_CASES = pytest.mark.parametrize("lower", [True, False])
@@ -46,7 +46,7 @@ def is_comparable(code_point):
     """Whether this Python's Unicode version treats a code point like Unicode 14.0, the table's version."""
     if 0xD800 <= code_point <= 0xDFFF:
         return False
-    if unicodedata.unidata_version == unicode_table.UNICODE_VERSION:
+    if unicodedata.unidata_version == build_unicode_table.UNICODE_VERSION:
         return True
     character = chr(code_point)
     return unicodedata.ucd_3_2_0.category(character) == unicodedata.category(character) != "Cn"

@@ -10,6 +10,7 @@ import tensorflow as tf
 from bert_tf.core.errors import InputError
 from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer, load_vocabulary
+from tests.bert_tf import build_unicode_table
 from tests.bert_tf.original_tokenizer import (
     BOTH_CASES,
     assert_equal_to_the_original,
@@ -217,7 +218,7 @@ def test_the_table_on_disk_is_what_the_rule_gives(lower):
                 row = table.expansions[entry - unicode_table.entry(unicode_table.EXPANDS)]
             kinds = [(e >> unicode_table.KIND_SHIFT, chr(e & unicode_table.CODE_POINT_MASK)) for e in row]
             kept = [pair for pair in kinds if pair[0] != unicode_table.DROPPED]
-            assert kept == unicode_table.normalize_character(chr(code_point), lower), hex(code_point)
+            assert kept == build_unicode_table.normalize_character(chr(code_point), lower), hex(code_point)
             checked += 1
     assert checked > 15_000
 
@@ -239,7 +240,7 @@ IN_WORD, ALONE, SPACE = unicode_table.IN_WORD, unicode_table.ALONE, unicode_tabl
     ],
 )  # fmt: skip
 def test_the_rule_for_one_character(character, lower, becomes):
-    assert unicode_table.normalize_character(character, lower) == becomes
+    assert build_unicode_table.normalize_character(character, lower) == becomes
 
 
 def test_the_table_knows_nothing_of_surrogates():

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.encoding import encoded_split
-from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tokenization import BertTokenizer
 from tests.export.exports import CONFIG, PAIRS, ask, export, padded, put_together

@@ -2,10 +2,14 @@
 
 Paper: section 4.4. SWAG: R. Zellers et al., "SWAG: A Large-Scale Adversarial Dataset for Grounded Commonsense
 Inference", 2018. Story Cloze Test: N. Mostafazadeh et al., "A Corpus and Cloze Evaluation for Deeper Understanding of
-Commonsense Stories", 2016.
+Commonsense Stories", 2016. RACE: G. Lai et al., "RACE: Large-scale ReAding Comprehension Dataset From Examinations",
+2017; its folders train, dev and test have the folders middle and high, whose files are JSON objects with a passage and
+its questions, each with four options.
 """
 
 import dataclasses
+import json
+import os
 import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,8 +21,6 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks import json_lines, tables
-from bert_tf.tasks.choice import race
-from bert_tf.tasks.choice.choice_example import ChoiceExample
 from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
@@ -36,6 +38,33 @@ _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
 _STORY = tuple(f"inputsentence{number}" for number in range(1, 5))
 _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
 _STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
+_RACE_LETTERS = "ABCD"
+
+
+@dataclasses.dataclass(frozen=True)
+class ChoiceExample:
+    """A context and several ways to continue it.
+
+    Attributes:
+      context: the first text.
+      start: the beginning of the second text, which each choice continues; "" if absent.
+      choices: two or more choices.
+      label: index of the right choice; None if no label was read.
+      id: id of the example in its file; None if absent.
+      place: where the example is, for messages; for instance, the file and the line.
+    """
+
+    context: str
+    start: str
+    choices: tuple[str, ...]
+    label: int | None
+    id: str | None = None
+    place: str = dataclasses.field(default="", repr=False, compare=False)
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The texts that the model reads."""
+        return self.context, self.start, *self.choices
 
 
 def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
@@ -45,7 +74,7 @@ def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
 
     def prints(split: str) -> list[str]:
         """Returns one entry for each file, and one entry for all files of a folder."""
-        contents = [race.files_in(path) if tf.io.gfile.isdir(path) else [path] for path in data.files(split)]
+        contents = [race_files(path) if tf.io.gfile.isdir(path) else [path] for path in data.files(split)]
         return [identity.identify(identity.fingerprint(files, whole=True)) for files in contents]
 
     return dataclasses.replace(data, prints=prints)
@@ -64,7 +93,7 @@ def read_file(path: str, split: str) -> list[ChoiceExample]:
         label that is not one of the choices. The message names the file and, if possible, the line.
     """
     if tf.io.gfile.isdir(path):
-        read = race.read
+        read = _read_race
     else:
         read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
     return with_labels_if_right(path, split, lambda has_labels: list(map(_checked, read(path, has_labels))))
@@ -219,3 +248,28 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     raise InputError(
         f"{place}: the label {label!r} is not one of the choices; give the text of a choice, or its number from 0"
     )
+
+
+def race_files(folder: str) -> list[str]:
+    """Returns the paths of the .txt files in a folder and its subfolders, in alphabetical order."""
+    found = tf.io.gfile.walk(folder)
+    return sorted(os.path.join(at, name) for at, _, names in found for name in names if name.endswith(".txt"))
+
+
+def _read_race(folder: str, has_labels: bool) -> Iterator[ChoiceExample]:
+    """Yields an example for each question. The passage is the context, and the question the start.
+
+    Raises:
+      InputError: a file does not have RACE's layout.
+    """
+    for path in race_files(folder):
+        try:
+            content = json.loads("\n".join(tables.decoded_lines(path)))
+            article, questions, options = content["article"], content["questions"], content["options"]
+            answers = content["answers"] if has_labels else [None] * len(questions)
+            for number, (question, choices, answer) in enumerate(zip(questions, options, answers, strict=True)):
+                label = None if answer is None else _RACE_LETTERS.index(answer)
+                name, place = f"{os.path.relpath(path, folder)}-{number}", f"{path}, question {number}"
+                yield ChoiceExample(article, question, tuple(choices), label, name, place)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{path}: does not have RACE's layout ({error!r}); copy the folder again") from error

@@ -23,8 +23,7 @@ from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file, example_checks
-from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import choice_data
+from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops

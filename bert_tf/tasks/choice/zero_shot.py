@@ -17,11 +17,10 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining import scoring_job
 from bert_tf.pretraining.fill_mask import Row
-from bert_tf.pretraining.scoring import require_left_to_right
+from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import ScoringSettings
 from bert_tf.tasks import tables
-from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import choice_data
+from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import metrics_file
 
@@ -40,7 +39,7 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
       InputError: the model is not left to right, the file is invalid, or a choice does not fit into a row.
     """
     settings, contents = scoring_job.resolve(settings)
-    require_left_to_right(contents)
+    require_language_model(contents, "ltr")
     examples = read_examples(settings)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     rows = make_rows(examples, tokenizer, settings.max_seq_length)

@@ -123,6 +123,6 @@ def _submit(
         elif answers.labels:
             texts = [answers.labels[best] for best in np.argmax(outputs[rows], axis=1)]
         else:
-            texts = submission.score_texts(outputs[rows, 0], answers.low, answers.high)
+            texts = [f"{score:.3f}" for score in np.clip(outputs[rows, 0], answers.low, answers.high)]
         paths.append(submission.write(folder, file.submission or benchmark.name, ids, texts))
     return paths

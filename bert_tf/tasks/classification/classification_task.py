@@ -7,12 +7,13 @@ Letters: B rows of a batch, N rows of a split, C classes.
 
 import dataclasses
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
+from absl import logging
 
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core import storage
@@ -22,15 +23,18 @@ from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file, example_checks
-from bert_tf.tasks.classification import class_checks
 from bert_tf.tasks.classification.answers import Answers
-from bert_tf.tasks.classification.example import MULTI_LABEL, Example
+from bert_tf.tasks.classification.example import MULTI_LABEL, Example, label_counts
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER, Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA
 from bert_tf.text.packing import TRUNCATE
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops
 from bert_tf.training.metrics import Metric
+
+# Warn if the largest class has at least this share of the examples. A constant answer then has an accuracy of at least
+# this share.
+_LARGE_SHARE = 0.9
 
 
 def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ_AS_IN_THE_PAPER) -> ClassificationHead:
@@ -110,9 +114,9 @@ class ClassificationTask(Task):
             return
         example_checks.warn_of_texts(examples)
         if self.kind == MULTI_LABEL and "train" in examples:
-            class_checks.warn_of_unseen(examples, self.labels)
+            _warn_of_unseen(examples, self.labels)
         elif self.labels:
-            class_checks.check_classes(examples, self.labels, "class_weights" in self.parameters)
+            _check_classes(examples, self.labels, "class_weights" in self.parameters)
 
     def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
         """Tokenizes examples.
@@ -225,6 +229,38 @@ class ClassificationTask(Task):
         if self.reading.pooling != "cls":
             return whole
         return whole - flops.unread_position_flops(config, length, examples)
+
+
+def _check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
+    """Checks the classes in train and dev for a task with one label per example.
+
+    Args:
+      examples: the examples of each split that was read.
+      labels: names of all classes.
+      is_weighted: whether the loss has class weights.
+
+    Raises:
+      InputError: all examples of train have the same label.
+    """
+    counts = label_counts(example.label for example in examples.get("train", ()))
+    if not counts:
+        return
+    if len(counts) == 1:
+        raise InputError(f"train: every example has the label {next(iter(counts))!r}; add examples of another label")
+    _warn_of_unseen(examples, labels)
+    label, most = counts.most_common(1)[0]
+    if most >= _LARGE_SHARE * counts.total() and not is_weighted:
+        logging.warning("train: %.1f%% of the examples have the label %r; look at macro_f1 rather than accuracy, or "
+                        "give --class_weights=balanced", 100 * most / counts.total(), label)  # fmt: skip
+
+
+def _warn_of_unseen(examples: Mapping[str, Sequence[Example]], labels: Iterable[str]) -> None:
+    """Warns about labels that no training example has; the warning counts the dev examples with these labels."""
+    counts, dev = (label_counts(each.label for each in examples.get(split, ())) for split in ("train", "dev"))
+    unseen = [label for label in labels if not counts[label]]
+    if unseen:
+        logging.warning("no example of train has the label %s; %d examples of dev have such a label",
+                        " or ".join(unseen), sum(dev[label] for label in unseen))  # fmt: skip
 
 
 def _entry(index: int, example: Example) -> dict[str, Any]:

@@ -1,7 +1,8 @@
 """Defines examples of one or two texts, a user's data with such examples, and the names of the kinds of tasks."""
 
 import dataclasses
-from collections.abc import Hashable, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Sequence
 
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
@@ -58,3 +59,11 @@ class TextData:
     kind: str
     has_pairs: bool
     labels: tuple[str, ...] = ()
+
+
+def label_counts(labels: Iterable[str | tuple[str, ...] | None]) -> Counter:
+    """Counts how often each label occurs; a set of labels counts for each of its labels."""
+    counts: Counter = Counter()
+    for label in labels:
+        counts.update(label if isinstance(label, tuple) else [label])
+    return counts

@@ -6,7 +6,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
-from bert_tf.tasks.classification import glue, inference, xnli
+from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.benchmark import benchmark_task
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
@@ -85,7 +85,7 @@ def _benchmark_task(settings: ClassifierSettings) -> ClassificationTask:
             f"--{settings.path_flags[next(iter(paths))]}: the task {settings.task_name} reads the files in --data_dir; "
             "drop the flag, or predict other texts in Python with bert_tf.classifier.TextClassifier.load"
         )
-    tasks = glue.TASKS | inference.TASKS
+    tasks = glue.TASKS | glue.INFERENCE_TASKS
     for known, task in tasks.items():
         if _spelled(known) == name:
             return benchmark_task(task, settings.data_dir)

@@ -1,8 +1,10 @@
-"""Defines the tasks of GLUE.
+"""Defines the tasks of GLUE, and two tasks of natural language inference outside of GLUE: SNLI and SciTail.
 
-Paper: section 4.1 and appendix B.1.
+Papers: section 4.1 and appendix B.1; S. Bowman et al., "A large annotated corpus for learning natural language
+inference", 2015 (SNLI); T. Khot et al., "SciTaiL: A Textual Entailment Dataset from Science Question Answering", 2018.
+OpenAI GPT (Radford et al., 2018) reports both.
 
-`TASKS` has an entry for each task, with the task's files, columns, labels and metrics.
+`TASKS` and `INFERENCE_TASKS` have an entry for each task, with the task's files, columns, labels and metrics.
 """
 
 import dataclasses
@@ -110,6 +112,41 @@ TASKS = {
     "AX": _ax(),
 }
 TASK_NAMES = tuple(TASKS)
+
+
+def _same_columns(pattern: str, columns: ColumnNames, id_column: str | None = None) -> dict[str, tuple[SplitFile, ...]]:
+    """Returns the files of a task, which have the same columns in each split.
+
+    Args:
+      pattern: name of a split's file, with {} for the split.
+      columns: columns of the files.
+      id_column: column of the ids.
+    """
+    folders = ("", "tsv_format/")
+    return {
+        split: (SplitFile(tuple(folder + pattern.format(split) for folder in folders), columns, id_column),)
+        for split in ("train", "dev", "test")
+    }
+
+
+_SNLI = ColumnNames("sentence1", "sentence2", "gold_label")
+_SCITAIL = ColumnNames("0", "1", "2", has_header=False)
+# The test files of these tasks have labels.
+INFERENCE_TASKS = {
+    "SNLI": Benchmark(
+        "SNLI",
+        _same_columns("snli_1.0_{}.txt", _SNLI, "pairID"),
+        Classes(_NLI, _ACCURACY),
+        undecided="-",
+        has_server=False,
+    ),
+    "SciTail": Benchmark(
+        "SciTail",
+        _same_columns("scitail_1.0_{}.tsv", _SCITAIL),
+        Classes(("entails", "neutral"), _ACCURACY),
+        has_server=False,
+    ),
+}
 
 
 def task(name: str, data_dir: str) -> ClassificationTask:

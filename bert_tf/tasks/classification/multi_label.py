@@ -20,7 +20,7 @@ from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS
 from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.example import MULTI_LABEL
-from bert_tf.tasks.tuned_file import TunedFile, finite_number
+from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.training.metrics import Form, Metric
 
 LABEL_SCORES_NAME = "eval_labels.tsv"
@@ -156,7 +156,7 @@ class LabelSets(Answers):
 
 
 def _parse(values: Mapping[str, float], labels: Sequence[str]) -> np.ndarray:
-    found = np.array([finite_number(values[label]) for label in labels], np.float32)
+    found = np.array([float(values[label]) for label in labels], np.float32)
     if not np.all((found >= 0) & (found <= 1)):
         raise ValueError("a threshold is not between 0 and 1")
     return found
@@ -168,20 +168,12 @@ def _to_json(thresholds: np.ndarray, labels: Sequence[str]) -> dict[str, float]:
 
 
 def evaluated_thresholds(folder: str) -> list[float]:
-    """Returns the C thresholds of the last evaluation in a folder; [] if there is no evaluation.
-
-    Raises:
-      InputError: the evaluation's file is damaged.
-    """
+    """Returns the C thresholds of the last evaluation in a folder; [] if there is no evaluation."""
     path = os.path.join(folder, LABEL_SCORES_NAME)
     if not tf.io.gfile.exists(path):
         return []
     with tf.io.gfile.GFile(path) as file:
-        lines = file.read().splitlines()[1:]
-    try:
-        return [float(line.rsplit("\t", 5)[1]) for line in lines]
-    except (ValueError, IndexError) as error:
-        raise InputError(f"{path}: is damaged ({error}); evaluate again") from error
+        return [float(line.rsplit("\t", 5)[1]) for line in file.read().splitlines()[1:]]
 
 
 # The file with the thresholds of the labels, float32 [C].

@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-from collections import Counter
-from collections.abc import Iterable
 
 import numpy as np
 import tensorflow as tf
@@ -19,17 +17,15 @@ from bert_tf.tasks.classification import class_weights, glue
 from bert_tf.tasks.classification.answers import Answers, with_checked_labels
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask
-from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, TextData, strata
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, TextData, label_counts, strata
 from bert_tf.tasks.classification.multi_label import LabelSets
 from bert_tf.tasks.classification.regression import Regression, parse_score
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
-from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable
 from bert_tf.tasks.classification.tfds_source import open_set
 
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
-# The flags that decide how a user's files are read.
-_COLUMNS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
 
 
 def own_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
@@ -107,19 +103,14 @@ def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:
 
 
 def _tables(command: Command) -> TextData:
-    settings, facts = command.settings, command.values(*_COLUMNS)
+    settings, facts = command.settings, command.values(*COLUMN_FLAGS)
     for flag in ("text_a_column", "text_b_column"):
         if facts[flag] == facts["label_column"]:
             raise InputError(f"--{flag}={facts[flag]}: is the column of the label; give the column of the text")
     kind, is_given = _kind(settings, command.trained), settings.id_column is not None
     table = TextTable(
-        facts["text_a_column"],
-        facts["text_b_column"],
-        facts["label_column"],
+        facts,
         "" if settings.data_format == "auto" else settings.data_format,
-        has_header=facts["has_header"],
-        quoted=facts["quoted"],
-        separator=facts["label_separator"],
         has_label_sets=kind == MULTI_LABEL,
         id=settings.id_column if is_given else _id_of_run(settings),
         id_is_of="" if is_given else settings.output_dir,
@@ -184,7 +175,7 @@ def _labels_in(texts: TextData) -> tuple[str, ...]:
       InputError: the label column probably contains numbers or texts instead of classes, or contains no labels.
     """
     found = [example.label for example in texts.data.load("train")]
-    labels = tuple(sorted(_counts(found)))
+    labels = tuple(sorted(label_counts(found)))
     what = f"{', '.join(texts.data.files('train'))}: column {texts.data.facts.get('label_column')!r} has {len(labels)} "
     what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
     if texts.kind == MULTI_LABEL and not labels:
@@ -198,13 +189,6 @@ def _labels_in(texts: TextData) -> tuple[str, ...]:
     return labels
 
 
-def _counts(labels: Iterable[str | tuple[str, ...]]) -> Counter:
-    counts: Counter = Counter()
-    for label in labels:
-        counts.update(label if isinstance(label, tuple) else [label])
-    return counts
-
-
 def weights_of(
     settings: ClassifierSettings, known: TaskDescription | None, answers: Answers, data: TaskData
 ) -> tuple[float, ...]:
@@ -214,7 +198,7 @@ def weights_of(
     if not settings.class_weights:
         return ()
     train = [example.label for example in data.read("train")]
-    found = _counts(train)
+    found = label_counts(train)
     counts = [found[label] for label in answers.labels]
     if answers.kind == MULTI_LABEL:
         return class_weights.of_label_sets(settings.class_weights, answers.labels, counts, len(train))

@@ -5,22 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 
-def _f1(labels, predictions):
-    from sklearn.metrics import f1_score
+def _sklearn(function_name: str, **options) -> Callable:
+    def score(labels, predictions):
+        from sklearn import metrics
 
-    return f1_score(labels, predictions, zero_division=0.0)
+        return getattr(metrics, function_name)(labels, predictions, **options)
 
-
-def _matthews_correlation(labels, predictions):
-    from sklearn.metrics import matthews_corrcoef
-
-    return matthews_corrcoef(labels, predictions)
-
-
-def _macro_f1(labels, predictions):
-    from sklearn.metrics import f1_score
-
-    return f1_score(labels, predictions, average="macro", zero_division=0.0)
+    return score
 
 
 def _r_squared(labels, predictions):
@@ -44,9 +35,9 @@ def _correlation(function_name: str) -> Callable:
 
 SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
     "accuracy": lambda labels, predictions: np.mean(labels == predictions),
-    "f1": _f1,
-    "macro_f1": _macro_f1,
-    "matthews_correlation": _matthews_correlation,
+    "f1": _sklearn("f1_score", zero_division=0.0),
+    "macro_f1": _sklearn("f1_score", average="macro", zero_division=0.0),
+    "matthews_correlation": _sklearn("matthews_corrcoef"),
     "r_squared": _r_squared,
     "pearson": _correlation("pearsonr"),
     "spearman": _correlation("spearmanr"),

@@ -3,7 +3,6 @@
 import os
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -16,17 +15,6 @@ SIZES = {
     "QNLI": 5463, "RTE": 3000, "WNLI": 146, "AX": 1104,
 }  # fmt: skip
 _HEADER = "index\tprediction\n"
-
-
-def score_texts(scores: np.ndarray, lowest: float, highest: float) -> list[str]:
-    """Formats scores with three decimals, clipped to a range.
-
-    Args:
-      scores: float [N].
-      lowest: lower end of the range.
-      highest: upper end of the range.
-    """
-    return [f"{score:.3f}" for score in np.clip(scores, lowest, highest)]
 
 
 def write(folder: str, name: str, ids: Sequence[str], predictions: Sequence[str]) -> str:

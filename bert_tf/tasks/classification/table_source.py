@@ -15,6 +15,9 @@ from bert_tf.tasks.classification.example import Example, TextData
 from bert_tf.tasks.json_lines import meaning
 from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
+# The flags that decide how a user's files are read.
+COLUMN_FLAGS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
+
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
@@ -23,41 +26,24 @@ class TextTable:
     A column is given by its name, or by its number counted from 0.
 
     Attributes:
-      text_a: column of the first or only text.
-      text_b: column of the second text; "" if absent.
-      label: column of the label.
+      flags: the values of the flags in `COLUMN_FLAGS`, which describe the columns.
       format: format of all files; if "", a file's extension determines the format of this file.
-      has_header: see `tables.Layout`.
-      quoted: see `tables.Layout`.
-      separator: separator between the labels in a cell.
       has_label_sets: whether a cell may contain any number of labels.
       id: column of the examples' ids in the test data; "" if absent.
       id_is_of: folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
     """
 
-    text_a: str = "text"
-    text_b: str = ""
-    label: str = "label"
+    flags: Mapping[str, Any]
     format: str = ""
-    has_header: bool = True
-    quoted: bool | None = None
-    separator: str = ","
     has_label_sets: bool = False
     id: str = ""
     id_is_of: str = ""
 
     def data(self, data_dir: str, paths: Mapping[str, Sequence[str]], kind: str) -> TextData:
         """Returns data with one file per split; for the paths, see `file_data`."""
-        facts = {
-            "text_a_column": self.text_a,
-            "text_b_column": self.text_b,
-            "label_column": self.label,
-            "has_header": self.has_header,
-            "quoted": self.quoted,
-            "label_separator": self.separator,
-        }
         names = functools.partial(tables.file_names, format=self.format)
-        return TextData(file_data(data_dir, paths, names, self.read, facts=facts), kind, bool(self.text_b))
+        data = file_data(data_dir, paths, names, self.read, facts=self.flags)
+        return TextData(data, kind, bool(self.flags["text_b_column"]))
 
     def read(self, path: str, split: str) -> list[Example]:
         """Reads a file; examples of "test" may lack labels.
@@ -78,11 +64,12 @@ class TextTable:
             return examples
 
     def _read(self, path: str, split: str, id: str) -> list[Example]:
-        columns = {"text_a": self.text_a, "text_b": self.text_b, "id": id}
-        layout = tables.Layout(self.format or tables.format_of(path), self.has_header, self.quoted)
+        flags = self.flags
+        columns = {"text_a": flags["text_a_column"], "text_b": flags["text_b_column"], "id": id}
+        layout = tables.Layout(self.format or tables.format_of(path), flags["has_header"], flags["quoted"])
 
         def read(with_labels: bool) -> list[Example]:
-            named = columns | {"label": self.label} if with_labels else columns
+            named = columns | {"label": flags["label_column"]} if with_labels else columns
             wanted = {field: column for field, column in named.items() if column}
             return [
                 self._example(f"{path}, line {line}", dict(zip(wanted, cells, strict=True)))
@@ -105,15 +92,15 @@ class TextTable:
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
         """Returns the labels in a cell. The cell may be empty, a JSON list, or labels with separators between them."""
-        parts = cell
+        parts, separator = cell, self.flags["label_separator"]
         if isinstance(cell, str):
             parts = _list_in(cell)
             if parts is None:
-                parts = [part.strip() for part in cell.split(self.separator)] if cell.strip() else []
+                parts = [part.strip() for part in cell.split(separator)] if cell.strip() else []
                 if "" in parts:
                     raise InputError(
                         f"{place}: one of the labels {cell.strip()!r} is empty; remove a separator "
-                        f"({self.separator!r}), or give another --label_separator"
+                        f"({separator!r}), or give another --label_separator"
                     )
         if not isinstance(parts, list):
             raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, or [] for no label")

@@ -1,7 +1,6 @@
 """Reads examples from data sets of TensorFlow Datasets."""
 
 import contextlib
-import dataclasses
 import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -21,91 +20,6 @@ _PAIRS = (
     ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
     ("query", "document"), ("title", "text"), ("title", "description"),
 )  # fmt: skip
-
-
-@dataclasses.dataclass(frozen=True)
-class TfdsReader:
-    """Reads a data set from the disk; nothing is downloaded.
-
-    Attributes:
-      name: name of the data set, such as `glue/mrpc`.
-      builder: the data set's `tfds.core.DatasetBuilder`.
-      splits: maps "train", "dev" and "test" to the data set's splits, or to slices of these splits.
-      text_a: feature of the first or only text.
-      text_b: feature of the second text; "" if absent.
-      label: feature of the label.
-      kind: kind of the task, which depends on the type of the label.
-      labels: names of the classes; () if the data set does not list them.
-      has_dev: whether the data set has dev data. If false, `splits` maps "dev" to other data, such as the test data.
-    """
-
-    name: str
-    builder: Any
-    splits: Mapping[str, str]
-    text_a: str
-    text_b: str
-    label: str
-    kind: str
-    labels: tuple[str, ...]
-    has_dev: bool
-
-    def files(self, split: str) -> list[str]:
-        """Returns the record files of a split; [] if the data set has no files."""
-        with contextlib.suppress(KeyError, ValueError):
-            return [str(path) for path in self.builder.info.splits[self.splits[split]].filepaths if path.exists()]
-        return []
-
-    def load(self, split: str) -> list[Example]:
-        """Reads the examples of a split; examples of "test" may lack labels."""
-        if split == "dev" and not self.has_dev and self.splits["dev"] == "test":
-            logging.warning(
-                "%s has no validation split, so its test split is the dev data; give --dev_share or --tfds_splits for "
-                "other dev data", self.name,
-            )  # fmt: skip
-        own, examples, unlabeled = self.splits[split], [], 0
-        for number, row in enumerate(self._rows(own), 1):
-            place = f"{self.name} {own} example {number}"
-            label = None
-            texts = [_text(place, row[name]) for name in (self.text_a, self.text_b) if name]
-            with contextlib.nullcontext() if split != "test" else contextlib.suppress(InputError):
-                label = self._label(place, row[self.label])
-            if label is None and split != "test":
-                unlabeled += 1
-            else:
-                examples.append(Example(texts[0], texts[1] if self.text_b else None, label, place=place))
-        if unlabeled:
-            logging.info("%s %s: left out %d examples without a label (-1)", self.name, own, unlabeled)
-        if not examples:
-            raise InputError(
-                f"{self.name} {own}: holds no example with a label; choose another split with --tfds_splits"
-            )
-        return examples
-
-    def _rows(self, split: str) -> Iterator[Mapping[str, Any]]:
-        import tensorflow_datasets as tfds
-
-        try:
-            with _quiet():
-                return iter(tfds.as_numpy(self.builder.as_dataset(split=split, shuffle_files=False)))
-        except AssertionError as error:  # the data is not on the disk
-            raise InputError(
-                f"--tfds_name={self.name}: is not in {self.builder.data_dir}; download it once with `tfds build "
-                f"{self.name}`, or name another folder in the environment variable TFDS_DATA_DIR"
-            ) from error
-        except (ValueError, KeyError) as error:
-            known = ", ".join(self.builder.info.splits) or "unknown"
-            raise InputError(
-                f"--tfds_name={self.name}: no split {split!r} (has {known}); give --tfds_splits"
-            ) from error
-
-    def _label(self, place: str, value: Any) -> str | tuple[str, ...] | None:
-        if self.kind == MULTI_LABEL:
-            return tuple(sorted({self.labels[number] for number in np.asarray(value).tolist()}))
-        if isinstance(value, bytes):
-            return label_text(place, _text(place, value))
-        if self.labels:
-            return None if value < 0 else self.labels[int(value)]
-        return repr(float(value)) if self.kind == REGRESSION else str(value).lower()
 
 
 def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TextData:
@@ -142,7 +56,6 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
     parts, has_dev = _splits(builder, splits)
     logging.info("%s: predicts %s from %s; splits: %s", name, label, " and ".join(filter(None, (text_a, text_b))),
                  parts)  # fmt: skip
-    reader = TfdsReader(name, builder, parts, text_a, text_b, label, kind, labels, has_dev)
     facts = {
         "tfds_name": str(builder.info.full_name),
         "tfds_split": parts["train"],
@@ -150,9 +63,63 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
         "text_b_column": text_b,
         "label_column": label,
     }
-    load = functools.cache(reader.load)
-    data = TaskData(reader.files, load, has_dev, facts, titles=lambda split: f"{name} {parts[split]}")
+
+    def files(split: str) -> list[str]:
+        """Returns the record files of a split; [] if the data set has no files."""
+        with contextlib.suppress(KeyError, ValueError):
+            return [str(path) for path in builder.info.splits[parts[split]].filepaths if path.exists()]
+        return []
+
+    @functools.cache
+    def load(split: str) -> list[Example]:
+        """Reads the examples of a split; examples of "test" may lack labels."""
+        if split == "dev" and not has_dev and parts["dev"] == "test":
+            logging.warning("%s has no validation split, so its test split is the dev data; give --dev_share or "
+                            "--tfds_splits for other dev data", name)  # fmt: skip
+        examples, title = [], f"{name} {parts[split]}"
+        number = 0
+        for number, row in enumerate(_rows(name, builder, parts[split]), 1):
+            place = f"{title} example {number}"
+            found = None
+            texts = [_text(place, row[each]) for each in (text_a, text_b) if each]
+            with contextlib.nullcontext() if split != "test" else contextlib.suppress(InputError):
+                found = _label(place, row[label], kind, labels)
+            if found is not None or split == "test":
+                examples.append(Example(texts[0], texts[1] if text_b else None, found, place=place))
+        if unlabeled := number - len(examples):
+            logging.info("%s: left out %d examples without a label (-1)", title, unlabeled)
+        if not examples:
+            raise InputError(f"{title}: holds no example with a label; choose another split with --tfds_splits")
+        return examples
+
+    data = TaskData(files, load, has_dev, facts, titles=lambda split: f"{name} {parts[split]}")
     return TextData(data, kind, bool(text_b), labels)
+
+
+def _rows(name: str, builder: Any, split: str) -> Iterator[Mapping[str, Any]]:
+    import tensorflow_datasets as tfds
+
+    try:
+        with _quiet():
+            return iter(tfds.as_numpy(builder.as_dataset(split=split, shuffle_files=False)))
+    except AssertionError as error:  # the data is not on the disk
+        raise InputError(
+            f"--tfds_name={name}: is not in {builder.data_dir}; download it once with `tfds build {name}`, or name "
+            "another folder in the environment variable TFDS_DATA_DIR"
+        ) from error
+    except (ValueError, KeyError) as error:
+        known = ", ".join(builder.info.splits) or "unknown"
+        raise InputError(f"--tfds_name={name}: no split {split!r} (has {known}); give --tfds_splits") from error
+
+
+def _label(place: str, value: Any, kind: str, labels: Sequence[str]) -> str | tuple[str, ...] | None:
+    if kind == MULTI_LABEL:
+        return tuple(sorted({labels[number] for number in np.asarray(value).tolist()}))
+    if isinstance(value, bytes):
+        return label_text(place, _text(place, value))
+    if labels:
+        return None if value < 0 else labels[int(value)]
+    return repr(float(value)) if kind == REGRESSION else str(value).lower()
 
 
 def _label_feature(name: str, features: Mapping[str, Any], given: str | None) -> str:

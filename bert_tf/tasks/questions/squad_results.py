@@ -16,7 +16,7 @@ from bert_tf.core import storage
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.questions.squad_answers import Answers
 from bert_tf.tasks.questions.squad_file import Question
-from bert_tf.tasks.tuned_file import TunedFile, finite_number
+from bert_tf.tasks.tuned_file import TunedFile
 
 PREDICTIONS_NAME = "predictions.json"
 NBEST_NAME = "nbest_predictions.json"
@@ -102,7 +102,7 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
 # The file of the null threshold. If `Answers.null_odds` exceeds the threshold, "no answer" is predicted.
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
-    lambda value, labels: finite_number(value), lambda threshold, labels: threshold,
+    lambda value, labels: float(value), lambda threshold, labels: threshold,
 )  # fmt: skip
 
 

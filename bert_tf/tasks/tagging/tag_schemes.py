@@ -105,34 +105,8 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 
 
 def find_fault(tags: Sequence[str], scheme: str) -> tuple[int, str] | None:
-    """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid.
-
-    If a sentence violates BIOES because it ends inside an entity, the index is the index of the last tag.
-    """
-    before, type_before = OUTSIDE, ""
-    for index, tag in enumerate([*tags, OUTSIDE]):
-        prefix, type_ = split_tag(tag)
-        reason = _fault(before, type_before, prefix, type_, scheme)
-        if reason:
-            follows = f"follows {join_tag(before, type_before)}" if index else "is the first tag"
-            what = f"{tag} {follows}" if index < len(tags) else f"the sentence ends after {tags[-1]}"
-            return min(index, len(tags) - 1), f"{what}, but {reason}"
-        before, type_before = prefix, type_
+    """Returns the index of the first tag that violates a scheme, and the reason; None if all tags are valid."""
+    for index, (tag, right) in enumerate(zip(tags, write_tags(entities(tags), len(tags), scheme), strict=True)):
+        if tag != right:
+            return index, f"{tag} should be {right} in {scheme.upper()}"
     return None
-
-
-def _fault(before: str, type_before: str, prefix: str, type_: str, scheme: str) -> str:
-    """Returns the reason why a tag cannot follow the previous tag; "" if the tag is allowed."""
-    if prefix not in (OUTSIDE, *_PREFIXES[scheme]):
-        return f"{scheme.upper()} does not have {prefix}"
-    same = before != OUTSIDE and type_ == type_before
-    if scheme == IOB1:
-        return "in IOB1, B only follows an entity of the same type" if prefix == "B" and not same else ""
-    if scheme == IOB2:
-        return "in IOB2, an entity begins with B" if prefix == "I" and not same else ""
-    goes_on = prefix in ("I", "E")
-    if before in ("B", "I") and not (goes_on and same):
-        return "in BIOES, an entity of several words ends with E"
-    if goes_on and before not in ("B", "I"):
-        return "in BIOES, an entity begins with B or S"
-    return ""

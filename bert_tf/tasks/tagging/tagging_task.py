@@ -179,17 +179,12 @@ class TaggingTask(Task):
           The tags of each sentence's words, in the scheme of the training data. If the model predicts an invalid
           sequence of tags, the returned tags are valid; they have the entities that the official scorer finds in the
           invalid sequence.
-
-        Raises:
-          ValueError: the number of predictions differs from the number of words.
         """
         labels = split.columns["token_labels"]
         counts = tf.reduce_sum(tf.cast(labels != NOT_LABELED, tf.int32), axis=1).numpy()
         found: list[list[str]] = [[] for _ in split.examples]
         for row, example in enumerate(split.example_ids.tolist()):
             found[example] += [self.labels[label] for label in predictions[row, : counts[row]].tolist()]
-        if [len(tags) for tags in found] != [len(sentence.words) for sentence in split.examples]:
-            raise ValueError("the number of predictions differs from the number of words")
         return [tag_schemes.write_tags(tag_schemes.entities(tags), len(tags), self.scheme) for tags in found]
 
     def evaluation(self, split: Split, predictions: np.ndarray) -> entity_scores.Comparison:

@@ -9,7 +9,7 @@ import pytest
 from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.prepared_run import PreparedRun
-from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading

@@ -106,9 +106,7 @@ def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(None, "task.json: no such file"), ("{", "is damaged"), ('{"kind": "x"}', "is damaged"),
-     ('{"kind": 1, "task_name": "", "labels": [], "do_lower_case": true, "max_seq_length": 1, "parameters": {}}',
-      r"is damaged \(kind is 1, but must be of type str\)")],
+    [(None, "task.json: no such file"), ("{", "is damaged"), ('{"kind": "x"}', "is damaged"),],
 )  # fmt: skip
 def test_a_missing_or_damaged_description_is_refused(tmp_path, content, message):
     if content is not None:

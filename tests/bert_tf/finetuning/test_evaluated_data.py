@@ -15,7 +15,7 @@ from bert_tf.report import run_report
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_squad import main as run_squad
 from bert_tf.runs import evaluations
-from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask

@@ -11,7 +11,7 @@ from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
-from bert_tf.tasks.choice.choice_example import ChoiceExample
+from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.questions.squad_answers import Decoding

@@ -5,11 +5,11 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import example_checks
 from bert_tf.tasks.choice.choice_files import choice_data
-from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable
 from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.tagging_files import TaggedFiles
+from bert_tf.tasks.tagging.tagging_data import TaggedFiles
 
 QUESTION = '{"id": "%s", "question": "who?", "answers": [{"text": "%s", "answer_start": %s}]}'
 SQUAD = (
@@ -21,10 +21,13 @@ def tagged(data_dir, paths):
     return file_data(data_dir, paths, conll_files.FILE_NAMES.__getitem__, TaggedFiles(conll_files.Layout()).read)
 
 
+COLUMNS = ("text", "", "label", True, None, ",")
 # A kind's data, and the content of a file with an example that occurs twice, with different right answers.
 KINDS = {
     "classification": (
-        lambda *files: TextTable(id="id").data(*files, "classification").data,
+        lambda *files: (
+            TextTable(dict(zip(COLUMN_FLAGS, COLUMNS, strict=True)), id="id").data(*files, "classification").data
+        ),
         ".csv",
         "id,text,label\n1,so,x\n%s,so,%s\n",
         ("y",),

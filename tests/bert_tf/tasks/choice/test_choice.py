@@ -15,8 +15,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.run_swag import main as run_swag
 from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
-from bert_tf.tasks.choice.choice_example import ChoiceExample
-from bert_tf.tasks.choice.choice_files import choice_data
+from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model

@@ -307,7 +307,7 @@ def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
     assert squad_results.NULL_THRESHOLD.read(folder, 7) == squad_results.NULL_THRESHOLD.read(folder) == -1.25
     with pytest.raises(InputError, match="tuned on the checkpoint of step 7, not of step 8"):
         squad_results.NULL_THRESHOLD.read(folder, 8)
-    (tmp_path / squad_results.NULL_THRESHOLD.name).write_text('{"step": 7, "null_score_diff_threshold": NaN}')
+    (tmp_path / squad_results.NULL_THRESHOLD.name).write_text('{"step": 7, "null_score_diff_threshold": "x"}')
     with pytest.raises(InputError, match="is damaged"):
         squad_results.NULL_THRESHOLD.read(folder)
 

@@ -8,7 +8,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files
 from bert_tf.tasks.tagging.conll_files import FILE_NAMES, Layout, Sentence
-from bert_tf.tasks.tagging.tagging_files import TaggedFiles
+from bert_tf.tasks.tagging.tagging_data import TaggedFiles
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
 
@@ -77,10 +77,10 @@ def source(tmp_path, content, **options):
 
 def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
     content = "a B-X\n\n" * 3 + "b O\nc I-X\n\nd O\ne I-X\n"
-    message = r"train.txt, line 8: the tag I-X follows O, but in IOB2, .* \(and 1 more sentences\); fix the tags"
+    message = r"train.txt, line 8: the tag I-X should be B-X in IOB2 \(and 1 more sentences\); fix the tags"
     with pytest.raises(InputError, match=message):
         source(tmp_path, content).read("train")
-    with pytest.raises(InputError, match="line 1: the tag B-X is the first tag, but in IOB1"):
+    with pytest.raises(InputError, match="line 1: the tag B-X should be I-X in IOB1"):
         source(tmp_path, content, scheme="iob1").read("train")
     assert len(source(tmp_path, content, repairs=True).read("train")) == 5
     assert "2 sentences have tags that IOB2 does not allow" in caplog.text

@@ -160,7 +160,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     [
         ("Will NN B-LOC\n", [], r"train.txt, line 1: the tag 'B-LOC' has an unknown type; known types: PER"),
         ("a NN O\n", [], r"train.txt: every tag is O, so there is nothing to learn"),
-        ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER follows O"),
+        ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER should be B-PER"),
         (None, ["--feature_layers=concat_last_four"],
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, but the encoder has 1"),
         (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir need layers in --feature_layers"),

@@ -115,16 +115,16 @@ def test_a_scheme_is_recognized():
 @pytest.mark.parametrize(
     ("scheme", "tags", "index", "reason"),
     [
-        (IOB2, "O I-PER", 1, "I-PER follows O, but in IOB2, an entity begins with B"),
-        (IOB2, "I-PER", 0, "I-PER is the first tag"),
-        (IOB2, "B-PER I-LOC", 1, "I-LOC follows B-PER"),
-        (IOB2, "B-PER E-PER", 1, "IOB2 does not have E"),
-        (IOB1, "O B-PER", 1, "in IOB1, B only follows an entity of the same type"),
-        (IOB1, "I-LOC B-PER", 1, "B-PER follows I-LOC"),
-        (BIOES, "B-PER O", 1, "an entity of several words ends with E"),
-        (BIOES, "O B-PER I-PER", 2, "the sentence ends after I-PER"),
-        (BIOES, "B-PER E-LOC", 1, "E-LOC follows B-PER"),
-        (BIOES, "S-PER E-PER", 1, "an entity begins with B or S"),
+        (IOB2, "O I-PER", 1, "I-PER should be B-PER in IOB2"),
+        (IOB2, "I-PER", 0, "should be B-PER"),
+        (IOB2, "B-PER I-LOC", 1, "should be B-LOC"),
+        (IOB2, "B-PER E-PER", 1, "should be I-PER"),
+        (IOB1, "O B-PER", 1, "should be I-PER in IOB1"),
+        (IOB1, "I-LOC B-PER", 1, "should be I-PER"),
+        (BIOES, "B-PER O", 0, "should be S-PER in BIOES"),
+        (BIOES, "O B-PER I-PER", 2, "should be E-PER"),
+        (BIOES, "B-PER E-LOC", 0, "should be S-PER"),
+        (BIOES, "S-PER E-PER", 1, "should be S-PER"),
     ],
 )
 def test_impossible_tags_are_found(scheme, tags, index, reason):
