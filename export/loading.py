@@ -10,9 +10,8 @@ from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 
 from bert_tf.core.errors import InputError
 from export import operations, warmup
+from export.serve.errors import reason
 
-# A line of TensorFlow's messages that starts with one of these strings does not state the cause.
-_NO_REASON = ("Graph execution error", "Detected at node", "<stack traces", "\t")
 _INIT = "__saved_model_init_op"
 
 
@@ -48,7 +47,7 @@ def check(folder: str) -> int:
     try:
         model = tf.saved_model.load(folder)
     except Exception as error:  # TensorFlow raises exceptions of many classes
-        raise InputError(f"{folder}: cannot be loaded ({_first_line(error)}); export again") from error
+        raise InputError(f"{folder}: cannot be loaded ({_cause(error)}); export again") from error
     where, count = os.path.join(folder, warmup.NAME), 0
     try:
         for request in warmup.read(folder):
@@ -59,7 +58,7 @@ def check(folder: str) -> int:
             _check_answers(answers)
             count += 1
     except Exception as error:
-        raise InputError(f"{where}: request {count} fails ({_first_line(error)}); export again") from error
+        raise InputError(f"{where}: request {count} fails ({_cause(error)}); export again") from error
     if tf.io.gfile.exists(where) and not count:
         raise InputError(f"{where}: contains no request; export again")
     return count
@@ -81,10 +80,5 @@ def describe(folder: str) -> Iterator[str]:
                 yield f"  {title} {key}: {tf.as_dtype(infos[key].dtype).name} [{', '.join(sizes)}]"
 
 
-def _first_line(error: Exception) -> str:
-    """Returns the class of an error, and the line that states the cause in the error's message.
-
-    This line is not always the first line, because TensorFlow's messages can begin with the location.
-    """
-    lines = [line.strip() for line in str(error).splitlines() if not line.startswith(_NO_REASON)]
-    return f"{type(error).__name__}: {next(filter(None, lines), '')[:300]}"
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {reason(str(error))}"

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.text.packing import pack
-from bert_tf.tokenization import BertTokenizer
 from export import signatures, warmup
 from export.kinds.base import ServedModel
 
@@ -19,13 +17,12 @@ _MOST_ROWS = 8
 _CHOICES = 2
 
 
-def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_length: int) -> list[warmup.Request]:
+def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]]) -> list[warmup.Request]:
     """Returns a request for each signature, and another request with a single row for the default signature.
 
     Args:
       served: the model.
       samples: the result of `ServedModel.samples`.
-      max_seq_length: maximum number of tokens in a row.
     """
     # Choose texts of all lengths, because a server compiles code and allocates memory for each new shape.
     ordered = sorted(samples, key=lambda row: len(str(row)))
@@ -36,7 +33,7 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]], max_seq_
     return [
         warmup.Request("predict", signatures.DEFAULT, _columns(rows[:1], served)),
         warmup.Request("predict", signatures.DEFAULT, _columns(rows, served)),
-        warmup.Request("predict", signatures.TOKENS, _tokens(served, rows, max_seq_length)),
+        warmup.Request("predict", signatures.TOKENS, _tokens(served, rows)),
         warmup.Request(method, signatures.EXAMPLES, {signatures.EXAMPLES_INPUT: examples}),
         *(
             warmup.Request("predict", name, _first(rows, inputs))
@@ -70,17 +67,10 @@ def _example(row: Mapping[str, list[bytes]]) -> tf.train.Example:
     return tf.train.Example(features=tf.train.Features(feature=features))
 
 
-def _tokens(
-    served: ServedModel, rows: Sequence[Mapping[str, list[bytes]]], max_seq_length: int
-) -> dict[str, np.ndarray]:
+def _tokens(served: ServedModel, rows: Sequence[Mapping[str, list[bytes]]]) -> dict[str, np.ndarray]:
     """Returns inputs of the token signature, int32 [B, S] or [B, N, S], with the tokens of each row's first text."""
-    tokenizer: BertTokenizer = served.tokenizer
-    segments = tokenizer.encode([next(iter(row.values()))[0] for row in rows])
-    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
-    packed = pack(segments, None, max_seq_length=max_seq_length, **special)
-    longest = int(tf.reduce_max(tf.reduce_sum(packed["input_mask"], axis=1)))
-    shape = served.token_spec().shape
-    found = {name: values[:, :longest].numpy() for name, values in packed.items()}
+    packed = served.rows(served.tokenizer.encode([next(iter(row.values()))[0] for row in rows]))
+    found, shape = {name: values.numpy() for name, values in packed.items()}, served.token_spec().shape
     if shape.rank == 2:
         return found
     return {name: np.repeat(values[:, np.newaxis], shape[1] or _CHOICES, axis=1) for name, values in found.items()}

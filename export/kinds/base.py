@@ -5,7 +5,8 @@ Letters: B batch, S sequence length, N choices per example, C classes.
 
 import abc
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -124,13 +125,19 @@ class ServedModel(tf.Module, abc.ABC):
         """
         if rows := self.evaluated(folder):
             return [{name: _neutral(value) for name, value in row.items()} for row in rows]
-        return [_fixed_sample(self.inputs(), _SENTENCES[number:] + _SENTENCES[:number]) for number in range(4)]
+        return [self._fixed_sample(number) for number in range(len(_SENTENCES))]
+
+    def _fixed_sample(self, first: int) -> dict[str, Any]:
+        """Returns a row with one sentence for each input [B], and N sentences, or 2, for each input [B, N]."""
+        texts = itertools.islice(itertools.cycle(_SENTENCES), first, None)
+        counts = {name: 0 if spec.shape.rank == 1 else spec.shape[1] or 2 for name, spec in self.inputs().items()}
+        return {name: list(itertools.islice(texts, count)) if count else next(texts) for name, count in counts.items()}
 
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
         """Returns the inputs of the last evaluation of the run in a folder, one dict per row; [] if unknown."""
         inputs = self.inputs()
         rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
-        return [row for row in rows if all(_fits(row[name], spec) for name, spec in inputs.items())]
+        return [row for row in rows if None not in row.values()]
 
 
 def dev_lines(folder: str) -> list[dict[str, Any]]:
@@ -148,25 +155,6 @@ def _neutral(value: str | list[str]) -> str | list[str]:
         return [_neutral(text) for text in value]
     text = " ".join(_SENTENCES) + " "
     return (text * (1 + len(value) // len(text)))[: len(value)]
-
-
-def _fits(value: Any, spec: tf.TensorSpec) -> bool:
-    """Returns whether a value from a JSON file is a text, or a list of texts, that fits an input."""
-    texts = value if isinstance(value, list) else [value]
-    return isinstance(value, str) == (spec.shape.rank == 1) and bool(texts) and all(isinstance(t, str) for t in texts)
-
-
-def _fixed_sample(inputs: Mapping[str, tf.TensorSpec], sentences: Sequence[str]) -> dict[str, Any]:
-    """Returns a row with one sentence for each input [B], and N sentences for each input [B, N].
-
-    If N is dynamic, the row has 2 sentences for this input.
-    """
-    row, start = {}, 0
-    for name, spec in inputs.items():
-        count = 1 if spec.shape.rank == 1 else spec.shape[1] or 2
-        texts = [sentences[(start + number) % len(sentences)] for number in range(count)]
-        row[name], start = (texts[0] if spec.shape.rank == 1 else texts), start + count
-    return row
 
 
 class ServedTask(ServedModel):

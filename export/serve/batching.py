@@ -1,4 +1,4 @@
-"""Runs a model on batches of requests, with TF Serving's parameters and limits.
+"""Runs requests in threads: separately, or in batches with TF Serving's parameters and limits.
 
 As in TF Serving, a batch contains requests in the order of their arrival. Our exports do not compute padding, so a
 batch may mix short and long texts.
@@ -7,6 +7,7 @@ batch may mix short and long texts.
 import asyncio
 import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,24 +15,33 @@ import numpy as np
 
 from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
+from export.serve.settings import ServeSettings
 from export.serve.versions import Version
 
 
-@dataclasses.dataclass(frozen=True)
-class Batching:
-    """Parameters of batching.
+class Alone:
+    """Runs each request separately.
 
-    Attributes:
-      max_batch_size: maximum number of rows in a request, and in a batch.
-      batch_timeout: seconds that a batch waits for more rows.
-      max_enqueued_batches: maximum number of waiting batches; further requests get UNAVAILABLE.
-      num_batch_threads: number of batches that run at the same time.
+    Args:
+      threads: number of requests that run at the same time.
+      name: prefix of the thread names.
     """
 
-    max_batch_size: int
-    batch_timeout: float
-    max_enqueued_batches: int
-    num_batch_threads: int
+    def __init__(self, threads: int, name: str):
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
+
+    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
+        """See `Servable.run`. A request that is cancelled before its computation starts does not run."""
+        loop = asyncio.get_running_loop()
+        future = self._threads.submit(version.servable.run, feeds, fetches)
+        # The computation continues even if the client disconnects, so the version must stay loaded.
+        version.hold()
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(version.release))
+        return await asyncio.wrap_future(future)
+
+    def close(self) -> None:
+        """Ends the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclasses.dataclass(eq=False)
@@ -60,30 +70,30 @@ class Batcher:
     """Runs requests in batches. All methods run in the event loop; only batches run in threads.
 
     Args:
-      batching: the parameters.
+      settings: the flags; `num_batch_threads` batches run at the same time, by default one for two cores.
       on_batch: called for each batch with the number of rows and the seconds that the oldest request waited.
     """
 
-    def __init__(self, batching: Batching, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
-        self._batching = batching
-        self._on_batch = on_batch
-        self._threads = ThreadPoolExecutor(batching.num_batch_threads, thread_name_prefix="batch")
-        self._idle_threads = batching.num_batch_threads
+    def __init__(self, settings: ServeSettings, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
+        self._settings, self._on_batch = settings, on_batch
+        self._timeout = settings.batch_timeout_micros / 1e6
+        self._idle_threads = settings.num_batch_threads or max(1, (os.cpu_count() or 1) // 2)
+        self._threads = ThreadPoolExecutor(self._idle_threads, thread_name_prefix="batch")
         self._queues: dict[tuple, _Queue] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
-        """See `running.Runner`.
+        """See `Alone.run`.
 
         Raises:
           ServingError: INVALID_ARGUMENT if inputs are scalars, differ in their number of rows, or have too many rows;
             UNAVAILABLE if too many rows wait.
         """
         rows = _rows(feeds)
-        if rows > self._batching.max_batch_size:
-            raise invalid(f"the request has {rows} rows, more than {self._batching.max_batch_size} (--max_batch_size)")
+        if rows > self._settings.max_batch_size:
+            raise invalid(f"the request has {rows} rows, more than {self._settings.max_batch_size} (--max_batch_size)")
         waiting = sum(queue.rows() for queue in self._queues.values() if queue.version is version)
-        if waiting + rows > self._batching.max_enqueued_batches * self._batching.max_batch_size:
+        if waiting + rows > self._settings.max_enqueued_batches * self._settings.max_batch_size:
             raise ServingError(Code.UNAVAILABLE, "too many requests wait; try again later")
         shapes = [(name, array.dtype.str, array.shape[1:]) for name, array in sorted(feeds.items())]
         key = (id(version), tuple(sorted(fetches)), rows > 0, *shapes)
@@ -117,16 +127,16 @@ class Batcher:
         if self._idle_threads and waiting:
             if self._timer:
                 self._timer.cancel()
-            delay = max(0.0, min(waiting) + self._batching.batch_timeout - now)
+            delay = max(0.0, min(waiting) + self._timeout - now)
             self._timer = loop.call_later(delay, self._start_batches)
 
     def _is_ready(self, queue: _Queue, now: float) -> bool:
         waited = now - queue.tasks[0].arrived
-        return waited >= self._batching.batch_timeout or queue.rows() >= self._batching.max_batch_size
+        return waited >= self._timeout or queue.rows() >= self._settings.max_batch_size
 
     def _start(self, queue: _Queue, now: float) -> None:
         ends = itertools.accumulate(task.rows for task in queue.tasks)
-        count = sum(end <= self._batching.max_batch_size for end in ends)
+        count = sum(end <= self._settings.max_batch_size for end in ends)
         tasks, queue.tasks = queue.tasks[:count], queue.tasks[count:]
         self._idle_threads -= 1
         queue.version.hold()

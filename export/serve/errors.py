@@ -4,6 +4,7 @@ import enum
 import re
 
 import tensorflow as tf
+from tensorflow.core.protobuf import error_codes_pb2
 
 # TensorFlow's messages can contain whole graphs; a client needs only the beginning.
 _LONGEST_MESSAGE = 2048
@@ -13,30 +14,8 @@ _NO_REASON = re.compile(
 )
 _OF_SEVERAL = re.compile(r"  \(0\) [A-Z_]+: *")
 _ASSERTION = re.compile(r"assertion failed: \[([^\]]*)\]")
-
-
-class Code(enum.IntEnum):
-    """Status codes, with the same numbers in gRPC and TensorFlow."""
-
-    OK = 0
-    CANCELLED = 1
-    UNKNOWN = 2
-    INVALID_ARGUMENT = 3
-    DEADLINE_EXCEEDED = 4
-    NOT_FOUND = 5
-    ALREADY_EXISTS = 6
-    PERMISSION_DENIED = 7
-    RESOURCE_EXHAUSTED = 8
-    FAILED_PRECONDITION = 9
-    ABORTED = 10
-    OUT_OF_RANGE = 11
-    UNIMPLEMENTED = 12
-    INTERNAL = 13
-    UNAVAILABLE = 14
-    DATA_LOSS = 15
-    UNAUTHENTICATED = 16
-
-
+# Status codes, with the same numbers in gRPC and TensorFlow.
+Code = enum.IntEnum("Code", error_codes_pb2.Code.items())
 HTTP_STATUS = {
     Code.OK: 200, Code.CANCELLED: 499, Code.UNKNOWN: 500, Code.INVALID_ARGUMENT: 400, Code.DEADLINE_EXCEEDED: 504,
     Code.NOT_FOUND: 404, Code.ALREADY_EXISTS: 409, Code.PERMISSION_DENIED: 403, Code.RESOURCE_EXHAUSTED: 429,

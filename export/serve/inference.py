@@ -1,11 +1,6 @@
-"""Plans calls of Predict, for REST and for gRPC.
+"""Finds the tensors of calls of Predict, for REST and for gRPC."""
 
-A plan contains the tensors to feed, the names of the tensors to fetch, and a function that makes the result. A plan can
-run alone or in a batch with other plans.
-"""
-
-import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -15,23 +10,6 @@ from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays, Servable
 
 DEFAULT_SIGNATURE = "serving_default"
-
-
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """A call that is ready to run.
-
-    Attributes:
-      signature_name: name of the signature, never "".
-      feeds: arrays by tensor name.
-      fetches: names of the tensors to compute.
-      finish: maps the fetched arrays by tensor name to arrays by output name.
-    """
-
-    signature_name: str
-    feeds: Arrays
-    fetches: tuple[str, ...]
-    finish: Callable[[Arrays], Arrays]
 
 
 def find_signature(servable: Servable, name: str) -> meta_graph_pb2.SignatureDef:
@@ -49,14 +27,19 @@ def find_signature(servable: Servable, name: str) -> meta_graph_pb2.SignatureDef
     return signature
 
 
-def plan_predict(servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()) -> Plan:
-    """Plans a Predict call.
+def plan_predict(
+    servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()
+) -> tuple[Arrays, dict[str, str]]:
+    """Finds the tensors of a Predict call.
 
     Args:
       servable: the version that answers.
       signature_name: name of the signature; "" means the default signature.
       inputs: arrays by input name.
       output_filter: names of the outputs to compute; empty means all outputs.
+
+    Returns:
+      The arrays to feed, by tensor name; and the names of the tensors to compute, by output name.
 
     Raises:
       ServingError: the signature does not exist, or the inputs or the filter do not fit the signature.
@@ -67,13 +50,7 @@ def plan_predict(servable: Servable, signature_name: str, inputs: Arrays, output
     if unknown := chosen - set(signature.outputs):
         raise invalid(f"no output {', '.join(sorted(unknown))}; the signature has {_names(signature.outputs)}")
     outputs = {name: signature.outputs[name].name for name in sorted(chosen)}
-    feeds = {signature.inputs[name].name: array for name, array in inputs.items()}
-    return Plan(
-        signature_name or DEFAULT_SIGNATURE,
-        feeds,
-        tuple(outputs.values()),
-        lambda fetched: {name: fetched[tensor] for name, tensor in outputs.items()},
-    )
+    return {signature.inputs[name].name: array for name, array in inputs.items()}, outputs
 
 
 def _check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:

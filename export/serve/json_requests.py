@@ -4,23 +4,26 @@
 complete tensor for each input. A binary string has the form {"b64": "..."}.
 """
 
+import base64
+import binascii
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from export.serve.errors import ServingError, invalid
-from export.serve.json_values import converter, is_base64
+from export.serve.errors import Code, ServingError, invalid
 from export.serve.tensors import reshaped
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
+# Maximum number of characters that an error message quotes from a request.
+_LONGEST_QUOTE = 200
 
 
 def parse(body: bytes) -> dict[str, Any]:
-    """Parses a body. Bytes that are not valid UTF-8 become lone surrogates, which `json_values.string` converts back.
+    """Parses a body. Bytes that are not valid UTF-8 become lone surrogates, which `_string` converts back.
 
     Raises:
       ServingError: the body is not a JSON object.
@@ -68,7 +71,7 @@ def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, 
 
 def _named(value: Any, inputs: Inputs) -> dict[str, Any]:
     """Returns values by input name; a signature with one input also takes the value without its name."""
-    if not isinstance(value, dict) or is_base64(value):
+    if not isinstance(value, dict) or _is_base64(value):
         if len(inputs) > 1:
             raise invalid(f"an object with the inputs {', '.join(sorted(inputs))} expected")
         return {next(iter(inputs)): value}
@@ -99,7 +102,7 @@ class _Tensor:
     def __init__(self, name: str, dtype: int):
         self._name = name
         self._dtype = tf.as_dtype(dtype)
-        self._converted = converter(self._dtype)
+        self._converted = _converter(self._dtype)
         self._values: list = []
         self._shape: list[int] | None = None
 
@@ -141,3 +144,55 @@ def _shape_of(value: Any) -> list[int]:
         shape.append(len(value))
         value = value[0] if value else None
     return shape
+
+
+def _is_base64(value: Any) -> bool:
+    """Returns whether a value is a binary string, {"b64": "..."}."""
+    return isinstance(value, dict) and value.keys() == {"b64"} and isinstance(value["b64"], str)
+
+
+def _converter(dtype: tf.DType) -> Callable[[Any], Any]:
+    """Returns a function that checks one JSON value and converts it to `dtype`.
+
+    A number that float32 or float64 cannot represent exactly is accepted: the array will contain the nearest value of
+    the type, or infinity.
+    """
+    if dtype == tf.string:
+        return _string
+    if dtype == tf.bool:
+        return lambda value: value if type(value) is bool else _refuse(value, dtype)
+    if dtype in (tf.float32, tf.float64):
+        return lambda value: _float(value) if type(value) in (int, float) else _refuse(value, dtype)
+    if dtype.is_integer:
+        low, high = dtype.min, dtype.max
+        return lambda value: value if type(value) is int and low <= value <= high else _refuse(value, dtype)
+    raise ServingError(Code.UNIMPLEMENTED, f"JSON has no values of the type {dtype.name}; send the request over gRPC")
+
+
+def _float(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise invalid("a number is too large") from error
+
+
+def _string(value: Any) -> bytes:
+    """Returns the bytes of a text string or a binary string."""
+    try:
+        if isinstance(value, str):
+            return value.encode("utf-8", "surrogateescape")
+        if _is_base64(value):
+            text = value["b64"].encode("ascii")
+            return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, UnicodeEncodeError):
+        pass  # a lone surrogate, or no Base64
+    return _refuse(value, tf.string)
+
+
+def _refuse(value: Any, dtype: tf.DType):
+    raise invalid(f"{_quoted(value)} is not a value of the type {dtype.name}")
+
+
+def _quoted(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."

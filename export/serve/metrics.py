@@ -1,11 +1,6 @@
 """Metrics for Prometheus with TF Serving's names, so that TF Serving's dashboards work unchanged."""
 
-import collections
-from collections.abc import Iterator
-
 import prometheus_client
-from prometheus_client import registry
-from prometheus_client.metrics_core import Metric
 
 # Upper limits of the buckets for times, in microseconds, as in TF Serving.
 _BUCKETS = tuple(10 * 1.8**power for power in range(33))
@@ -18,14 +13,12 @@ class Metrics:
 
     def __init__(self):
         self._registry = prometheus_client.CollectorRegistry()
-        self._requests = _Counts(
+        self._requests = self._count(
             ":tensorflow:serving:request_count", "requests by model and status", ("model_name", "status")
         )
-        self._loads = _Counts(
+        self._loads = self._count(
             ":tensorflow:cc:saved_model:load_attempt_count", "loads of versions by folder", ("model_path", "status")
         )
-        for counts in (self._requests, self._loads):
-            self._registry.register(counts)
         self._latency = self._histogram(
             ":tensorflow:serving:request_latency", "microseconds for reading and answering a request",
             ("model_name", "API", "entrypoint"),
@@ -41,17 +34,21 @@ class Metrics:
             ":tensorflow:serving:batching_session:batch_size", "rows of a batch", (), _BATCH_SIZES
         )
 
+    def _count(self, name: str, help: str, labels: tuple[str, ...]):
+        # A Counter would append `_total` to the name.
+        return prometheus_client.Gauge(name, help, labels, registry=self._registry)
+
     def _histogram(self, name: str, help: str, labels: tuple[str, ...], buckets=_BUCKETS):
         return prometheus_client.Histogram(name, help, labels, registry=self._registry, buckets=buckets)
 
     def on_request(self, model: str, entrypoint: str, status: str, seconds: float) -> None:
         """Counts an answered Predict request; `model` is the name of a served model or ""."""
-        self._requests.add(model, status)
+        self._requests.labels(model, status).inc()
         self._latency.labels(model, "predict", entrypoint).observe(seconds * _MICROSECONDS)
 
     def on_load(self, folder: str, seconds: float, succeeded: bool) -> None:
         """Counts an attempt to load a version from a model's folder."""
-        self._loads.add(folder, "success" if succeeded else "fail")
+        self._loads.labels(folder, "success" if succeeded else "fail").inc()
         self._load_latency.labels(folder).observe(seconds * _MICROSECONDS)
 
     def on_batch(self, rows: int, waited: float) -> None:
@@ -62,20 +59,3 @@ class Metrics:
     def page(self) -> bytes:
         """Returns the page that Prometheus reads."""
         return prometheus_client.generate_latest(self._registry)
-
-
-class _Counts(registry.Collector):
-    """A counter with the given name. The counters of prometheus_client would append `_total` to the name."""
-
-    def __init__(self, name: str, help: str, labels: tuple[str, ...]):
-        self._name, self._help, self._labels = name, help, labels
-        self._counts: collections.Counter[tuple[str, ...]] = collections.Counter()
-
-    def add(self, *labels: str) -> None:
-        self._counts[labels] += 1
-
-    def collect(self) -> Iterator[Metric]:
-        metric = Metric(self._name, self._help, "untyped")
-        for labels, count in self._counts.items():
-            metric.add_sample(self._name, dict(zip(self._labels, labels, strict=True)), count)
-        yield metric

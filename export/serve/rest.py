@@ -11,8 +11,8 @@ from aiohttp import web
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.serve import inference, json_answers, json_requests, page
+from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception, invalid
-from export.serve.running import Runner
 from export.serve.servable import Arrays, Servable
 from export.serve.service import SIGNATURES, Service
 from export.serve.settings import ServeSettings
@@ -42,7 +42,7 @@ class Rest:
       settings: the flags.
     """
 
-    def __init__(self, service: Service, runner: Runner, settings: ServeSettings):
+    def __init__(self, service: Service, runner: Alone | Batcher, settings: ServeSettings):
         self._service, self._runner = service, runner
         self._timeout = settings.rest_api_timeout_in_ms / 1000
         self._cors = settings.rest_api_enable_cors_support
@@ -148,11 +148,11 @@ class Rest:
                 name, inputs, by_rows = await asyncio.to_thread(_read, body, version.servable)
             else:
                 name, inputs, by_rows = _read(body, version.servable)
-            answer = await self._service.infer(self._runner, version, name, inputs)
-            values = sum(array.size for array in answer.outputs.values())
+            outputs = await self._service.infer(self._runner, version, name, inputs)
+            values = sum(array.size for array in outputs.values())
             if values > _LARGE_ANSWER:
-                return await asyncio.to_thread(json_answers.predictions, answer.outputs, by_rows)
-            return json_answers.predictions(answer.outputs, by_rows)
+                return await asyncio.to_thread(json_answers.predictions, outputs, by_rows)
+            return json_answers.predictions(outputs, by_rows)
 
 
 def _read(body: bytes, servable: Servable) -> tuple[str, Arrays, bool]:

@@ -1,5 +1,6 @@
 """The gRPC interface: PredictionService, ModelService, and the health service."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,27 +16,79 @@ from tensorflow_serving.apis import (
     prediction_service_pb2_grpc,
 )
 
-from export.serve import rpc_limits, tensors
+from export.serve import tensors
+from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception
-from export.serve.running import Runner
+from export.serve.inference import DEFAULT_SIGNATURE
 from export.serve.service import Service
 from export.serve.settings import ServeSettings
 
+# Space for the parts of a message that are not tensors.
+_OVERHEAD_BYTES = 1 << 20
+# Maximum age of a connection. This limit ends connections that no other limit ends, for example if a client does not
+# read its responses. A client that reads does not notice this limit, because its next request opens a new connection.
+_OLDEST_CONNECTION_SECONDS = 3600
+_PING_ANSWER_SECONDS = 20
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
-def make_server(service: Service, runner: Runner, settings: ServeSettings) -> grpc.aio.Server:
+def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettings) -> grpc.aio.Server:
     """Returns a server with PredictionService and ModelService, but without a port.
 
     Args:
       service: answers calls.
       runner: runs models for gRPC.
-      settings: the flags.
+      settings: the flags. `--grpc_channel_arguments` overrides limits that other flags set.
     """
-    server = rpc_limits.make_server(settings)
+    idle_ms = int(settings.idle_timeout_seconds * 1000)
+    options = {
+        "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
+        "grpc.max_send_message_length": -1,
+        "grpc.so_reuseport": 0,  # a second server on the same port is an error
+        "grpc.max_allowed_incoming_connections": settings.max_connections,
+        "grpc.server_handshake_timeout_ms": idle_ms,
+        "grpc.max_connection_idle_ms": idle_ms,
+        "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
+        "grpc.max_connection_age_grace_ms": idle_ms,
+        "grpc.keepalive_time_ms": idle_ms,  # pings detect clients whose machine has failed
+        "grpc.keepalive_timeout_ms": _PING_ANSWER_SECONDS * 1000,
+    }
+    server = grpc.aio.server(
+        options=list((options | settings.channel_arguments).items()),
+        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # a second limit: `Admission` has a lower one
+        interceptors=[_MessageTimeout(settings.idle_timeout_seconds)],
+    )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service), server)
     return server
+
+
+class _MessageTimeout(grpc.aio.ServerInterceptor):
+    """Ends a request if its message does not arrive in time. Without this class, gRPC would wait forever."""
+
+    def __init__(self, seconds: float):
+        self._seconds = seconds
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> grpc.RpcMethodHandler:
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_streaming or handler.response_streaming:
+            return handler
+
+        # Read the request as a stream of one message, because the server can then wait for the message with a timeout.
+        # The client sees no difference.
+        async def answer(messages, context):
+            try:
+                request = await asyncio.wait_for(anext(messages), self._seconds)
+            except (asyncio.TimeoutError, StopAsyncIteration):
+                code = grpc.StatusCode.DEADLINE_EXCEEDED
+                await context.abort(code, "The request did not arrive completely in time")
+            return await handler.unary_unary(request, context)
+
+        return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
 
 
 class Health:
@@ -70,7 +123,7 @@ def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
 
 
 class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
-    def __init__(self, service: Service, runner: Runner):
+    def __init__(self, service: Service, runner: Alone | Batcher):
         self._service = service
         self._runner = runner
 
@@ -84,13 +137,13 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
                     name: tensors.from_proto(name, tensor, service.largest_bytes)
                     for name, tensor in request.inputs.items()
                 }
-                answer = await service.infer(self._runner, version, spec.signature_name, inputs, request.output_filter)
+                outputs = await service.infer(self._runner, version, spec.signature_name, inputs, request.output_filter)
                 response = predict_pb2.PredictResponse()
-                for name, array in answer.outputs.items():
+                for name, array in outputs.items():
                     response.outputs[name].CopyFrom(tensors.to_proto(array))
                 response.model_spec.name = spec.name
-                response.model_spec.version.value = answer.version
-                response.model_spec.signature_name = answer.signature_name
+                response.model_spec.version.value = version.number
+                response.model_spec.signature_name = spec.signature_name or DEFAULT_SIGNATURE
                 return response
 
     @_answered

@@ -16,11 +16,10 @@ from aiohttp import web
 
 from bert_tf.core.errors import InputError
 from export.serve import rest, rpc
-from export.serve.batching import Batcher, Batching
+from export.serve.batching import Alone, Batcher
 from export.serve.connections import Connections
 from export.serve.metrics import Metrics
 from export.serve.models import Models
-from export.serve.running import Alone
 from export.serve.servable import Servable
 from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
@@ -98,13 +97,7 @@ class Server:
         self._service = Service(self._models, admission, metrics, largest, settings.max_request_rows)
         cores = os.cpu_count() or 1
         if settings.enable_batching:
-            batching = Batching(
-                settings.max_batch_size,
-                settings.batch_timeout_micros / 1e6,
-                settings.max_enqueued_batches,
-                settings.num_batch_threads or max(1, cores // 2),
-            )
-            self._rest_runner = self._grpc_runner = Batcher(batching, metrics.on_batch)
+            self._rest_runner = self._grpc_runner = Batcher(settings, metrics.on_batch)
         else:
             self._rest_runner = Alone(settings.rest_api_num_threads or 4 * cores, "rest")
             self._grpc_runner = Alone(settings.grpc_max_threads or 4 * cores, "grpc")

@@ -1,17 +1,16 @@
 """The part of the server that REST and gRPC share: it limits and answers requests."""
 
 import contextlib
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 
 from tensorflow_serving.apis import get_model_metadata_pb2
 
+from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.inference import plan_predict
 from export.serve.metrics import Metrics
 from export.serve.models import Models
-from export.serve.running import Runner
 from export.serve.servable import Arrays
 from export.serve.versions import Version
 
@@ -62,21 +61,6 @@ class Admission:
             self._bytes -= taken
 
 
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """The answer to a Predict request.
-
-    Attributes:
-      outputs: arrays by output name.
-      version: number of the version that answered.
-      signature_name: name of the signature that answered.
-    """
-
-    outputs: Arrays
-    version: int
-    signature_name: str
-
-
 class Service:
     """Answers inference and metadata requests of both APIs.
 
@@ -98,9 +82,14 @@ class Service:
         self.draining = False
 
     async def infer(
-        self, runner: Runner, version: Version, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()
-    ) -> Answer:
-        """Answers a Predict request.
+        self,
+        runner: Alone | Batcher,
+        version: Version,
+        signature_name: str,
+        inputs: Arrays,
+        output_filter: Iterable[str] = (),
+    ) -> Arrays:
+        """Answers a Predict request; returns arrays by output name.
 
         Args:
           runner: runs the model.
@@ -109,11 +98,11 @@ class Service:
           inputs: arrays by input name.
           output_filter: names of the outputs to compute.
         """
-        plan = plan_predict(version.servable, signature_name, inputs, output_filter)
-        self._check_rows(plan.feeds)
-        arrays = await runner.run(version, plan.feeds, plan.fetches)
+        feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
+        self._check_rows(feeds)
+        arrays = await runner.run(version, feeds, tuple(outputs.values()))
         self._check_answer(arrays)
-        return Answer(plan.finish(arrays), version.number, plan.signature_name)
+        return {name: arrays[tensor] for name, tensor in outputs.items()}
 
     def _check_rows(self, feeds: Arrays) -> None:
         rows = max((len(array) for array in feeds.values() if array.ndim), default=0)

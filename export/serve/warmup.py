@@ -19,8 +19,8 @@ def replay(folder: str, servable: Servable) -> int:
     count = 0
     try:
         for request in itertools.islice(warmup.read(folder), _MOST_RECORDS):
-            plan = plan_predict(servable, request.signature, request.inputs)
-            servable.run(plan.feeds, plan.fetches)
+            feeds, outputs = plan_predict(servable, request.signature, request.inputs)
+            servable.run(feeds, tuple(outputs.values()))
             count += 1
     except Exception as error:
         known = from_exception(error)

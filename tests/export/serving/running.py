@@ -97,8 +97,8 @@ class Running:
     def _run(self, model: str, signature: str, rows: int) -> np.ndarray:
         """Runs a model directly, without the limits of the server."""
         servable = self.server._models.latest(model).servable
-        plan = inference.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
-        return plan.finish(servable.run(plan.feeds, plan.fetches))["y"]
+        feeds, outputs = inference.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
+        return servable.run(feeds, (outputs["y"],))[outputs["y"]]
 
     def stop(self) -> None:
         self._channel.close()

@@ -6,8 +6,9 @@ import threading
 import numpy as np
 import pytest
 
-from export.serve.batching import Batcher, Batching
+from export.serve.batching import Batcher
 from export.serve.errors import Code, ServingError
+from export.serve.settings import ServeSettings
 from export.serve.versions import Version
 from tests.export.serving.running import Loop
 from tests.waiting import PATIENCE
@@ -40,7 +41,7 @@ def strings(*texts):
     return array
 
 
-def run_all(batching: Batching, requests, model=None, first=None, fetches=("y",)):
+def run_all(batching: ServeSettings, requests, model=None, first=None, fetches=("y",)):
     """Runs requests that wait while the only thread is busy with `first`; returns answers, errors and batches."""
     model = model or Model()
 
@@ -63,8 +64,14 @@ def run_all(batching: Batching, requests, model=None, first=None, fetches=("y",)
     return [one if isinstance(one, Exception) else one["y"].tolist() for one in answers], model.batches[1:]
 
 
-def one_thread(max_batch_size=100, batch_timeout=0.0, max_enqueued_batches=10) -> Batching:
-    return Batching(max_batch_size, batch_timeout, max_enqueued_batches, num_batch_threads=1)
+def one_thread(max_batch_size=100, batch_timeout=0.0, max_enqueued_batches=10) -> ServeSettings:
+    return ServeSettings(
+        model_base_path="models/x",
+        max_batch_size=max_batch_size,
+        batch_timeout_micros=int(batch_timeout * 1e6),
+        max_enqueued_batches=max_enqueued_batches,
+        num_batch_threads=1,
+    )
 
 
 def test_requests_run_in_the_order_of_their_arrival():
