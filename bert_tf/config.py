@@ -309,10 +309,7 @@ def main(settings: ConfigSettings) -> None:
     print(BertConfig.named(settings.size, settings.vocab_size).to_json_string(), end="")
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(ConfigSettings, main, __doc__)
-
+run = command_line.script_of(ConfigSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -20,10 +20,7 @@ def main(settings: ConversionSettings) -> None:
     convert_checkpoint(settings)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(ConversionSettings, main, __doc__)
-
+run = command_line.script_of(ConversionSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

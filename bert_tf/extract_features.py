@@ -24,10 +24,7 @@ def main(settings: FeaturesSettings) -> None:
         extract_features(settings, runner)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(FeaturesSettings, main, __doc__)
-
+run = command_line.script_of(FeaturesSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

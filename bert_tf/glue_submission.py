@@ -27,10 +27,7 @@ def main(settings: GlueSubmissionSettings) -> None:
         glue_results.assemble(settings.output_file, settings.folders, settings.glue_dir)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(GlueSubmissionSettings, main, __doc__)
-
+run = command_line.script_of(GlueSubmissionSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

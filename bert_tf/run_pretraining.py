@@ -23,10 +23,7 @@ def main(settings: PretrainingSettings) -> None:
     run_pretraining(settings, report.write)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(PretrainingSettings, main, __doc__)
-
+run = command_line.script_of(PretrainingSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

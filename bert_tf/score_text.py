@@ -37,10 +37,7 @@ def main(settings: ScoringSettings) -> None:
         score_files(settings, runner)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(ScoringSettings, main, __doc__)
-
+run = command_line.script_of(ScoringSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -1,6 +1,5 @@
 """Finds and runs the task for a script's settings; all fine-tuning scripts share this code."""
 
-import functools
 from collections.abc import Callable
 
 from bert_tf.core import command_line
@@ -14,7 +13,7 @@ def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[]
       settings_class: a settings class that is registered in `tasks.registry`.
       doc: the description of the script in `--help`.
     """
-    return functools.partial(command_line.run, settings_class, main, doc)
+    return command_line.script_of(settings_class, main, doc)
 
 
 def main(settings: FineTuningSettings) -> dict[str, float]:

@@ -28,10 +28,7 @@ def main(settings: GeneratorSettings) -> None:
         create_pretraining_data(settings, runner)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(GeneratorSettings, main, __doc__)
-
+run = command_line.script_of(GeneratorSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

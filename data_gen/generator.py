@@ -12,8 +12,7 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.vocabulary_file import tokens_sha256
-from bert_tf.jobs.content import corpus_entries
-from bert_tf.jobs.job import Job
+from bert_tf.jobs.job import Job, corpus_entries
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
 from bert_tf.jobs.stage import run_stage

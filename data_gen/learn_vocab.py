@@ -25,10 +25,7 @@ def main(settings: VocabularySettings) -> None:
     learn_vocabulary(settings)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(VocabularySettings, main, __doc__)
-
+run = command_line.script_of(VocabularySettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -1,17 +1,35 @@
 """Splits text into sentences with the English rules of sentencex, the Wikimedia Foundation's sentence splitter."""
 
 import functools
+import importlib
 import re
-from collections.abc import Callable
+import types
 
-from data_gen.libraries import load
+from bert_tf.core.errors import InputError
 
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
 @functools.cache
-def _segment() -> Callable[[str, str], list[str]]:
-    return load("sentencex").segment
+def load(name: str) -> types.ModuleType:
+    """Imports a library of the extra `text`.
+
+    Args:
+        name: str, the module's name.
+
+    Returns:
+        The module.
+
+    Raises:
+        InputError: The library is not installed.
+    """
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"{name} is not installed, but raw text needs it: pip install 'bert_tf[text]', or give text with one "
+            "sentence per line"
+        ) from error
 
 
 def split_sentences(text: str) -> list[str]:
@@ -29,7 +47,7 @@ def split_sentences(text: str) -> list[str]:
     Raises:
         InputError: sentencex is not installed.
     """
-    segment = _segment()
+    segment = load("sentencex").segment
     sentences = []
     for paragraph in _BLANK_LINE.split(text):
         # Single spaces also prevent a panic of the library. At an initial, the library looks back over white space, and

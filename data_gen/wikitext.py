@@ -12,7 +12,7 @@ import html
 import re
 from collections import Counter
 
-from data_gen.libraries import load
+from data_gen.sentences import load
 
 # Elements whose contents are not wikitext (_RAW), and elements that contain wikitext (_DROPPED). Both are removed with
 # their contents, except for nowiki: its contents are kept as text.

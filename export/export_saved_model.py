@@ -20,10 +20,7 @@ def main(settings: ExportSettings) -> None:
     export_saved_model(settings)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(ExportSettings, main, __doc__)
-
+run = command_line.script_of(ExportSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -6,6 +6,7 @@ Letters: H hidden size.
 import contextlib
 import dataclasses
 import hashlib
+import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -358,3 +359,15 @@ def with_trained_pooler(contents: Contents) -> Contents:
 
 def _equal(a: StoredTensor, b: StoredTensor, source: str) -> bool:
     return a.shape == b.shape and np.array_equal(read_tensor(a, source), read_tensor(b, source))
+
+
+def without_head_axis(path: str, stored: StoredTensor) -> StoredTensor:
+    """Merges the axes A and D: reshapes kernels [H, A, D] and [A, D, H] to [H, H], and biases [A, D] to [H]."""
+    if "/attention/" not in path:
+        return stored
+    shape = stored.shape
+    if path.endswith("bias"):
+        return stored.reshaped((math.prod(shape),))
+    if path.endswith("output_dense/kernel"):
+        return stored.reshaped((math.prod(shape[:-1]), shape[-1]))
+    return stored.reshaped((shape[0], math.prod(shape[1:])))

@@ -6,10 +6,10 @@ import os
 from absl import logging
 
 from bert_tf.checkpoint_formats import hugging_face_tf
-from bert_tf.checkpoint_formats.pickles import REMEDY
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
+NO_PICKLES = "save the model as safetensors (save_pretrained of transformers does), and give the new folder"
 # Patterns of the files to download. No pattern matches pickles. Without safetensors, the .h5 file of the TensorFlow
 # classes is downloaded too.
 _FILES = [
@@ -45,7 +45,7 @@ def download(name: str) -> str:
     if not any(file.endswith((".safetensors", ".h5")) for file in os.listdir(folder)):
         raise InputError(
             f"{name}: has neither safetensors nor {hugging_face_tf.FILE_NAME}, and pickles are not downloaded, because "
-            f"they can run any code; {REMEDY}"
+            f"they can run any code; {NO_PICKLES}"
         )
     logging.info("%s is in %s", name, folder)
     return folder

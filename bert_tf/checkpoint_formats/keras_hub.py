@@ -1,6 +1,5 @@
 """Reads presets of KerasHub: `config.json` and `model.weights.h5`, and the heads in `task.weights.h5`."""
 
-import math
 import os
 import re
 from collections.abc import Mapping
@@ -8,7 +7,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
 from bert_tf.config import BertConfig, read_json
 from bert_tf.core.errors import InputError
@@ -108,15 +107,12 @@ def _named(stored: Mapping[str, StoredTensor], layers: Mapping[str, str]) -> dic
             ours = f"encoder/blocks/{block[1] or 0}/{_PARTS[block[2]]}"
         if not ours:
             continue
-        is_norm, shape = ours.endswith("_norm"), tensor.shape
+        is_norm = ours.endswith("_norm")
         if ours == "masked_lm":
             ours = "masked_lm/bias"
         elif not ours.endswith("_embeddings"):
             ours += "/" + (("gamma", "beta") if is_norm else ("kernel", "bias"))[int(variable["index"])]
-        if "/attention/" in ours:  # their weights of attention have an axis for the heads
-            size = shape[-1] if "output_dense" in ours else math.prod(shape[-2:])
-            shape = (size, size) if ours.endswith("kernel") else (size,)
-        found[ours] = tensor.reshaped(shape)
+        found[ours] = without_head_axis(ours, tensor)
     return found
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.checkpoint_formats import hugging_face_tf, names
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor
+from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -64,7 +64,7 @@ def read(prefix: str) -> Contents:
         some = ", ".join(sorted(by_name)[:3])
         raise InputError(f"{folder}: holds no BERT of TF Hub or transformers (the first variables are {some})")
     config, heads = _config_of(found, folder)
-    tensors = {path: _flat(path, stored) for path, stored in found.items()}
+    tensors = {path: without_head_axis(path, stored) for path, stored in found.items()}
     used = {stored.name for stored in found.values()}
     assets = os.path.join(folder, "assets")
     texts = [name for name in tf.io.gfile.listdir(assets) if name.endswith(".txt")] if tf.io.gfile.isdir(assets) else []
@@ -114,14 +114,6 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
     for pattern, replacement in _REPLACED:
         path = re.sub(pattern, replacement, path)
     return (path if names.row_of(path) else ""), stored
-
-
-def _flat(path: str, stored: StoredTensor) -> StoredTensor:
-    """Returns a weight of attention without the axis of the heads."""
-    if "/attention/" not in path or len(stored.shape) == (2 if path.endswith("kernel") else 1):
-        return stored
-    size = stored.shape[-1] if "output_dense" in path else stored.shape[-2] * stored.shape[-1]
-    return stored.reshaped((size, size) if path.endswith("kernel") else (size,))
 
 
 def _config_of(found: Mapping[str, StoredTensor], folder: str) -> tuple[BertConfig, int | None]:

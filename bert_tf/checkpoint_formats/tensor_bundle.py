@@ -48,8 +48,6 @@ class TensorBundle:
 
     def _check_data(self) -> None:
         """Refuses missing or truncated data files before the first read."""
-        if not tf.io.gfile.exists(f"{self.prefix}.index"):
-            return  # a checkpoint from before TensorFlow 0.12 is a single file
         needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
         parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
         if not parts:

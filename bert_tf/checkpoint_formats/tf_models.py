@@ -7,13 +7,12 @@ have a separate axis for the heads.
 Letters: H hidden size, A attention heads, D = H / A size of an attention head.
 """
 
-import math
 import os
 
 import numpy as np
 
 from bert_tf.checkpoint_formats import names, tensor_bundle
-from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, refuse_strangers
+from bert_tf.checkpoint_formats.contents import Contents, refuse_strangers, without_head_axis
 from bert_tf.checkpoint_formats.tensor_bundle import VALUE, ObjectGraph, TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
@@ -53,7 +52,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     return Contents(
         source=bundle.prefix,
         format="tf_models",
-        tensors={path: _as_ours(path, bundle.stored(key)) for path, key in keys.items()},
+        tensors={path: without_head_axis(path, bundle.stored(key)) for path, key in keys.items()},
         expected_name=name_of,
         left_over=tuple(name.removesuffix(VALUE) for name in others if name not in of_optimizer),
         optimizer_tensors=len(of_optimizer),
@@ -132,18 +131,6 @@ def _next_sentence_of_two(bundle: TensorBundle, keys: dict[str, str]) -> dict[st
     if output is None or bundle.shapes[output][-1] == 2:
         return keys
     return {path: key for path, key in keys.items() if not path.startswith("next_sentence/")}
-
-
-def _as_ours(path: str, stored: StoredTensor) -> StoredTensor:
-    """Merges the axes A and D: reshapes kernels [H, A, D] and [A, D, H] to [H, H], and biases [A, D] to [H]."""
-    if "/attention/" not in path:
-        return stored
-    shape = stored.shape
-    if path.endswith("bias"):
-        return stored.reshaped((math.prod(shape),))
-    if path.endswith("output_dense/kernel"):
-        return stored.reshaped((math.prod(shape[:-1]), shape[-1]))
-    return stored.reshaped((shape[0], math.prod(shape[1:])))
 
 
 def name_of(path: str) -> str:

@@ -17,10 +17,7 @@ def main(settings: CompileCheckSettings) -> None:
     run_check(settings)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(CompileCheckSettings, main, __doc__)
-
+run = command_line.script_of(CompileCheckSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

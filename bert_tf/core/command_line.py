@@ -6,7 +6,6 @@ default and help text of a flag are defined in one place, and the library never 
 
 import contextlib
 import dataclasses
-import errno
 import functools
 import gc
 import inspect
@@ -254,6 +253,11 @@ def hidden_modules(*names: str):
             del sys.modules[name]
 
 
+def script_of(settings_class: type, main: Callable, doc: str) -> Callable[[], None]:
+    """Returns the function that runs a script; see `run`."""
+    return functools.partial(run, settings_class, main, doc)
+
+
 def run(settings_class: type, main: Callable, doc: str) -> None:
     """Runs a script: parses its flags and calls `main(settings)`.
 
@@ -311,23 +315,8 @@ def _comes_from_the_machine(error: Exception) -> bool:
     """Returns whether a TensorFlow error comes from disk, network, memory or data, and not from a bug."""
     import tensorflow as tf
 
-    kinds = (
-        tf.errors.NotFoundError,
-        tf.errors.PermissionDeniedError,
-        tf.errors.FailedPreconditionError,
-        tf.errors.AlreadyExistsError,
-        tf.errors.DataLossError,
-        tf.errors.ResourceExhaustedError,
-        tf.errors.OutOfRangeError,  # "File too large": a limit of the file system or the user
-        tf.errors.UnavailableError,
-    )
-    # TensorFlow does not have error classes for these reasons.
-    reasons = [os.strerror(number) for number in (errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE)]
-    if isinstance(error, tf.errors.UnimplementedError):  # a path such as https://...
-        return error.message.startswith("File system scheme")
-    return isinstance(error, kinds) or (
-        isinstance(error, tf.errors.OpError) and any(error.message.endswith(f"; {reason}") for reason in reasons)
-    )
+    bugs = tf.errors.InvalidArgumentError, tf.errors.InternalError
+    return isinstance(error, tf.errors.OpError) and not isinstance(error, bugs)
 
 
 def _one_line(error: Exception) -> str:

@@ -17,6 +17,7 @@ from absl import logging
 from bert_tf.core import identity, lock, storage
 from bert_tf.core.errors import InputError
 from bert_tf.jobs import shard_names
+from bert_tf.jobs.runner import Runner
 from tfrecords import manifest
 
 _PLAN = "plan.json"
@@ -284,3 +285,16 @@ def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 def write_result(path: str, result: Any) -> None:
     """Marks a task as finished: writes its result, a dataclass, as JSON."""
     storage.write_text(path, json.dumps(dataclasses.asdict(result)))
+
+
+def _hashed(path: str) -> tuple[str, str]:
+    return path, storage.sha256(path)
+
+
+def corpus_entries(files: Sequence[str], runner: Runner) -> list[dict]:
+    """Returns name, size in bytes and fingerprint (SHA-256) of each file."""
+    hashes = dict(runner.map(_hashed, dict.fromkeys(files)))
+    return [
+        {"name": os.path.basename(path), "bytes": tf.io.gfile.stat(path).length, "fingerprint": hashes[path]}
+        for path in files
+    ]

@@ -16,8 +16,7 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.jobs import local_files
-from bert_tf.jobs.content import corpus_entries
-from bert_tf.jobs.job import Counts, Job, ShardTask, write_result
+from bert_tf.jobs.job import Counts, Job, ShardTask, corpus_entries, write_result
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths

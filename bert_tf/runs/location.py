@@ -7,14 +7,16 @@ import re
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hugging_face, hugging_face_tf, keras_hub, saved_models
-from bert_tf.checkpoint_formats.pickles import pickled_weights, refuse_pickle
+from bert_tf.checkpoint_formats.hub import NO_PICKLES
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from bert_tf.core.errors import InputError
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")
-_OTHERS = (".msgpack", ".onnx", ".npz")
+# The first bytes of files from torch.save: a zip archive, or a bare pickle.
+_PICKLED = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+_PICKLES = (".bin", ".pt", ".pth", ".pkl")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,11 +64,9 @@ def locate(path: str) -> Location:
                 f"{path}: is a Keras 3 object, not a checkpoint; save the weights with the library that made it, and "
                 "give that folder (docs: Coming from other libraries)"
             )
-        refuse_pickle(path)
+        _refuse_pickle(path)
         if os.path.basename(path) in (STATE_NAME, "bert_config.json", "config.json", "vocab.txt"):
             return _in_folder(os.path.dirname(path) or os.getcwd())
-        if not path.endswith(_OTHERS) and _is_older_format(path):
-            return Location(path, False)
         raise InputError(f"{path}: is neither a TensorFlow checkpoint nor safetensors; give one of these")
     raise InputError(
         f"{path}: no such checkpoint; give the prefix (without .index) or the folder of a checkpoint, or "
@@ -97,18 +97,21 @@ def _in_folder(folder: str) -> Location:
         return Location(os.path.join(folder, prefixes[0]), False)
     if prefixes:
         raise InputError(f"{folder}: holds {len(prefixes)} checkpoints, {', '.join(prefixes[:3])}; give one of them")
-    pickle = pickled_weights(names)
-    if pickle:
-        refuse_pickle(os.path.join(folder, pickle))
+    if pickle := next((name for name in names if name.endswith(_PICKLES)), None):
+        _refuse_pickle(os.path.join(folder, pickle))
     raise InputError(
         f"{folder}: holds no checkpoint; give a folder where training has saved a checkpoint, "
         "or a folder with a .index file or model.safetensors"
     )
 
 
-def _is_older_format(path: str) -> bool:
-    try:
-        tf.train.load_checkpoint(path)
-    except (tf.errors.OpError, IndexError, RuntimeError, ValueError):
-        return False
-    return True
+def _refuse_pickle(path: str) -> None:
+    """Refuses a pickle, because opening a pickle would run any code that it contains.
+
+    Raises:
+      InputError: the file is a pickle.
+    """
+    with tf.io.gfile.GFile(path, "rb") as file:
+        is_pickle = file.read(4).startswith(_PICKLED)
+    if is_pickle or path.endswith(_PICKLES):
+        raise InputError(f"{path}: is a pickle, and because pickles can run any code, it is not opened; {NO_PICKLES}")

@@ -24,10 +24,7 @@ def main(settings: ServeSettings) -> None:
     serve(settings)
 
 
-def run() -> None:
-    """Runs the script with the process's flags."""
-    command_line.run(ServeSettings, main, __doc__)
-
+run = command_line.script_of(ServeSettings, main, __doc__)
 
 if __name__ == "__main__":
     run()

@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.jobs import content, shard_names
+from bert_tf.jobs import job as jobs
+from bert_tf.jobs import shard_names
 from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator
 from data_gen.settings import GeneratorSettings
@@ -89,7 +90,7 @@ def test_there_are_as_many_names_as_shards_up_to_the_most():
 
 def entries(*paths):
     paths = [str(path) for path in paths]
-    return content.corpus_entries(paths, LocalRunner(1))
+    return jobs.corpus_entries(paths, LocalRunner(1))
 
 
 def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path):

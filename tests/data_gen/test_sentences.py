@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.core.errors import InputError
-from data_gen import libraries, sentences
+from data_gen import sentences
 from data_gen.sentences import split_sentences
 
 
@@ -59,7 +59,6 @@ def test_nothing_is_lost_but_white_space(text):
 
 def test_a_missing_library_is_said_with_its_mend(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
-    libraries.load.cache_clear()
-    sentences._segment.cache_clear()
+    sentences.load.cache_clear()
     with pytest.raises(InputError, match=r"sentencex is not installed.*pip install 'bert_tf\[text\]'"):
         split_sentences("One. Two.")

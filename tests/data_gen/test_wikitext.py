@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_tf.core.errors import InputError
-from data_gen import libraries
+from data_gen import sentences
 from data_gen.wikitext import passages
 
 ARTICLE = """{{Short description|River of Nowhere}}
@@ -201,6 +201,6 @@ def test_the_library_never_reads_what_takes_it_long(token, monkeypatch):
 
 def test_a_missing_library_is_said_with_its_mend(monkeypatch):
     monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    libraries.load.cache_clear()
+    sentences.load.cache_clear()
     with pytest.raises(InputError, match=r"mwparserfromhell is not installed.*pip install 'bert_tf\[text\]'"):
         passages("One ''two'' three.")

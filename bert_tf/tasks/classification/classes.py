@@ -43,11 +43,7 @@ class Classes(Answers):
         return {"class_weights": list(self.weights)} if self.weights else {}
 
     def target(self, label: str | None) -> float:
-        """Returns the id of a class; 0 for an unknown label.
-
-        Raises:
-          InputError: the task does not have this class.
-        """
+        """Returns the id of a class; 0 for an unknown label."""
         if label is None:
             return 0.0
         label = self.spellings.get(label, label)

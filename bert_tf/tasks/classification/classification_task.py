@@ -84,12 +84,7 @@ class ClassificationTask(Task):
         return self.answers.metrics
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses pairs of texts for a model without a second segment, and windows that would skip text.
-
-        Raises:
-          InputError: the texts are pairs but the model has no second segment; single texts cannot have two orders; or
-            `window_stride` exceeds the length of a window.
-        """
+        """Refuses pairs of texts for a model without a second segment, and windows that would skip text."""
         if self.has_pairs:
             require_segments(config, settings.bert_config_file)
         elif self.reading.has_both_orders:

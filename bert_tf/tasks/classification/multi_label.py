@@ -58,11 +58,7 @@ class LabelSets(Answers):
         return {"class_weights": list(self.weights)} if self.weights else {}
 
     def target(self, label: Sequence[str] | None) -> list[float]:
-        """Returns C values: 1 for each label that the example has, else 0.
-
-        Raises:
-          InputError: a label is unknown.
-        """
+        """Returns C values: 1 for each label that the example has, else 0."""
         if unknown := [name for name in label or () if name not in self.labels]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
         return [float(name in (label or ())) for name in self.labels]
@@ -146,11 +142,7 @@ class LabelSets(Answers):
         storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses thresholds that were tuned on another checkpoint, unless this command tunes new thresholds.
-
-        Raises:
-          InputError: the thresholds belong to another step; the message names this step.
-        """
+        """Refuses thresholds that were tuned on another checkpoint, unless this command tunes new thresholds."""
         if not self.tune_thresholds:
             THRESHOLDS.read(folder, step, self.labels)
 

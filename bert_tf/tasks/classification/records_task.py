@@ -71,11 +71,7 @@ class RecordsTask(ClassificationTask):
     row_length: int | None = None
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses data with more segments than the model has, and values of `--long_text` that need the whole texts.
-
-        Raises:
-          InputError: the data has a segment that the model lacks, or `--long_text` is not "truncate".
-        """
+        """Refuses data with more segments than the model has, and values of `--long_text` that need the whole texts."""
         super().check(config, settings)
         if self.reading.has_both_orders:
             raise InputError(

@@ -53,11 +53,7 @@ class Regression(Answers):
         return {} if is_standard else {"mean": self.mean, "deviation": self.deviation}
 
     def target(self, label: str | None) -> float:
-        """Returns the score; 0 for an unknown score.
-
-        Raises:
-          InputError: see `parse_score`.
-        """
+        """Returns the score; 0 for an unknown score."""
         return 0.0 if label is None else parse_score(label, self.low, self.high)
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:

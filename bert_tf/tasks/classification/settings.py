@@ -145,18 +145,10 @@ class ClassifierSettings(FineTuningSettings):
             not (self.labels and self.label_file), "--labels and --label_file both list the labels; drop one of them"
         )
         require(not (self.regression and self.multi_label), "--regression contradicts --multi_label; drop one of them")
-        require(
-            not (self.regression and self.class_weights),
-            "--class_weights is for classes, not for --regression; drop one of them",
-        )
         require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
         require(
             self.pair_order != "both" or self.long_text != "window",
             "--pair_order=both contradicts --long_text=window; drop one of the flags",
-        )
-        require(
-            not self.window_stride or self.long_text in (None, "window"),
-            f"--window_stride={self.window_stride} needs --long_text=window; give both, or drop --window_stride",
         )
 
     def _resolve_mode(self) -> None:

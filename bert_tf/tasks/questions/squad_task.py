@@ -84,11 +84,7 @@ class SquadTask(Task):
         return {"n_best_size": self.decoding.n_best_size, "max_answer_length": self.decoding.max_answer_length}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses a model without a second segment, and rows that are too short for a context.
-
-        Raises:
-          InputError: the model has no second segment, or `max_seq_length` leaves no token for a context.
-        """
+        """Refuses a model without a second segment, and rows that are too short for a context."""
         require_segments(config, settings.bert_config_file)
         room = settings.max_seq_length - self.max_query_length - 3
         if room < 1:

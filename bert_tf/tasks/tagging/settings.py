@@ -94,9 +94,3 @@ class NerSettings(FineTuningSettings):
                 f"--feature_layers={self.feature_layers} already has a BiLSTM, and --bilstm_head (given, or from the "
                 "run in --output_dir) would add another; drop one of the two flags, or give another --output_dir",
             )
-        if self.feature_layers == "fine_tuning":
-            unread = self.lstm_size is not None or bool(self.activations_dir)
-            require(
-                not unread,
-                "--lstm_size and --activations_dir need layers in --feature_layers; name layers, or drop both",
-            )

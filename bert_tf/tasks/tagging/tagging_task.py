@@ -79,11 +79,7 @@ class TaggingTask(Task):
         return {"tag_scheme": self.scheme, "document_context": self.document_context, **features}
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
-        """Refuses an encoder that lacks a layer of `features`.
-
-        Raises:
-          InputError: the encoder lacks a layer; the message names the flag.
-        """
+        """Refuses an encoder that lacks a layer of `features`."""
         try:
             if self.features:
                 layers_of(self.features, config.num_hidden_layers)

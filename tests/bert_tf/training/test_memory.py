@@ -2,7 +2,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.training import memory
+from bert_tf.training import session
 
 
 @pytest.mark.parametrize(
@@ -17,15 +17,15 @@ from bert_tf.training import memory
 )
 def test_out_of_memory_is_one_line_with_the_flags_that_help(message, shown):
     for kind in (tf.errors.ResourceExhaustedError, tf.errors.InternalError):
-        with pytest.raises(InputError, match=shown), memory.clear_errors():
+        with pytest.raises(InputError, match=shown), session.clear_memory_errors():
             raise kind(None, None, message)
 
 
 def test_memory_that_python_lacks_is_the_same_line():
-    with pytest.raises(InputError, match="out of memory; lower --train_batch_size"), memory.clear_errors():
+    with pytest.raises(InputError, match="out of memory; lower --train_batch_size"), session.clear_memory_errors():
         raise MemoryError
 
 
 def test_a_full_disk_is_not_out_of_memory():
-    with pytest.raises(tf.errors.ResourceExhaustedError), memory.clear_errors():
+    with pytest.raises(tf.errors.ResourceExhaustedError), session.clear_memory_errors():
         raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")

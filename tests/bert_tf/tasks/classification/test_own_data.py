@@ -191,7 +191,6 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
     [
         ({"regression": True, "labels": "a,b"}, "--regression predicts numbers"),
         ({"regression": True, "multi_label": True}, "contradict"),
-        ({"regression": True, "class_weights": "balanced"}, "--class_weights is for classes"),
         ({"labels": "a,b", "label_file": "f"}, "drop one of them"),
         ({"tune_thresholds": True}, "--tune_thresholds needs the dev data; add --do_eval"),
         ({"label_separator": ""}, "leave the flag out for a comma"),
