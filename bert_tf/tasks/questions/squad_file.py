@@ -8,6 +8,7 @@ import codecs
 import dataclasses
 import functools
 import json
+import operator
 import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -112,11 +113,19 @@ def read_questions(path: str) -> list[Question]:
     Raises:
       InputError: the file is missing, is not JSON, lacks a key, or has no questions.
     """
-    questions = []
-    for number, article in enumerate(_list(_parsed(path), "data", path)):
-        place = f"{path}, data[{number}]"
-        for at, paragraph in enumerate(_list(article, "paragraphs", place)):
-            questions += _questions_of(paragraph, f"{place}.paragraphs[{at}]")
+    questions, place = [], path
+    try:
+        for number, article in enumerate(_parsed(path)["data"]):
+            place = f"{path}, data[{number}]"
+            for at, paragraph in enumerate(article["paragraphs"]):
+                place = of_paragraph = f"{path}, data[{number}].paragraphs[{at}]"
+                context = _text(paragraph["context"])
+                for index, entry in enumerate(paragraph["qas"]):
+                    place = f"{of_paragraph}.qas[{index}]"
+                    questions.append(_question(entry, context, place))
+    except (KeyError, TypeError, AttributeError) as error:
+        what = f"the key {error} is missing" if isinstance(error, KeyError) else error
+        raise InputError(f"{place}: {what}; the file must have SQuAD's layout") from error
     if not questions:
         raise InputError(f"{path}: holds no question; give each paragraph its questions in 'qas'")
     return questions
@@ -137,53 +146,18 @@ def _parsed(path: str) -> Any:
         raise InputError(f"{path}: is not JSON ({error}); give a file in SQuAD's layout") from error
 
 
-def _questions_of(paragraph: Any, place: str) -> list[Question]:
-    context = _text(paragraph, "context", place)
-    found = []
-    for number, entry in enumerate(_list(paragraph, "qas", place)):
-        where = f"{place}.qas[{number}]"
-        id_ = _id(entry, where)
-        where = f"{where} (id {id_})"
-        answers = _answers(entry, where) if "answers" in entry else None
-        is_impossible = entry.get("is_impossible", answers == ())
-        if answers is None and entry.get("is_impossible"):
-            answers = ()
-        found.append(Question(id_, _text(entry, "question", where), context, answers, is_impossible, where))
-    return found
+def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
+    answers = None
+    if "answers" in entry or entry.get("is_impossible"):
+        found = entry.get("answers", ())
+        answers = tuple(Answer(_text(answer["text"]), operator.index(answer["answer_start"])) for answer in found)
+    id_ = entry["id"]
+    id_ = str(id_) if isinstance(id_, int) else _text(id_)  # some annotation tools write ids as numbers
+    is_impossible = entry.get("is_impossible", answers == ())
+    return Question(id_, _text(entry["question"]), context, answers, is_impossible, f"{place} (id {id_})")
 
 
-def _answers(entry: Mapping, where: str) -> tuple[Answer, ...]:
-    answers = []
-    for number, answer in enumerate(_list(entry, "answers", where)):
-        place = f"{where}.answers[{number}]"
-        start = _member(answer, "answer_start", place)
-        if not isinstance(start, int) or isinstance(start, bool):
-            raise InputError(f"{place}: answer_start is {start!r}; it must be a whole number")
-        answers.append(Answer(_text(answer, "text", place), start))
-    return tuple(answers)
-
-
-def _id(entry: Any, where: str) -> str:
-    """Returns the id of a question as a string; some annotation tools write ids as numbers."""
-    id_ = _member(entry, "id", where)
-    return str(id_) if isinstance(id_, int) and not isinstance(id_, bool) else _text(entry, "id", where)
-
-
-def _member(entry: Any, key: str, place: str) -> Any:
-    if not isinstance(entry, dict) or key not in entry:
-        raise InputError(f"{place}: the key {key!r} is missing; the file must have SQuAD's layout")
-    return entry[key]
-
-
-def _list(entry: Any, key: str, place: str) -> list:
-    value = _member(entry, key, place)
-    if not isinstance(value, list):
-        raise InputError(f"{place}: {key!r} is {type(value).__name__}, not a list; the file must have SQuAD's layout")
-    return value
-
-
-def _text(entry: Any, key: str, place: str) -> str:
-    value = _member(entry, key, place)
+def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{place}: {key!r} is {type(value).__name__}, not a text; the file must have SQuAD's layout")
+        raise TypeError(f"{value!r:.60} is not a text")
     return _SURROGATE.sub("\ufffd", value)

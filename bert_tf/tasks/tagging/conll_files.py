@@ -4,6 +4,7 @@ Each line has a word and its tag. A blank line ends a sentence, and a -DOCSTART-
 """
 
 import dataclasses
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -78,94 +79,70 @@ def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Se
         has more or fewer columns than the first line; or the column of words contains the numbers of the words. The
         message names the file and, if possible, the line.
     """
-    reader = _Reader(path, layout, with_tags)
-    for number, line in enumerate(decoded_lines(path), 1):
-        reader.take(number, line.strip(_BLANK))
-    return reader.finish()
-
-
-class _Reader:
-    """Joins the lines of a file into sentences."""
-
-    def __init__(self, path: str, layout: Layout, with_tags: bool):
-        self._path, self._layout, self._with_tags = path, layout, with_tags
-        self._sentences: list[Sentence] = []
-        self._rows: list[tuple[str, str]] = []
-        self._first_line, self._width, self._starts = 0, 0, False
-
-    def take(self, number: int, line: str) -> None:
-        if not line:
-            self._end()
-            return
-        cells = [cell.strip(_BLANK) for cell in line.split("\t")] if "\t" in line else re.split(" +", line)
-        if cells[0] == DOCUMENT_START:
-            self._end()
-            self._starts = True
-            return
-        place = f"{self._path}, line {number}"
-        if not self._width:
-            self._width = len(cells)
-            self._check_columns(place)
-        if len(cells) != self._width or not all(cells):
-            given = len([cell for cell in cells if cell])
-            raise InputError(f"{place}: has {given} columns, the first line has {self._width}; fix or remove the line")
-        self._first_line = self._first_line or number
-        tag = cells[self._layout.tag] if self._with_tags else ""
-        if self._with_tags:
-            self._check_tag(place, tag)
-        self._rows.append((cells[self._layout.word], tag))
-
-    def finish(self) -> list[Sentence]:
-        self._end()
-        if not self._sentences:
-            raise InputError(f"{self._path}: holds no sentence; write one word and its tag on each line")
-        if self._are_numbered():
+    sentences: list[Sentence] = []
+    rows: list[tuple[str, str]] = []
+    first_line, width, starts_document = 0, 0, False
+    for number, line in itertools.chain(enumerate(decoded_lines(path), 1), [(0, "")]):
+        cells = _cells(line)
+        if not cells or cells[0] == DOCUMENT_START:
+            if rows:
+                words, tags = zip(*rows, strict=True)
+                sentences.append(Sentence(words, tags if with_tags else None, first_line, starts_document, path))
+            starts_document = bool(cells) or (starts_document and not rows)
+            rows = []
+            continue
+        place = f"{path}, line {number}"
+        if not width:
+            width = len(cells)
+            _check_columns(place, layout, with_tags, width)
+        if len(cells) != width or not all(cells):
             raise InputError(
-                f"{self._path}: column {self._layout.word} contains the numbers of words, not the words; give the "
-                "column of the words as --word_column"
+                f"{place}: has {sum(map(bool, cells))} columns, the first line has {width}; fix or remove the line"
             )
-        return self._sentences
-
-    def _are_numbered(self) -> bool:
-        """Returns whether the words of each sentence are 1, 2, 3, ..., as in the first column of some files."""
-        numbered = (tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in self._sentences)
-        return all(numbered) and max(len(s.words) for s in self._sentences) > 1
-
-    def _end(self) -> None:
-        if self._rows:
-            words, tags = zip(*self._rows, strict=True)
-            tags = tags if self._with_tags else None
-            self._sentences.append(Sentence(words, tags, self._first_line, self._starts, self._path))
-            self._starts = False
-        self._rows, self._first_line = [], 0
-
-    def _check_columns(self, place: str) -> None:
-        wanted = {"word_column": self._layout.word} | ({"tag_column": self._layout.tag} if self._with_tags else {})
-        for flag, column in wanted.items():
-            if not -self._width <= column < self._width:
-                raise InputError(
-                    f"{place}: has {self._width} columns, counted from 0; --{flag}={column} is not one of them"
-                )
-        if len({column % self._width for column in wanted.values()}) < len(wanted):
-            raise InputError(
-                f"{place}: has {self._width} columns, so the word and the tag are in the same column; add the tags, "
-                "or check --word_column and --tag_column"
-            )
-
-    def _check_tag(self, place: str, tag: str) -> None:
+        first_line = first_line if rows else number
+        rows.append((cells[layout.word], cells[layout.tag] if with_tags else tag_schemes.OUTSIDE))
         try:
-            tag_schemes.split_tag(tag)
+            tag_schemes.split_tag(rows[-1][1])
         except ValueError as error:
             raise InputError(f"{place}: {error}; fix the tag, or check --tag_column") from error
+    _check_words(path, layout, sentences)
+    return sentences
+
+
+def _cells(line: str) -> list[str]:
+    """Returns the cells of a line; [] for a blank line."""
+    text = line.strip(_BLANK)
+    return [cell.strip(_BLANK) for cell in text.split("\t")] if "\t" in text else re.split(" +", text) if text else []
+
+
+def _check_columns(place: str, layout: Layout, with_tags: bool, width: int) -> None:
+    wanted = {"word_column": layout.word} | ({"tag_column": layout.tag} if with_tags else {})
+    for flag, column in wanted.items():
+        if not -width <= column < width:
+            raise InputError(f"{place}: has {width} columns, counted from 0; --{flag}={column} is not one of them")
+    if len({column % width for column in wanted.values()}) < len(wanted):
+        raise InputError(
+            f"{place}: has {width} columns, so the word and the tag are in the same column; add the tags, or check "
+            "--word_column and --tag_column"
+        )
+
+
+def _check_words(path: str, layout: Layout, sentences: Sequence[Sentence]) -> None:
+    if not sentences:
+        raise InputError(f"{path}: holds no sentence; write one word and its tag on each line")
+    # In the first column of some files, the words of each sentence are 1, 2, 3, ...
+    numbered = all(tuple(map(str, range(1, len(s.words) + 1))) == s.words for s in sentences)
+    if numbered and max(len(sentence.words) for sentence in sentences) > 1:
+        raise InputError(
+            f"{path}: column {layout.word} contains the numbers of words, not the words; give the column of the words "
+            "as --word_column"
+        )
 
 
 def count_columns(path: str) -> int:
     """Returns the number of columns of the first line with a word; 0 if there is no such line."""
-    for line in decoded_lines(path):
-        cells = line.strip(_BLANK)
-        if cells and not cells.startswith(DOCUMENT_START):
-            return len(cells.split("\t") if "\t" in cells else re.split(" +", cells))
-    return 0
+    rows = filter(None, map(_cells, decoded_lines(path)))
+    return next((len(cells) for cells in rows if cells[0] != DOCUMENT_START), 0)
 
 
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
