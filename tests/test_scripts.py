@@ -2,7 +2,6 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -92,19 +91,6 @@ def test_a_script_tells_its_version(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_foreign_package_of_the_same_name_is_named(tmp_path):
-    """Two other distributions have packages `export` and `tfrecords`, and pip overwrites ours without a warning."""
-    for name in ("bert_tf", "data_gen", "tfrecords", "export"):
-        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
-    command = [sys.executable, "-m", "data_gen.learn_vocab", "--input_file=nothing.txt", "--output_file=vocab.txt"]
-    assert "nothing.txt: no such file" in run(*command, cwd=tmp_path).stderr
-    (tmp_path / "tfrecords/__init__.py").write_text('"""Another project."""\n')
-    done = run(*command, cwd=tmp_path)
-    assert done.returncode == 1
-    assert done.stderr.startswith("error: the package tfrecords of bert_tf is replaced by another package")
-    assert done.stderr.endswith("install bert_tf into a separate environment\n") and done.stderr.count("\n") == 1
-
-
 @pytest.mark.quick_cases("data_gen.create_pretraining_data", "bert_tf.run_classifier", "export.export_saved_model")
 @pytest.mark.parametrize("module", SCRIPTS)
 def test_path_and_console_command_are_the_same_script(module, tmp_path):

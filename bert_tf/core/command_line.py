@@ -23,7 +23,7 @@ from typing import Any
 
 from absl import app, flags
 
-from bert_tf.core import help_text, installation, log_lines
+from bert_tf.core import help_text, log_lines
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8, parse_flags, parse_values
 
@@ -292,7 +292,6 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
     log_lines.set_up(debug)
     signal.signal(signal.SIGTERM, _terminate)
     try:
-        installation.check()
         _refuse_words(words)
         main(settings_from_flags(settings_class, flags.FLAGS))
     except (InputError, OSError) as error:
