@@ -178,11 +178,7 @@ def test_of_several_vocabularies_the_one_that_knows_its_casing_stands_for_all():
     ("path", "lower"),
     [
         ("uncased_L-12_H-768_A-12", True), ("uncased_L-2_H-128_A-2", True), ("cased_L-24_H-1024_A-16", False),
-        ("wwm_cased_L-24_H-1024_A-16", False), ("wwm_uncased_L-24_H-1024_A-16", True),
-        ("multi_cased_L-12_H-768_A-12", False), ("multilingual_L-12_H-768_A-12", True),
-        ("chinese_L-12_H-768_A-12", True), ("bert_en_uncased_L-12_H-768_A-12", True),
         ("bert_en_cased_L-12_H-768_A-12", False), ("bert-base-uncased", True), ("bert-large-cased", False),
-        ("bert-large-uncased-whole-word-masking", True), ("bert-base-multilingual-cased", False),
         ("uncased", None), ("pretrained", None), ("my_cased_notes", None), ("L-12_H-768_A-12", None),
         ("hf://google-bert/bert-base-cased@main", False), ("hf://someone/model", None),
     ],

@@ -38,11 +38,6 @@ def test_load_encoder_gives_the_saved_encoder(pretrained, path):
     np.testing.assert_array_equal(loaded(inputs)["sequence_output"], model.encoder(inputs)["sequence_output"])
 
 
-def test_a_path_may_be_a_path_object(pretrained):
-    folder, model = pretrained
-    np.testing.assert_array_equal(checkpoints.load_encoder(folder).pooler.kernel, model.encoder.pooler.kernel)
-
-
 def test_initialize_loads_the_encoder_and_reports_the_rest(pretrained, caplog):
     folder, model = pretrained
     classifier = make_classifier(CONFIG, 3)
@@ -85,23 +80,10 @@ def test_another_architecture_is_refused_by_tensor_and_changes_nothing(pretraine
         np.testing.assert_array_equal(value, weight)
 
 
-def test_paths_without_a_checkpoint_are_refused(tmp_path):
-    with pytest.raises(InputError, match="holds no checkpoint"):
-        checkpoints.open_checkpoint(str(tmp_path))
-    with pytest.raises(InputError, match="no such checkpoint"):
-        checkpoints.open_checkpoint(str(tmp_path / "ckpt-1"))
-
-
 def test_a_checkpoint_of_another_project_is_refused(tmp_path):
     tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "x"))
     with pytest.raises(InputError, match="holds no encoder of bert_tf"):
         checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
-
-
-def test_a_checkpoint_without_configuration_is_refused(pretrained, tmp_path):
-    tf.train.Checkpoint(model=pretrained[1]).write(str(tmp_path / "x"))
-    with pytest.raises(InputError, match=r"bert_config.json: no such file"):
-        checkpoints.load_encoder(str(tmp_path / "x"))
 
 
 def test_a_truncated_checkpoint_is_refused(pretrained, tmp_path):

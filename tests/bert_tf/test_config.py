@@ -67,21 +67,6 @@ def test_named_sizes_are_the_published_ones(name, layers, hidden, heads):
     assert BertConfig.named(name).head_size == 64
 
 
-# Table 6
-@pytest.mark.parametrize(
-    "layers, hidden, heads", [(3, 768, 12), (6, 768, 3), (6, 768, 12), (12, 768, 12), (12, 1024, 16), (24, 1024, 16)]
-)
-def test_sizes_by_their_numbers(layers, hidden, heads):
-    config = BertConfig.named(f"L-{layers}_H-{hidden}_A-{heads}", vocab_size=9)
-    numbers = (config.num_hidden_layers, config.hidden_size, config.num_attention_heads, config.intermediate_size)
-    assert numbers == (layers, hidden, heads, 4 * hidden)
-    assert (config.vocab_size, config.type_vocab_size) == (9, 2)
-
-
-def test_a_named_size_takes_another_vocabulary_size():
-    assert BertConfig.named("tiny", vocab_size=99).vocab_size == 99
-
-
 @pytest.mark.parametrize("size", ["mini", "L-3_H-12_A-2"])
 def test_the_command_prints_a_file_of_a_size(size, tmp_path, capsys):
     config.main(parse(config.ConfigSettings, [f"--size={size}", "--vocab_size=8000"]))
@@ -105,25 +90,18 @@ def test_an_unknown_size_is_refused_with_the_known_ones():
             )
         ),
         ({"hidden_size": "768"}, "hidden_size='768': must be of type int"),
-        ({"hidden_size": 768.0}, "hidden_size=768.0: must be of type int"),
         ({"num_hidden_layers": True}, "num_hidden_layers=True: must be of type int"),
-        ({"vocab_size": None}, "vocab_size=None: must be of type int"),
         ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob='0.1': must be of type float"),
-        ({"hidden_dropout_prob": False}, "hidden_dropout_prob=False: must be of type float"),
         ({"hidden_act": 3}, "hidden_act=3: must be of type str"),
         ({"hidden_act": "swish"}, "hidden_act='swish': must be one of gelu, gelu_erf, relu, tanh, linear"),
         ({"directionality": "both"}, "directionality='both': must be one of bidi, ltr, rtl"),
         ({"num_attention_heads": 7}, "hidden_size=768 is not a multiple of num_attention_heads=7"),
         ({"hidden_dropout_prob": 1.0}, "hidden_dropout_prob=1.0: must be at least 0 and below 1"),
-        ({"hidden_dropout_prob": -0.1}, "hidden_dropout_prob=-0.1"),
-        ({"attention_probs_dropout_prob": 1}, "attention_probs_dropout_prob=1"),
         ({"attention_probs_dropout_prob": float("nan")}, "attention_probs_dropout_prob=nan"),
         ({"initializer_range": 0.0}, "initializer_range=0.0: must be above 0"),
         ({"hiden_size": 768}, "unknown key 'hiden_size'; the known keys are vocab_size, hidden_size"),
-        ({"poolertype": "x"}, "unknown key 'poolertype'"),
         ({"embedding_size": 128}, "embedding_size=128: BERT only supports 768"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),
-        ({"layer_norm_eps": 0}, "layer_norm_eps=0: BERT only supports 1e-12"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key': BERT only supports"),
         ({"is_decoder": True}, "is_decoder=True: BERT only supports False"),
     ],
@@ -133,12 +111,6 @@ def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
     path.write_text(json.dumps({**PUBLISHED_BASE, **changes}))
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
         BertConfig.from_json_file(str(path))
-
-
-@pytest.mark.parametrize("changes", [{"hidden_dropout_prob": 0}, {"attention_probs_dropout_prob": 0.0}])
-def test_no_dropout_is_allowed(changes):
-    config = BertConfig(vocab_size=3, **changes)
-    assert all(getattr(config, name) == 0 for name in changes)
 
 
 @pytest.mark.parametrize(
@@ -156,11 +128,6 @@ def test_a_file_without_a_configuration_is_refused_by_name(tmp_path, content, me
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
         BertConfig.from_json_file(str(path))
-
-
-def test_a_missing_file_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/none.json: no such file")):
-        BertConfig.from_json_file(f"{tmp_path}/none.json")
 
 
 def test_keys_of_the_multilingual_models_that_mean_nothing_here_are_ignored():

@@ -257,13 +257,6 @@ def test_scores_in_a_users_range_and_label_sets_keep_their_meaning(values, sourc
     assert (kept["step"], kept["thresholds"]) == (None, {"x": 0.25})
 
 
-def test_a_missing_vocabulary_is_reported_for_hugging_face(source, tmp_path, caplog):
-    convert(source, tmp_path / "tf1", "tf1")
-    assert "transformers reads every word as [UNK]" not in caplog.text
-    convert(source, tmp_path / "hf", "hugging_face")
-    assert f"the folder of {source}/bert_model.ckpt has no vocab.txt, without which transformers" in caplog.text
-
-
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_full_disk_ends_in_one_line_and_leaves_nothing(source, tmp_path, format):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -376,11 +369,6 @@ def test_a_damaged_tokenizer_config_is_refused_by_name(source, tmp_path):
         (source / "tokenizer_config.json").write_text(text)
         with pytest.raises(InputError, match=r"tokenizer_config.json: (not JSON|must contain one JSON object)"):
             convert(source, tmp_path / "out", "bert_tf")
-
-
-def test_another_format_is_refused(source, tmp_path):
-    with pytest.raises(InputError, match="--format=torch: value should be one of <bert_tf|tf1|tf_models|hugging_face>"):
-        convert(source, tmp_path / "c", "torch")
 
 
 def test_a_configuration_may_be_given_where_the_folder_has_none(source, tmp_path, caplog):

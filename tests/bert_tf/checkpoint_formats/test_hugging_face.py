@@ -155,15 +155,6 @@ def test_labels_and_the_padding_token_are_written(values, tmp_path):
     assert json.loads((folder / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
 
 
-def test_weights_have_the_mode_of_other_files(values, tmp_path):
-    before = os.umask(0o027)
-    try:
-        path = hugging_face.write(str(tmp_path), values, CONFIG)
-    finally:
-        os.umask(before)
-    assert os.stat(path).st_mode & 0o777 == 0o640
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

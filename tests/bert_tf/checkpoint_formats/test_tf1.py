@@ -9,7 +9,6 @@ from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
     CONFIG,
     assert_same,
-    original_name,
     original_values,
     random_values,
     save_original,
@@ -162,7 +161,3 @@ def test_a_missing_configuration_is_named(values, tmp_path):
     save_original(tmp_path, original_values(values), config=None)
     with pytest.raises(InputError, match=f"{tmp_path}/bert_config.json: no such file; put the configuration"):
         checkpoints.load_encoder(str(tmp_path))
-
-
-def test_names_of_the_table_are_the_originals(values):
-    assert [tf1.name_of(path) for path in values] == [original_name(path) for path in values]

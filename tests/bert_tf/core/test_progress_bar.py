@@ -10,11 +10,6 @@ import pytest
 from bert_tf.core import progress_bar
 
 
-@pytest.mark.parametrize(("seconds", "clock"), [(5, "0:05"), (65.9, "1:05"), (3723, "1:02:03"), (360000, "100:00:00")])
-def test_durations(seconds, clock):
-    assert progress_bar.clock(seconds) == clock
-
-
 def test_a_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
@@ -33,12 +28,6 @@ def test_on_a_terminal_there_is_a_bar_and_no_line(monkeypatch, capsys):
     bar.close()
     shown = capsys.readouterr().err
     assert "work 50/100 units" in shown and "half of it" in shown
-
-
-def test_nobody_knows_the_time_left_of_unknown_work(monkeypatch):
-    bar = progress_bar.ProgressBar("work", None, "units")
-    bar.advance(1)
-    assert bar.time_left == ""
 
 
 def test_compilation_counts_neither_in_the_rate_nor_in_the_time_left(monkeypatch):

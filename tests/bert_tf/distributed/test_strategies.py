@@ -1,13 +1,10 @@
 """Every strategy by its flags; training on several replicas or machines equals training on one device."""
 
 import concurrent.futures
-import ctypes
 import dataclasses
 import importlib
 import json
 import os
-import platform
-import resource
 import signal
 import subprocess
 import sys
@@ -48,19 +45,6 @@ def test_the_end_of_an_iterator_waits_for_no_thread_that_tunes_it(kind, devices)
     made = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
     made = made._iterators[0]._iterator._device_iterators if devices else [made]
     assert [iterator._dataset.options().autotune.enabled for iterator in made] == [False] * max(devices, 1)
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such option")
-def test_freed_memory_is_used_again_without_the_operating_system():
-    strategies.make_strategy(DeviceSettings())
-
-    def faults() -> int:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-        bytearray(1 << 26)  # 16,384 pages
-        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-    faults()
-    assert faults() < 1000
 
 
 def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
@@ -133,17 +117,6 @@ def flags(runs, output_dir, *more: str) -> list[str]:
     """Pre-training without dropout, whose masks would depend on the replica."""
     data = (f"--bert_config_file={runs}/config.json", f"--input_file={runs}/32.tfrecord", f"--output_dir={output_dir}")
     return [*data, *FLAGS, *more]
-
-
-def test_this_tensorflow_has_the_function_that_silences_its_compilers(monkeypatch):
-    framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
-    set_level = ctypes.CDLL(framework)[strategies._SET_MIN_LOG_LEVEL]
-    levels = []
-    monkeypatch.setattr(strategies.ctypes, "CDLL", lambda path: {strategies._SET_MIN_LOG_LEVEL: levels.append})
-    for value in ("3", "0"):
-        monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", value)
-        strategies.silence_compilation_messages()
-    assert levels == [2, 0] and callable(set_level), "errors stay visible"
 
 
 def metrics_of(output_dir, split: str = "train") -> dict[int, dict]:
@@ -323,20 +296,6 @@ def test_a_cluster_is_described_by_flags_or_by_tf_config(multi_worker):
 def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flags, message):
     with pytest.raises(InputError, match=message):
         strategies.make_strategy(multi_worker(config, **flags))
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--worker_hosts=a:1", "--task_index=0"],
-        ["--distribution_strategy=multi_worker_mirrored", "--worker_hosts=a:1"],
-        ["--distribution_strategy=multi_worker_mirrored", "--task_index=0"],
-        ["--gradient_accumulation_steps=0"],
-    ],
-)
-def test_flags_of_strategies_that_contradict_each_other_are_refused(arguments):
-    with pytest.raises(InputError):
-        parse(DeviceSettings, arguments)
 
 
 def test_another_error_of_tensorflow_is_not_taken_for_a_lost_worker():

@@ -246,11 +246,6 @@ def test_a_wrong_setting_is_one_line(pretrained, settings, message):
         FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
 
 
-@pytest.mark.parametrize("layers, found", [(-1, (-1,)), ([-1, 0], (-1, 0)), ((1,), (1,)), ("-1, 0", (-1, 0))])
-def test_layers_are_a_number_a_list_or_a_flags_text(pretrained, layers, found):
-    assert FeatureExtractor(pretrained[0], layers=layers).layers == found
-
-
 def test_vectors_of_many_texts_show_their_progress(extractor, monkeypatch, caplog):
     monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", -1.0)
     monkeypatch.setattr("bert_tf.features.extractor._TEXTS", 2)
@@ -327,13 +322,6 @@ def test_the_number_of_sources_is_bounded(tmp_path):
     assert 512 <= len(sources) <= 2048 and sum(source.lines for source in sources) == 300_000
 
 
-def test_many_shards_get_a_source_each(tmp_path):
-    path = tmp_path / "lines"
-    path.write_bytes(b"a\n" * 60_000)
-    sources = plan_sources([str(path)], 9000)
-    assert len(sources) >= 9000 and sum(source.lines for source in sources) == 60_000
-
-
 @pytest.mark.parametrize("shards", [1, 2, 7, 40])
 def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
     rng = np.random.default_rng(0)
@@ -347,19 +335,3 @@ def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
         # within two parts of the mean, unless there are too few parts
         if len(lines) > 4 * shards:
             assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()
-
-
-@pytest.mark.slow
-def test_short_rows_fill_the_batches_of_long_ones(pretrained, monkeypatch):
-    monkeypatch.setattr(packed_encoder, "_WIDTHS", (8,))
-    monkeypatch.setattr(packed_encoder, "_TOKENS_ON_CPU", 160)
-    extractor = FeatureExtractor(pretrained[0], layers="-1", max_seq_length=40)
-    masks = watch(extractor, monkeypatch)
-    rng = np.random.default_rng(1)
-    texts = [" ".join(rng.choice(WORDS, length)) for length in (*rng.integers(0, 5, 80), 12, 20, 37)]
-    found, expected = extractor.tokens(texts), alone(pretrained[1], extractor.tokenizer, texts, 40)
-    for features, layers in zip(found, expected, strict=True):
-        np.testing.assert_allclose(features.values, layers[:, [3]], atol=2e-5)
-    assert masks[0].shape == (4, 40) and {mask.shape for mask in masks[1:]} == {(20, 8)}
-    # all batches except the last are nearly full
-    assert min(mask.mean() for mask in masks[:-1]) > 0.85

@@ -9,15 +9,9 @@ import pytest
 from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.prepared_run import PreparedRun
-from bert_tf.tasks.choice.choice_files import ChoiceExample
-from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
-from bert_tf.tasks.questions.squad_answers import Decoding
-from bert_tf.tasks.questions.squad_file import Answer, Question
-from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tokenization import BertTokenizer
-from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
 
@@ -84,19 +78,3 @@ def test_what_the_user_has_chosen_is_stated_without_a_warning(tokenizer, caplog,
     assert not warnings
     assert ("100.0% truncated" in lines[0]) == (long_text == "head_tail")
     assert ("8 examples in 32 rows" in lines[0]) == (long_text == "window")
-
-
-@pytest.mark.slow
-def test_other_kinds_name_their_units(tokenizer, caplog):
-    context = "the man said so " * 6
-    questions = [Question(str(i), "what ?", context, (Answer("man", 4),)) for i in range(4)]
-    squad = SquadTask(Decoding(), doc_stride=4, max_query_length=8)
-    lines, warnings = said(caplog, squad, tokenizer, train=questions)
-    assert lines[0].startswith("train: 4 questions in ") and " windows, " in lines[0] and not warnings
-    choices = [ChoiceExample("the man", "said", ("so", "no " * 20), 0)] * 4
-    lines, warnings = said(caplog, ChoiceTask(), tokenizer, train=choices)
-    assert lines[0].startswith("train: 4 examples in 8 choices, ") and "100.0% truncated" in lines[0]
-    assert warnings[0].endswith("give a larger --max_seq_length")
-    sentences = tagging.sentences(tokenizer.vocabulary, 8)
-    lines, warnings = said(caplog, tagging.make_task(), tokenizer, train=sentences)
-    assert lines[0].startswith("train: 8 sentences") and not warnings

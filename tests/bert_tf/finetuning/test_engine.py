@@ -9,10 +9,8 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, engine
-from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.task import Split
-from bert_tf.runs import checkpoint_folder
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
@@ -33,32 +31,6 @@ def test_a_task_of_another_shape_is_trained_evaluated_and_predicted(folder, trai
     assert found == {line: line.split().count("the") for line in (folder / "test.txt").read_text().splitlines()}
     lines = map(json.loads, (output / "metrics.jsonl").read_text().splitlines())
     assert {"token_accuracy", "loss"} <= next(line for line in lines if line["split"] == "train").keys()
-
-
-def test_its_description_has_one_writer_and_reader(trained):
-    found = description.read(str(trained[0]))
-    assert found == TaskDescription("find", "toy", ("other", "the"), True, 16, {})
-
-
-@pytest.mark.slow
-def test_it_resumes_at_its_position_in_the_data(folder, vocab_file, tmp_path):
-    run = settings(folder, vocab_file, tmp_path, "--do_train", "--num_train_epochs=8", "--save_checkpoints_steps=7")
-    run_finetuning(run, lambda _: FindTheWord(folder))
-
-    def values():
-        reader = tf.train.load_checkpoint(f"{tmp_path}/ckpt-19")  # 24 rows * 8 epochs / 10
-        names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
-        return {name: reader.get_tensor(name) for name in names}
-
-    expected = values()
-    for path in [*tmp_path.glob("ckpt-19.*"), tmp_path / "checkpoint"]:
-        path.unlink()
-    assert checkpoint_folder.find(run.output_dir).position == (5, 20, 0)  # 14 steps of 10 rows, 24 rows an epoch
-    run_finetuning(run, lambda _: FindTheWord(folder))
-    again = values()
-    assert again.keys() == expected.keys() and len(expected) > 20
-    for name, value in expected.items():
-        np.testing.assert_array_equal(again[name], value, err_msg=name)
 
 
 def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):

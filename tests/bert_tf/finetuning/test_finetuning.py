@@ -12,9 +12,8 @@ from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import optimization
 from tests.bert_tf.classification import make_objective, make_task
-from tests.bert_tf.reference import loss_of, means_of
+from tests.bert_tf.reference import means_of
 from tests.small_configs import small_config
 
 CONFIG = small_config(400, 8, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
@@ -33,33 +32,6 @@ def encoded_pairs(tokenizer, task, count, rng):
         label = f"{rng.uniform(0, 5):.2f}" if (task.kind == "regression") else str(rng.integers(2))
         examples.append(Example(*texts, label))
     return encoded_split(task, examples, tokenizer, 16)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_labels", [2, 0])
-def test_the_head_overfits_32_examples(tokenizer, num_labels):
-    keras.utils.set_random_seed(0)
-    task = make_task(num_labels)
-    encoded = encoded_pairs(tokenizer, task, 32, np.random.default_rng(0))
-    plan = plan_training(encoded.lengths, batch_size=32, num_batches=1)
-    batch = next(iter(row_batches(encoded, task, tokenizer, plan, max_seq_length=16)))
-    config = small_config(400, 32, 2, dropout=0.0, max_position_embeddings=16, initializer_range=0.05)
-    objective = make_objective(config, num_labels)
-    model = objective.model
-    optimizer = optimization.AdamWeightDecay(1e-3, weight_decay_rate=0.0)
-
-    @tf.function(autograph=False)
-    def step():
-        with tf.GradientTape() as tape:
-            loss = loss_of(objective, batch, training=True, seed=tf.constant([0, 0]))
-        gradients = tape.gradient(loss, model.trainable_variables)
-        optimization.clipped_update(optimizer, gradients, model.trainable_variables)
-        return loss
-
-    first = float(step())
-    for _ in range(300):
-        last = float(step())
-    assert first > 0.4 and last < 0.02, (first, last)
 
 
 def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():

@@ -54,18 +54,6 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
     assert found == [0, *steps]
 
 
-@pytest.mark.slow
-def test_each_epoch_has_one_evaluation_at_its_last_step():
-    for epochs in range(1, 30):
-        for steps_per_epoch in (1, 7, 30):
-            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"),
-                                     epochs * steps_per_epoch)  # fmt: skip
-            assert found == [steps_per_epoch * epoch for epoch in range(1, epochs + 1)]
-        for steps in range(1, 60):
-            found = evaluation_steps(parsed("--eval_strategy=epoch", f"--num_train_epochs={epochs}"), steps)
-            assert found == sorted({epoch * steps // epochs for epoch in range(1, epochs + 1)} - {0}), (epochs, steps)
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

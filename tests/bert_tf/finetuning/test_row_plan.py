@@ -42,14 +42,6 @@ def test_batches_have_like_numbers_of_tokens_also_in_each_share():
         assert abs(batches[:, 8 * share : 8 * share + 8].mean() - lengths.mean()) < 0.2 * lengths.mean()
 
 
-@pytest.mark.parametrize("batch_size", [8, 32])
-def test_no_batch_is_much_heavier_than_the_mean_also_across_two_epochs(batch_size):
-    lengths = random_lengths(1003)
-    totals = lengths[training_order(lengths, batch_size, seed=2, count=3 * 1003)][: 3009 // batch_size * batch_size]
-    totals = totals.reshape(-1, batch_size).sum(axis=1)
-    assert totals.max() < {8: 1.2, 32: 1.05}[batch_size] * totals.mean(), totals.max() / totals.mean()
-
-
 def test_two_rows_meet_in_a_batch_as_often_as_any_others_of_their_strata():
     lengths = np.arange(40, dtype=np.int32) + 3
     together = np.zeros([40, 40], int)

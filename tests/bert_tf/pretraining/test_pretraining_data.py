@@ -356,13 +356,6 @@ def test_a_file_given_twice_is_refused(three_shards, tmp_path):
         look_at(tmp_path, f"{first},{tmp_path}/set-*")
 
 
-def test_line_ends_of_a_vocabulary_file_do_not_matter(data, tmp_path):
-    with_manifest(data, tmp_path, "dynamic", vocab_file="/gone/vocab.txt")
-    crlf = tmp_path / "crlf.txt"
-    crlf.write_bytes((data / "vocab.txt").read_bytes().replace(b"\n", b"\r\n"))
-    assert look(tmp_path, "dynamic", f"--vocab_file={crlf}").vocab_file == str(crlf)
-
-
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
 def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, caplog, place):
     named = {"named": f"{data}/vocab.txt", "same_name": "/gone/old.txt"}.get(place, "/gone/vocab.txt")
@@ -429,13 +422,6 @@ def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_kee
     other.write_text((data / "vocab.txt").read_text() + "zebra\n")
     with pytest.raises(InputError, match="static: made with another vocabulary .other.txt"):
         run_pretraining(settings(tmp_path, out, "static", "--num_train_steps=3", f"--vocab_file={other}"))
-
-
-def test_dynamic_data_without_its_manifest_is_refused(data, tmp_path):
-    for name in ("dynamic", "config.json"):
-        shutil.copy(data / name, tmp_path)
-    with pytest.raises(InputError, match="its manifest does not say --masking=dynamic"):
-        look(tmp_path, "dynamic", f"--vocab_file={data}/vocab.txt")
 
 
 @pytest.mark.parametrize("name", ["static", "mlm"])

@@ -255,27 +255,6 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ("--vocab_file=nothing.txt", "--vocab_file=nothing.txt: no such file"),
-        ("--fill_mask_file=nothing.txt", "--fill_mask_file=nothing.txt: no such file"),
-    ],
-)
-def test_what_the_look_needs_is_checked_before_anything_is_written(data, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        run(data, tmp_path / "run", "--do_train", "--do_eval", more)
-    assert not (tmp_path / "run").exists()
-
-
-def test_a_vocabulary_of_other_data_is_refused(data, tmp_path):
-    tokens = (data / "vocab.txt").read_text().splitlines()
-    (tmp_path / "other.txt").write_text("\n".join([*tokens[:-2], tokens[-1], tokens[-2]]) + "\n")
-    with pytest.raises(InputError, match="other.txt: not the vocabulary that .*data.tfrecord was made with"):
-        run(data, tmp_path / "run", "--do_train", "--do_eval", f"--vocab_file={tmp_path}/other.txt")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
         (("--do_train", "--fill_mask_file=x"), "--fill_mask_file needs --do_eval"),
     ],
 )

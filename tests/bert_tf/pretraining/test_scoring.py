@@ -119,11 +119,6 @@ def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_
         np.testing.assert_allclose([guess["probability"] for guess in guesses], np.exp(values[best]), rtol=1e-3)
 
 
-def test_unknown_words_are_counted(checkpoint, tmp_path, caplog):
-    scored(checkpoint, tmp_path, ["the \u4e2d man", "the man"])
-    assert "1 tokens are [UNK]" in caplog.text and "2 texts, 5 tokens: pseudo-log-likelihood" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("lines", "flags", "message"),
     [
@@ -193,13 +188,6 @@ def test_a_model_whose_weights_have_diverged_scores_nothing(vocab_file, tmp_path
     with pytest.raises(InputError, match=r"its evaluation is not finite \(the score of line 1\)"):
         scored(folder, tmp_path, ["the man"])
     assert not (tmp_path / "out.jsonl").exists()
-
-
-def test_the_folder_of_the_output_is_created(checkpoint, tmp_path):
-    (tmp_path / "in.txt").write_text("the man\n")
-    made = tmp_path / "new" / "scores.jsonl"
-    score_text(parse(ScoringSettings, given(checkpoint, tmp_path, f"--output_file={made}")))
-    assert len(made.read_text().splitlines()) == 1
 
 
 @pytest.mark.slow

@@ -168,17 +168,6 @@ def test_the_sentences_with_the_most_wrong_entities_come_first(tmp_path):
     assert first < second
 
 
-def test_of_many_classes_the_most_confused_pairs_are_shown():
-    matrix = np.diag(np.full(30, 5))
-    matrix[3, 7], matrix[7, 3] = 15, 2
-    page = evaluation.confusions(matrix, [f"class {number}" for number in range(30)])
-    assert page.index("<td>class 3</td>") < page.index("<td>class 7</td>")
-    assert "75.0%" in page and page.count("<tr>") == 3
-    assert "No classes are confused" in evaluation.confusions(
-        np.diag(np.full(30, 5)), [str(number) for number in range(30)]
-    )
-
-
 def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path):
     examples = [Example("a", None, str(score)) for score in (1.0, 2.0, 5.0)]
     folder = folder_of(tmp_path, tokenizer, 0, examples, np.array([[1.0], [2.5], [2.0]], np.float32))

@@ -72,15 +72,3 @@ def test_sums_over_parts_are_sums_over_the_batch(rows):
         autograph=False,
     )(batch)
     assert (int(sums["ids"]), float(sums["weights"])) == (sum(range(rows)), float(sum(range(2 * rows))))
-
-
-def test_each_part_gets_its_rows_and_its_argument():
-    batch = {"ids": tf.range(8), "weights": tf.reshape(tf.range(16.0), [8, 2])}
-
-    @tf.function(autograph=False)
-    def sums():
-        of_part = lambda part, factor: (tf.reduce_sum(part["ids"]) * factor, tf.shape(part["weights"]))  # noqa: E731
-        return batch_parts.side_by_side(of_part, batch, 2, [tf.constant(1), tf.constant(10)])
-
-    (first, shape), (second, _) = sums()
-    assert (int(first), int(second), shape.numpy().tolist()) == (0 + 1 + 2 + 3, 10 * (4 + 5 + 6 + 7), [4, 2])

@@ -81,25 +81,11 @@ def test_unread_positions_spare_queries_outputs_and_scores_by_hand():
     assert flops.unread_position_flops(CONFIG, 20, read=21) == 0
 
 
-def test_base_takes_about_six_flops_a_weight_and_piece():
-    """A rule of thumb: 2 FLOPs forward and 4 backward per weight; BERT base has 85.5 million weights in its layers."""
-    per_row = flops.training_flops(BertConfig.named("base"), 128)
-    attention = 3 * 12 * 4 * 128**2 * 768
-    assert per_row - attention == pytest.approx(6 * 85.0e6 * 128, rel=0.01)
-
-
 @pytest.mark.parametrize(
     ("name", "dtype", "teraflops"),
     [
         ("NVIDIA H100 80GB HBM3", "bfloat16", 989.5),
-        ("NVIDIA H100 80GB HBM3", "float32", 494.7),
-        ("NVIDIA H100 PCIe", "bfloat16", 756),
-        ("NVIDIA H200", "float16", 989.5),
-        ("NVIDIA A100-SXM4-40GB", "bfloat16", 312),
         ("Tesla V100-SXM2-16GB", "float16", 125),
-        ("Tesla V100-SXM2-16GB", "float32", 15.7),
-        ("NVIDIA L4", "bfloat16", 121),
-        ("NVIDIA L40S", "bfloat16", 362),
         ("Tesla T4", "float16", 65),
     ],
 )
@@ -110,15 +96,6 @@ def test_published_peaks_of_gpus(name, dtype, teraflops):
 @pytest.mark.parametrize(("name", "dtype"), [("Tesla V100-SXM2-16GB", "bfloat16"), ("Quadro P4000", "float32")])
 def test_a_gpu_that_is_not_known_has_no_peak(name, dtype):
     assert flops.gpu_peak(name, dtype) is None
-
-
-@pytest.mark.parametrize(
-    ("kind", "teraflops"),
-    [("v2-8", 4 * 46), ("v3-8", 4 * 123), ("v4-32", 16 * 275), ("v5litepod-4", 4 * 197), ("v5p-8", 4 * 459),
-     ("v6e-8", 8 * 918)],
-)  # fmt: skip
-def test_published_peaks_of_tpu_slices(kind, teraflops):
-    assert flops.tpu_peak(kind).flops == pytest.approx(teraflops * 1e12)
 
 
 @pytest.mark.parametrize("kind", ["", "v99-8", "v3", "8"])

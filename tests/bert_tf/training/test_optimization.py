@@ -5,7 +5,7 @@ import tf_keras as keras
 from official.modeling.optimization import lamb, legacy_adamw
 
 from bert_tf.training import optimization
-from bert_tf.training.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, clipped_update, decays
+from bert_tf.training.optimization import AdamWeightDecay, Lamb, WarmupLinearDecay, clipped_update
 
 PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 
@@ -91,41 +91,6 @@ def test_200_corrected_steps_equal_tf_models_official(ours, theirs):
     for name in start:
         mine, reference = (np.asarray(side[name]) for side in sides)
         assert np.abs(mine - reference).max() <= 1e-5 * np.abs(reference).max(), name
-
-
-def test_lamb_trains_a_weight_that_starts_at_zero():
-    zero, other = tf.Variable(tf.zeros([2]), name="kernel"), tf.Variable(tf.fill([2], 3.0), name="kernel")
-    gradients = [tf.constant([1.0, -1.0])] * 2
-    Lamb(0.1, weight_decay_rate=0.0).apply_gradients(zip(gradients, [zero, other], strict=True))
-    np.testing.assert_allclose(zero, [-0.1, 0.1], rtol=1e-4)
-    np.testing.assert_allclose(other - 3.0, [-0.3, 0.3], rtol=1e-4)
-
-
-def test_without_correction_the_first_weights_are_another():
-    plain, corrected = (tf.Variable(tf.ones([2]), name="kernel") for _ in range(2))
-    for variable, corrects in ((plain, False), (corrected, True)):
-        AdamWeightDecay(0.1, bias_correction=corrects, weight_decay_rate=0.0).apply_gradients(
-            [(tf.ones([2]), variable)]
-        )
-    # the corrected first step equals the learning rate; the original's is 0.1 / sqrt(0.001) times the rate
-    np.testing.assert_allclose(1 - corrected, 0.1, rtol=1e-4)
-    np.testing.assert_allclose(1 - plain, 0.1 * 0.1 / 0.001**0.5, rtol=1e-4)
-
-
-def test_an_optimizer_is_rebuilt_from_its_configuration():
-    for optimizer in (AdamWeightDecay(0.1, bias_correction=True, weight_decay_rate=0.3), Lamb(0.2, epsilon=1e-3)):
-        again = type(optimizer).from_config(optimizer.get_config())
-        assert again.get_config() == optimizer.get_config()
-
-
-def test_a_sparse_gradient_steps_like_the_dense_one():
-    dense, sparse = (tf.Variable(tf.ones([4, 2]), name="kernel") for _ in range(2))
-    slices = tf.IndexedSlices(tf.constant([[1.0, 2.0], [3.0, 4.0]]), tf.constant([2, 2]), tf.constant([4, 2]))
-    for variable, gradient in ((dense, tf.convert_to_tensor(slices)), (sparse, slices)):
-        optimizer = AdamWeightDecay(0.1)
-        for _ in range(2):
-            optimizer.apply_gradients([(gradient, variable)])
-    np.testing.assert_array_equal(dense, sparse)
 
 
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
@@ -334,14 +299,6 @@ def test_the_bias_correction_counts_updates_and_the_schedule_counts_steps(lamb, 
     for name in names:
         np.testing.assert_allclose(variables[name], state[name][0], rtol=1e-5, atol=1e-6, err_msg=name)
     assert optimizer.iterations == updates == steps - len(skipped)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [("kernel", True), ("word_embeddings", True), ("bias", False), ("gamma", False), ("beta", False)],
-)
-def test_biases_and_layer_norms_are_not_decayed(name, expected):
-    assert decays(tf.Variable(0.0, name=name)) is expected
 
 
 def test_no_replica_decays_a_bias_and_all_decay_a_kernel():

@@ -9,11 +9,10 @@ import orbit
 import pytest
 import tensorflow as tf
 
-from bert_tf.core import log_lines, progress_bar
+from bert_tf.core import progress_bar
 from bert_tf.pretraining import objective
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.training import loop, metrics, metrics_file, progress
-from bert_tf.training.metrics import Metric
 from bert_tf.training.trainer import Trainer
 
 RESULTS = {
@@ -92,18 +91,6 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
 
 
-def test_a_log_line_stands_on_a_line_of_its_own_beside_a_bar(monkeypatch):
-    terminal = io.StringIO()
-    terminal.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", terminal)
-    bar = progress_bar.ProgressBar("train", 10, "step")
-    bar.advance(1)
-    log_lines._BesideBars().write("saved ckpt-1\n")
-    bar.close()
-    before = terminal.getvalue().split("saved ckpt-1\n")[0]
-    assert before.endswith("\r") and not before.split("\r")[-2].strip(), "the bar was cleared"
-
-
 def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
@@ -157,15 +144,6 @@ def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
     assert steps(entries, "eval") == [(100, 8.25)]
 
 
-def test_lines_are_read_in_order_and_a_torn_line_is_passed_over(tmp_path):
-    metrics_file.record(str(tmp_path), "eval", 300, {"loss": 3.0})
-    metrics_file.record(str(tmp_path), "eval", 200, {"loss": 4.0})
-    with open(tmp_path / metrics_file.METRICS_NAME, "a") as file:
-        file.write('{"split": "eval", "step": 40')
-    assert steps(metrics_file.read(str(tmp_path)), "eval") == [(200, 4.0), (300, 3.0)]
-    assert metrics_file.read(str(tmp_path), "missing.jsonl") == []
-
-
 def derived(**values):
     return metrics.add_derived({name: tf.constant(value) for name, value in values.items()}, objective.METRICS)
 
@@ -185,22 +163,6 @@ def test_the_total_is_of_the_terms_that_are_there():
     assert float(derived(masked_lm_loss=6.0, next_sentence_loss=0.5, gradient_norm=1.0)["loss"]) == 6.5
     assert float(derived(masked_lm_loss=6.0)["loss"]) == 6.0
     assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
-
-
-@pytest.mark.parametrize("declared", [objective.METRICS, Classes.metrics])
-def test_declared_metrics_have_names_and_tags_of_their_own(declared):
-    every = [*declared, *metrics.TRAINING]
-    assert len({metric.name for metric in every}) == len({metric.tag or metric.name for metric in every}) == len(every)
-    assert all(metric.group for metric in every if metric.short_name)
-
-
-def test_a_task_of_its_own_needs_nothing_but_its_declaration():
-    declared = (
-        Metric("span_loss", "loss", "span"),
-        Metric("span_double", "twice", "span", derived_from=("span_loss",), derive=lambda losses: 2 * losses[0]),
-    )
-    values = {name: float(value) for name, value in metrics.add_derived({"span_loss": 1.5}, declared).items()}
-    assert progress.describe(values | {"learning_rate": 1e-4}, declared) == "loss 1.5 twice 3 | lr 1e-4"
 
 
 @pytest.mark.parametrize(

@@ -85,12 +85,6 @@ def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
     assert "computes 150 FLOP/s, more than a toy" in caplog.text
 
 
-def test_what_utilization_refers_to_is_said():
-    described = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy")).describe()
-    assert described == {"peak_flops": 1200.0, "flops_per_row": 50.0, "peak_source": "a toy"}
-    assert Throughput().describe() == {}
-
-
 class Plain:
     """A minimal model that can be trained."""
 

@@ -11,8 +11,7 @@ import tf_keras as keras
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.training.trainer import Trainer
-from tests.bert_tf.reference import means_of
-from tests.bert_tf.training.one_batch import CONFIG, ROWS, batch, make_trainer
+from tests.bert_tf.training.one_batch import CONFIG, batch, make_trainer
 
 _PRODUCTS = ("MatMul", "BatchMatMulV2", "BatchMatMulV3", "Einsum")
 
@@ -88,30 +87,6 @@ def test_xla_compiles_forward_and_backward_pass_as_one_program():
 def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
     expected = run(make_trainer(FineTuningObjective))
     assert_same(run(make_trainer(FineTuningObjective, replicas=2, micro_batches=2)), expected)
-
-
-def test_a_mean_of_means_would_be_another_loss(whole):
-    """The rows can show differences: their halves have different numbers of predictions and different losses."""
-    objective, rows = make_trainer().objective, batch(PretrainingObjective)
-    means = []
-    for part in (slice(0, 4), slice(4, 8)):
-        half = {name: tf.constant(value[part]) for name, value in rows.items()}
-        means.append(float(means_of(objective, half)["masked_lm_loss"]))
-    assert abs(np.mean(means) - whole[0][0]["masked_lm_loss"]) > 1e-3
-
-
-@pytest.mark.slow
-def test_micro_batches_draw_masks_of_their_own():
-    config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4)
-    rows = {name: np.repeat(value[:1], ROWS, axis=0) for name, value in batch(PretrainingObjective).items()}
-    trainer = make_trainer(rows=rows, config=config, micro_batches=4)
-    fold_in = tf.random.experimental.stateless_fold_in
-    seed = fold_in(tf.constant([11, 0]), 0)  # of the first step's only replica
-    micro_batch = {name: tf.constant(value[:2]) for name, value in rows.items()}
-    means = [means_of(trainer.objective, micro_batch, True, fold_in(seed, index)) for index in range(4)]
-    losses = [float(mean["masked_lm_loss"]) for mean in means]
-    assert len(set(losses)) == 4
-    np.testing.assert_allclose(run(trainer, steps=1)[0][0]["masked_lm_loss"], np.mean(losses), rtol=1e-5)
 
 
 class HugeForPiece39(PretrainingObjective):

@@ -1,6 +1,5 @@
 import dataclasses
 import json
-import os
 import shutil
 
 import numpy as np
@@ -196,26 +195,6 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
         run_classifier(settings(inputs, "", tmp_path / "other", *flags))
 
 
-def own_files(folder, header: str, rows: list[str]) -> list[str]:
-    for split in ("train", "dev"):
-        (folder / f"{split}.tsv").write_text(header + "".join(rows), encoding="utf-8")
-    return [f"--data_dir={folder}", "--task_name=own", "--do_train", "--do_eval"]
-
-
-@pytest.mark.slow
-def test_a_users_own_file_by_column_names(inputs, vocab_file, tmp_path):
-    rows = [f"x\t{'good' if 'all' in b else 'bad'}\t{b}\n" for _, b, _ in ROWS]
-    flags = own_files(tmp_path, "id\tmood\tbody\n", rows)
-    flags += ["--text_a_column=body", "--label_column=mood"]
-    metrics = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags))
-    assert metrics["accuracy"] == 1.0
-    assert json.loads((tmp_path / "out/task.json").read_text())["labels"] == ["bad", "good"]
-    # A later evaluation takes the labels from the run, and does not need train.tsv.
-    os.remove(tmp_path / "train.tsv")
-    again = run_classifier(settings(inputs, vocab_file, tmp_path / "out", *flags, "--nodo_train"))
-    assert again["accuracy"] == 1.0
-
-
 @pytest.mark.slow
 def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     columns = "index\tgenre\tfilename\tyear\told_index\tsource1\tsource2\tsentence1\tsentence2\tscore\n"
@@ -235,23 +214,6 @@ def test_rows_of_a_model_with_few_positions_are_as_long_as_these(inputs, vocab_f
         config = config_with(inputs, tmp_path, max_position_embeddings=positions).partition("=")[2]
         run_classifier(dataclasses.replace(given, bert_config_file=config))
         assert trainings.pop()[0].settings.max_seq_length == length
-
-
-@pytest.mark.parametrize(
-    ("name", "content", "message"),
-    [
-        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n2\t1\t2\ta\tb\n",
-         r"train.tsv, line 2: unknown label '2'; the task's labels are 0, 1"),
-        ("train.tsv", "Quality\t#1 ID\t#2 ID\t#1 String\t#2 String\n1\t1\t2\ta\tb\n1\t1\t2\ta\n",
-         r"train.tsv, line 3: has 4 columns, the first line has 5"),
-        ("train.tsv", "", "train.tsv: holds no example"),
-    ],
-)  # fmt: skip
-def test_bad_data_is_refused_by_file_and_line(inputs, vocab_file, tmp_path, name, content, message):
-    (tmp_path / name).write_text(content)
-    with pytest.raises(InputError, match=message):
-        run_classifier(settings(inputs, vocab_file, tmp_path / "out", f"--data_dir={tmp_path}", "--do_train"))
-    assert not (tmp_path / "out").exists()
 
 
 def config_with(inputs, tmp_path, **changes) -> str:

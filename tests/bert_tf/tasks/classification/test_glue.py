@@ -1,11 +1,9 @@
 import dataclasses
 import re
 
-import numpy as np
 import pytest
 
 from bert_tf.core.errors import InputError
-from bert_tf.tasks.classification import scores
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
@@ -88,14 +86,6 @@ def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
     assert (task.kind == "regression") == (outputs == 1)
 
 
-def test_an_unknown_task_is_refused_with_the_known_ones():
-    with pytest.raises(
-        InputError,
-        match="--task_name=XYZ: unknown; known are CoLA, .*, AX, SNLI, SciTail, XNLI and own, for your own data",
-    ):
-        find_task(settings("XYZ"))
-
-
 @pytest.mark.parametrize(
     "task_name, text, message",
     [
@@ -103,16 +93,13 @@ def test_an_unknown_task_is_refused_with_the_known_ones():
         ("SST-2", "sentence\tlabel\na\t1\n\nb\t0\n", ", line 3: has 1 columns, the first line has 2"),
         ("CoLA", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
         ("SST-2", "sentence\tlabel\na\t1\nb\t2\n", ", line 3: unknown label '2'; the task's labels are 0, 1"),
-        ("CoLA", "gj04\t1\t\ta\ngj04\tyes\t\tb\n", ", line 2: unknown label 'yes'"),
         ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: the label is empty; remove the line"),
         ("STS-B", FILES["STS-B"]["train"].replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
-        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "-0.1"), ", line 2: the score -0.1 is outside 0 to 5"),
         (
             "STS-B",
             FILES["STS-B"]["train"].replace("4.600", "nan"),
             ", line 2: the score 'nan' is not a finite number; fix or remove the line",
         ),
-        ("STS-B", FILES["STS-B"]["train"].replace("4.600", "high"), ", line 2: the score 'high' is not a number"),
         ("SST-2", b"sentence\tlabel\na\t1\ncaf\xe9\t0\n", ", line 3: not UTF-8"),
         ("SST-2", "text\tlabel\na\t1\n", ", line 1: there is no column 'sentence'; the file has text, label"),
         ("CoLA", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns, counted from 0"),
@@ -130,39 +117,6 @@ def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text,
     path = write(tmp_path, text)
     with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
         read(tmp_path, task_name)
-
-
-def test_a_missing_file_is_refused_by_name(tmp_path):
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path}/dev.tsv: no such file")):
-        read(tmp_path, "MRPC", "dev")
-
-
-LABELS = np.array([1, 1, 1, 1, 0, 0, 0, 0, 0, 0])
-PREDICTIONS = np.array([1, 1, 1, 0, 1, 1, 0, 0, 0, 0])  # 3 true and 2 false positives, 1 false and 4 true negatives
-
-
-@pytest.mark.parametrize(
-    "task_name, labels, predictions, expected",
-    [
-        # 7 of 10 right; precision 3/5 and recall 3/4 give 2 * 0.45 / 1.35
-        ("MRPC", LABELS, PREDICTIONS, {"accuracy": 0.7, "f1": 2 / 3}),
-        # (3 * 4 - 2 * 1) / sqrt(5 * 4 * 6 * 5)
-        ("CoLA", LABELS, PREDICTIONS, {"matthews_correlation": 10 / 600**0.5, "accuracy": 0.7}),
-        ("SST-2", LABELS, LABELS, {"accuracy": 1.0}),
-        ("MRPC", LABELS, np.zeros(10, int), {"accuracy": 0.6, "f1": 0.0}),
-        ("CoLA", LABELS, np.ones(10, int), {"matthews_correlation": 0.0, "accuracy": 0.4}),
-        # deviations (-1.5, -0.5, 0.5, 1.5) and (-2, -1, 0, 3): 8 / sqrt(5 * 14); ranks are the same
-        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([0.0, 1, 2, 5]), {"pearson": 8 / 70**0.5, "spearman": 1.0}),
-        # ranks 1 2 3 4 against 2 1 4 3: 1 - 6 * 4 / (4 * 15)
-        ("STS-B", np.array([1.0, 2, 3, 4]), np.array([2.0, 1, 4, 3]), {"pearson": 0.6, "spearman": 0.6}),
-        ("STS-B", np.array([1.0, 2, 3]), np.array([3.0, 2, 1]), {"pearson": -1.0, "spearman": -1.0}),
-        ("STS-B", np.array([1.0, 2, 3]), np.array([2.0, 2, 2]), {"pearson": 0.0, "spearman": 0.0}),
-    ],
-)  # fmt: skip
-def test_scores_are_what_the_definitions_give(task_name, labels, predictions, expected):
-    found = scores.compute(find_task(settings(task_name)).answers.score_names, labels, predictions)
-    assert list(found) == list(expected), "the main metric first"
-    assert found == pytest.approx(expected, abs=1e-12)
 
 
 @pytest.mark.real

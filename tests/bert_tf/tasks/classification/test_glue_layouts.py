@@ -78,25 +78,6 @@ def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
 SPLITS = ("train", "dev", "test")
 
 
-@pytest.mark.parametrize(
-    ("name", "labels", "score_names"),
-    [
-        ("mnli", ("contradiction", "entailment", "neutral"), ("accuracy",)),
-        ("XNLI", ("contradiction", "entailment", "neutral"), ("accuracy",)),
-        ("AX", ("contradiction", "entailment", "neutral"), ("matthews_correlation", "accuracy")),
-        ("QNLI", ("entailment", "not_entailment"), ("accuracy",)),
-        ("RTE", ("entailment", "not_entailment"), ("accuracy",)),
-        ("QQP", ("0", "1"), ("accuracy", "f1")),
-        ("SST2", ("0", "1"), ("accuracy",)),
-        ("sts_b", (), ("pearson", "spearman")),
-        ("WNLI", ("0", "1"), ("accuracy",)),
-    ],
-)
-def test_labels_and_metrics(name, labels, score_names):
-    task = task_of(name)
-    assert (task.labels, task.answers.score_names) == (labels, score_names)
-
-
 def test_ax_is_a_test_of_mnlis_model():
     assert describe(task_of("AX"), True, 8) == describe(task_of("MNLI"), True, 8), "so a run of MNLI predicts it"
     assert "XNLI" not in glue.TASK_NAMES and len(glue.TASK_NAMES) == 10

@@ -102,15 +102,6 @@ def test_a_missing_set_ends_in_one_line(tmp_path, name, message, monkeypatch):
     assert "\n" not in message and len(message) < 250
 
 
-def test_flags_that_name_two_sets_are_refused(tmp_path):
-    for changes, message in (
-        ({"data_dir": "d"}, "two data sets"),
-        ({"task_name": "MRPC"}, "leave --task_name out"),
-    ):
-        with pytest.raises(InputError, match=message):
-            settings("glue/mrpc", **changes)
-
-
 def prepared(folder, name, texts, splits=("train", "validation")):
     """Writes the files of a data set without its code; each text is the name of its feature and a number."""
     features = {**dict.fromkeys(texts, tfds.features.Text()), "label": tfds.features.ClassLabel(names=["no", "yes"])}

@@ -1,6 +1,5 @@
 """Whole commands of `run_squad` on tiny data: their metrics, their files and their errors."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -207,15 +206,6 @@ def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path)
     np.testing.assert_array_equal(*(found["span_head/dense/kernel"] for found in tensors))
 
 
-@pytest.mark.slow
-def test_several_training_files_are_read_together(inputs, vocab_file, tmp_path):
-    more = [f"--train_file={inputs}/more.json, {inputs}/v1.json", "--do_train", "--num_train_epochs=1"]
-    run_squad(settings(inputs, vocab_file, tmp_path / "run", "v1", *more))
-    assert checkpoint_folder.find(str(tmp_path / "run")).step >= 4  # at least 32 rows, in batches of 8
-    data = json.loads((tmp_path / "run/run.json").read_text())["phases"][0]["data"]
-    assert [entry.split(",")[0] for entry in data["train"]] == ["more.json", "v1.json"]
-
-
 @pytest.fixture(scope="module")
 def second(inputs, vocab_file, tmp_path_factory):
     """A model of another size, trained for a few steps."""
@@ -295,11 +285,6 @@ def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, train
     task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
     (longer / "task.json").write_text(json.dumps(task))
     refused([trained[0], longer], "max_seq_length was 20, is 24")
-
-
-def test_checkpoints_keep_the_head_under_the_name_that_other_formats_know(trained):
-    tensors = open_checkpoint(str(trained[0])).tensors
-    assert tensors["span_head/dense/kernel"].shape == (16, 2)
 
 
 @pytest.mark.slow
@@ -382,14 +367,6 @@ def test_a_tuned_threshold_is_used_only_with_the_answers_lengths_of_its_tuning(t
     with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
         longest()
     assert longest(null_score_diff_threshold=0.5) == 60
-
-
-def test_the_defaults_are_the_originals():
-    defaults = {field.name: field.default for field in dataclasses.fields(SquadSettings)}
-    assert SquadSettings.default_max_seq_length == 384
-    assert (defaults["train_batch_size"], defaults["predict_batch_size"]) == (32, 8)
-    assert (defaults["learning_rate"], defaults["num_train_epochs"], defaults["warmup_proportion"]) == (5e-5, 3.0, 0.1)
-    assert (Decoding.n_best_size, Decoding.max_answer_length) == (20, 30)
 
 
 @pytest.mark.slow

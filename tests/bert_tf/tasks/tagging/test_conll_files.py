@@ -49,8 +49,6 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("", "train.txt: holds no sentence"),
         ("-DOCSTART- O\n\n\n", "train.txt: holds no sentence"),
         ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line has 2"),
-        ("a\tO\nb\t\n", "train.txt, line 2: has 1 columns, the first line has 2"),
-        ("a\tO\n\tO\n", "train.txt, line 2: has 1 columns"),
         ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line has 3"),
         ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same column"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is not a tag; a tag is O, or .* check --tag_column"),

@@ -195,18 +195,6 @@ def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
     np.testing.assert_allclose(total, np.sum(losses), rtol=1e-5)
 
 
-@pytest.mark.slow
-def test_a_row_is_labeled_the_same_in_any_batch(tokenizer, tagger):
-    task, split, objective = tagger
-    predict = tf.function(lambda inputs: objective.model(inputs)["logits"])
-    inputs = task.model_inputs(split.columns, tokenizer, 32)
-    together = predict(inputs).numpy()
-    for row in (0, 7):
-        alone = predict({name: value[row : row + 1] for name, value in inputs.items()}).numpy()
-        used = split.lengths[row]
-        np.testing.assert_allclose(alone[0, :used], together[row, :used], atol=1e-5 * np.abs(together).max())
-
-
 def test_features_are_what_the_encoder_gives_first_tokens(tokenizer):
     config = dataclasses.replace(CONFIG, num_hidden_layers=4)
     found = sentences(tokenizer.vocabulary, 6)
