@@ -119,16 +119,6 @@ def test_contradicting_flags_end_before_tensorflow_is_imported(tmp_path):
     assert "tensorflow" not in done.stderr
 
 
-@pytest.mark.slow
-def test_a_vocabulary_is_learned_from_the_command_line(tmp_path, corpus_file):
-    flags = [f"--input_file={corpus_file}", "--output_file=vocab.txt", "--vocab_size=120"]
-    done = run(sys.executable, "-m", "data_gen.learn_vocab", *flags, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    tokens = (tmp_path / "vocab.txt").read_text().splitlines()
-    assert tokens[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"] and len(tokens) == 120
-    assert "wrote 120 tokens to vocab.txt" in done.stderr
-
-
 def test_a_package_has_the_files_beside_its_code(tmp_path):
     done = run(sys.executable, "-c", "import setuptools; setuptools.setup()", "-q", "build_py", "--build-lib", tmp_path,
                cwd=ROOT)  # fmt: skip

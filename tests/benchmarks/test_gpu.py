@@ -2,7 +2,7 @@ import pathlib
 
 import pytest
 
-from benchmarks.gpu import bundle, cases, largest_batch, run
+from benchmarks.gpu import bundle, cases, largest_batch
 from benchmarks.gpu.bundle import Argument, Bundle
 from bert_tf.compile_check.programs import Compiled, DoesNotFit
 
@@ -24,27 +24,6 @@ def test_one_text_holds_the_program_for_every_batch_size(tmp_path):
     assert [found.program(rows) for rows in (1, 24, 40, 1000)] == [program(rows) for rows in (1, 24, 40, 1000)]
 
 
-@pytest.mark.parametrize(
-    ("programs", "message"),
-    [
-        ({24: program(24), 40: program(40) + " %1 = 7"}, "have different operations"),
-        ({24: program(24), 40: program(40).replace("main", "other")}, "are not multiples of the rows"),
-        ({24: program(24), 40: program(40, 16385)}, "are not multiples of the rows"),
-        ({24: program(24), 40: program(40), 56: program(56, 3)}, "the program for 56 rows contradicts"),
-    ],
-)
-def test_programs_that_differ_in_more_than_the_batch_size_are_refused(programs, message):
-    with pytest.raises(ValueError, match=message):
-        bundle.template(programs)
-
-
-def test_a_missing_bundle_is_one_line_with_the_remedy(tmp_path):
-    with pytest.raises(
-        SystemExit, match=r"base_128.json.xz: no such file; write it with `python -m benchmarks.gpu lower`"
-    ):
-        bundle.read(tmp_path, "base_128")
-
-
 @pytest.mark.parametrize("packed", [False, True])
 def test_batches_are_rows_that_training_could_read(packed):
     case = cases.Case(1, 8, 2, 50, 32, 5, 3, packed=packed)
@@ -59,26 +38,6 @@ def test_batches_are_rows_that_training_could_read(packed):
         starts = batch["cls_positions"][0]
         assert [batch["position_ids"][0][start] for start in starts] == [0, 0]
         assert [batch["sequence_ids"][0][start] for start in starts] == [1, 2]
-
-
-@pytest.mark.parametrize("says_what_it_needs", [True, False])
-def test_the_largest_batch_of_a_peer_is_found(monkeypatch, says_what_it_needs):
-    started = []
-
-    class Worker:
-        def __init__(self, folder, case, peer, batch_size):
-            started.append(batch_size)
-            used = 1000 + 7 * batch_size
-            self.needed = used if says_what_it_needs else 0
-            self.setup = {"memory": used, "limit": 8000} if used <= 8000 else None
-
-        def stop(self):
-            pass
-
-    monkeypatch.setattr(run, "Worker", Worker)
-    found = run._largest(pathlib.Path(), "base_128", "bert_tf", 64)
-    assert found.fits <= 1000 < found.refused <= found.fits * 17 / 16
-    assert len(started) == len(set(started)) <= 10
 
 
 @pytest.mark.parametrize("capacity", [0, 1, 5, 31, 100, 517])

@@ -80,21 +80,3 @@ def test_the_places_of_a_documents_rows_are_uniform(made, bound):
     chances = [scipy.stats.kstest(places[rows == d], "uniform").pvalue for d in range(2, DOCUMENTS, 30)]
     # for uniform positions, p-values are uniform
     assert min(chances) > 1e-4 and scipy.stats.kstest(chances, "uniform").pvalue > 1e-3
-
-
-def test_copies_of_a_text_from_different_passes_stand_independently(made):
-    rows = np.concatenate(made(1, 2, ABOVE))
-    ones = np.arange(0, DOCUMENTS, 3)  # documents with one row per pass
-    gaps = [np.ptp(np.flatnonzero(rows == document)) / len(rows) for document in ones]
-    # the distance x of two uniform positions has density 2 (1 - x)
-    assert scipy.stats.kstest(gaps, lambda x: 1 - (1 - x) ** 2).pvalue > 1e-3
-
-
-@pytest.mark.slow
-def test_another_number_of_shards_holds_the_same_records(generator, made):
-    sets = []
-    for count in (3, 5):
-        made(count, 2)
-        files = [str(path) for path in generator.folder.glob(f"a{count}-*")]
-        sets.append(sorted(tf.data.TFRecordDataset(files).as_numpy_iterator()))
-    assert sets[0] == sets[1] and len(sets[0]) == 2 * sum(1 + d % 3 for d in range(DOCUMENTS))

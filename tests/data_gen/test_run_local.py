@@ -81,11 +81,6 @@ def test_one_worker_is_this_process_and_takes_tasks_one_by_one():
             list(runner.map(eval, ["1", FAIL]))
 
 
-def test_the_number_of_workers_is_that_of_the_cores_unless_given():
-    assert LocalRunner().num_workers == len(os.sched_getaffinity(0))
-    assert LocalRunner(7).num_workers == 7
-
-
 def test_what_a_task_raises_comes_home(runner):
     with pytest.raises(InputError, match="^as asked$"):
         list(runner.map(eval, ["1", FAIL, "2"]))

@@ -4,7 +4,6 @@ import pathlib
 import random
 import re
 import signal
-import subprocess
 import sys
 
 import pytest
@@ -160,25 +159,3 @@ def test_no_java_is_one_line(spark, corpus, monkeypatch):
     assert code == 1
     assert output.startswith("error: --runner=spark needs Java 17, and there is no java in JAVA_HOME=/nowhere")
     assert len(output.splitlines()) == 1
-
-
-def test_an_error_of_the_code_comes_home_with_the_executors_traceback(spark, tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import math\n"
-        "from bert_tf.jobs.run_spark import SparkRunner\n"
-        "with SparkRunner('local[2,2]') as runner:\n"
-        "    assert sorted(runner.map(math.sqrt, [4, 1, 9])) == [1, 2, 3]\n"
-        "    list(runner.map(math.sqrt, [4, -1]))\n"
-    )
-    root = str(pathlib.Path(__file__).resolve().parents[2])
-    done = subprocess.run(
-        [sys.executable, script],
-        env={**spark.ENVIRONMENT, "PYTHONPATH": root},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-    )
-    assert done.returncode == 1
-    assert done.stderr.splitlines()[-1] == "ValueError: math domain error"
-    assert "on an executor:" in done.stderr

@@ -1,4 +1,3 @@
-import itertools
 import random
 
 import numpy as np
@@ -145,41 +144,6 @@ def test_truncation_leaves_what_the_loop_one_piece_at_a_time_leaves(lengths, bud
     assert np.array_equal(after.is_random_next, before.is_random_next)
 
 
-@pytest.mark.parametrize("length_a, length_b, lost", [(14, 5, 4), (5, 14, 4), (19, 0, 4)])
-def test_each_piece_leaves_from_the_front_or_the_back_at_even_odds(length_a, length_b, lost):
-    count = 20_000
-    full = np.full(count, 0)
-    rows = Rows(full, full + length_a, full, full + length_b, full > 0)
-    after = sentence_pairs._truncate(rows, 15, np.random.default_rng(1))
-    fronts = np.bincount(np.maximum(after.start_a, after.start_b), minlength=lost + 1)
-    expected = stats.binom.pmf(range(lost + 1), lost, 0.5) * count
-    assert stats.chisquare(fronts, expected).pvalue > LEVEL
-
-
-def test_a_document_of_one_sentence_gets_a_random_b_and_two_documents_are_enough():
-    window = make_window([[4], [3]])
-    for seed in range(20):
-        assert pairs(window, range(1), 20, seed=seed) == [(range(4), range(4, 7), True)]
-        assert pairs(window, range(1, 2), 20, seed=seed) == [(range(4, 7), range(4), True)]
-
-
-def test_the_shortest_rows_hold_a_piece_each():
-    window = make_window([[7, 1, 9], [30]])
-    for short in (0.0, 1.0):
-        for a, b, _ in pairs(window, range(2), 5, short):
-            assert len(a) == len(b) == 1
-
-
-def test_b_is_random_half_of_the_time_and_the_cut_falls_anywhere_alike():
-    window = make_window([[1] * 60_000, [1] * 100])
-    found = pairs(window, range(1), 13, short_seq_prob=0.0)[:-1]  # the last A may be one sentence with a random B
-    assert len(found) > 3000
-    assert stats.binomtest(sum(r for *_, r in found), len(found), 0.5).pvalue > LEVEL
-    lengths = np.bincount([len(a) for a, _, _ in found], minlength=10)
-    assert lengths[0] == 0 and len(lengths) == 10
-    assert stats.chisquare(lengths[1:]).pvalue > LEVEL
-
-
 def test_random_bs_come_from_all_other_documents_and_all_their_sentences_alike():
     window = make_window([[1] * 50, [1] * 60_000, *[[1] * 50] * 4])
     found = [b[0] for _, b, r in pairs(window, range(1, 2), 13, short_seq_prob=0.0) if r]
@@ -188,15 +152,6 @@ def test_random_bs_come_from_all_other_documents_and_all_their_sentences_alike()
     assert stats.chisquare(np.delete(documents, 1)).pvalue > LEVEL
     sentences = np.bincount([b - bounds(window)[document_of(window, b)] for b in found], minlength=50)
     assert stats.chisquare(sentences).pvalue > LEVEL
-
-
-def test_the_share_of_short_documents_is_short_seq_prob_and_their_lengths_are_even():
-    window = make_window([[1] * 21] * 8001)
-    rows = cut(sentence_pairs.sample_segments, window, range(8000), 23, 0.3)
-    counts = np.bincount([len(a) for a, _, _ in rows if a[0] % 21 == 0], minlength=22)  # each document's first row
-    assert counts[:2].sum() == 0
-    expected = np.array([0.3 / 20] * 19 + [0.7 + 0.3 / 20]) * 8000
-    assert stats.chisquare(counts[2:], expected).pvalue > LEVEL
 
 
 @pytest.mark.parametrize("short_seq_prob", [0.0, 0.5, 1.0])
@@ -223,13 +178,6 @@ def test_rows_are_distributed_as_the_originals(short_seq_prob):
     assert same([i.tokens.index("[SEP]") for _, i in middle], [len(a) + 1 for (a, _, _), _ in middle])
     shares = [[i.is_random_next for _, i in middle], [r for (_, _, r), _ in middle]]
     assert stats.chi2_contingency([np.bincount(labels, minlength=2) for labels in shares]).pvalue > LEVEL
-
-
-def test_rows_depend_on_the_seed_alone():
-    window = make_window([[3, 4, 2, 5, 6] * 5, [4, 3, 2] * 5])
-    first, again, other = (pairs(window, range(2), 20, seed=seed) for seed in (0, 0, 1))
-    assert first == again != other
-    assert len(list(itertools.chain(first))) > 5
 
 
 @GIVEN

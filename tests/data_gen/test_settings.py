@@ -1,4 +1,3 @@
-import math
 import re
 
 import pytest
@@ -15,53 +14,23 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"input_file": ""}, "--input_file is missing"),
         ({"vocab_file": ""}, "--vocab_file is missing"),
         ({"max_seq_length": 4, "max_predictions_per_seq": 1}, "--max_seq_length=4: must be at least 5"),
-        ({"dupe_factor": 0}, "--dupe_factor=0: must be at least 1"),
         ({"random_seed": -1}, "--random_seed=-1: must be at least 0"),
-        ({"short_seq_prob": -0.1}, "--short_seq_prob=-0.1: must be at least 0 and at most 1"),
         ({"short_seq_prob": 1.1}, "--short_seq_prob=1.1: must be at least 0 and at most 1"),
-        ({"short_seq_prob": math.nan}, "--short_seq_prob=nan"),
         ({"max_predictions_per_seq": 0}, "--max_predictions_per_seq=0: must be at least 1"),
         ({"max_predictions_per_seq": 129}, "--max_predictions_per_seq=129: must be at most --max_seq_length=128"),
         ({"masked_lm_prob": 0.0}, "--masked_lm_prob=0.0: must be above 0 and below 1"),
-        ({"masked_lm_prob": 1.0}, "--masked_lm_prob=1.0"),
-        ({"masked_lm_prob": math.nan}, "--masked_lm_prob=nan"),
         ({"max_ngram_size": -1, "do_whole_word_mask": True}, "--max_ngram_size=-1: must be at least 0"),
         ({"max_ngram_size": 1}, "--max_ngram_size=1 needs --do_whole_word_mask"),
         ({"masking": "dynamic", "objective": "lm"}, "--masking=dynamic contradicts --objective=lm"),
         ({"join_documents": True}, "--join_documents is for --objective=lm, not for mlm_nsp"),
         ({"mask_fraction": 0.7}, "they must add up to 1"),
-        ({"mask_fraction": 1.1, "random_fraction": -0.2}, "none may be negative"),
-        ({"keep_fraction": math.nan}, "--keep_fraction=nan"),
         ({"num_workers": 0}, "--num_workers=0: must be at least 1 and at most 4096"),
-        ({"num_workers": 100_000}, "--num_workers=100000: must be at least 1 and at most 4096"),
-        (
-            {"max_seq_length": 10**9},
-            "--max_seq_length=1000000000: must be at least 5 and at most 16384",
-        ),
         ({"spark_master": "local[2]"}, "--spark_master=local[2] needs --runner=spark"),
     ],
 )
 def test_what_cannot_be_is_refused_and_named(changes, message):
     with pytest.raises(InputError, match=re.escape(message)):
         GeneratorSettings(**{**GIVEN, **changes})
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"max_seq_length": 5, "max_predictions_per_seq": 5},
-        {"short_seq_prob": 0.0},
-        {"short_seq_prob": 1.0},
-        {"max_ngram_size": 0},
-        {"max_ngram_size": 3, "do_whole_word_mask": True},
-        {"mask_fraction": 0.3, "random_fraction": 0.3, "keep_fraction": 0.4},
-        {"num_workers": 1, "runner": "spark", "spark_master": "local[2]"},
-        {"objective": "lm"},
-        {"masking": "dynamic", "objective": "mlm"},
-    ],
-)
-def test_the_limits_themselves_are_allowed(changes):
-    GeneratorSettings(**{**GIVEN, **changes})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +46,3 @@ def test_the_limits_themselves_are_allowed(changes):
 )
 def test_unmasked_text_is_gone_through_once_unless_asked(changes, dupe_factor):
     assert GeneratorSettings(**{**GIVEN, **changes}).dupe_factor == dupe_factor
-
-
-def test_to_verify_only_the_output_is_needed():
-    assert GeneratorSettings(output_file="b", verify=True).verify

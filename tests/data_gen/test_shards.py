@@ -30,25 +30,6 @@ class StopsAt(LocalRunner):
             yield result
 
 
-class Twice(LocalRunner):
-    """A runner that executes all tasks a second time after the first time, as a cluster may."""
-
-    def map(self, function, tasks):
-        tasks = list(tasks)
-        for task in tasks:
-            function(task)
-        yield from map(function, tasks)
-
-
-def test_tasks_may_be_done_twice(generator):
-    generator.run("a@3", random_seed=1)
-    generator.run("b@3", random_seed=1, runner=Twice(1))
-    files = generator.files()
-    for shard in range(3):
-        assert files[f"a-0000{shard}-of-00003"] == files[f"b-0000{shard}-of-00003"]
-    assert len(files) == 8
-
-
 @pytest.mark.parametrize("damage", [os.remove, lambda path: os.truncate(path, 100)])
 def test_a_shard_that_goes_while_the_run_is_interrupted_is_made_again(generator, damage):
     generator.run("a@4")

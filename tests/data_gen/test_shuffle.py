@@ -4,7 +4,6 @@ import collections
 import itertools
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,14 +39,6 @@ def test_a_part_is_the_same_whoever_asks(counts, parts, data):
     ((starts, taken),) = dealt(counts, parts, wanted=range(part, part + 1))
     expected = dealt(counts, parts)[part]
     assert np.array_equal(starts, expected[0]) and np.array_equal(taken, expected[1])
-
-
-@pytest.mark.parametrize("most", [999_999_999, 4])
-def test_strata_take_their_share(monkeypatch, most):
-    """Each unit's records are distributed in proportion, also beyond the largest number that NumPy draws at once."""
-    monkeypatch.setattr(shuffle, "_MOST_RECORDS", most)
-    total = sum(dealt([3, 1, 2, 2], 4, (seed,), range(1, 2))[0][1] for seed in range(2000))
-    assert total / 2000 == pytest.approx([0.75, 0.25, 0.5, 0.5], abs=0.05)
 
 
 def test_every_order_of_all_records_comes_up_alike(tmp_path):

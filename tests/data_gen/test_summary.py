@@ -26,14 +26,12 @@ SHORT = {"random_next_share": 0.7, "documents": 90}
             {},
             "20 tokens on average; give a larger --max_seq_length than 128, or text",
         ),
-        ({"used_share": 0.5}, JSONL, "on average; give a larger --max_seq_length than 128, or text with shorter"),
         (
             {"random_next_share": 0.7},
             {},
             "70.0% of the next .* have 10.0 sentences on average; give a larger --max_seq",
         ),
         (SHORT, {}, "have 1.1 sentences on average; put one sentence on a line and"),
-        (SHORT, JSONL, "give longer documents, or --objective"),
     ],
 )
 def test_a_warning_names_the_share_and_the_flag_that_helps(caplog, changes, flags, message):

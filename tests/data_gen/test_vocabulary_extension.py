@@ -140,12 +140,10 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
     [
         (SPELLING, {"vocab_size": 17}, "already has 17 tokens; give a larger size"),
         (SPELLING, {"extend_slots": "unused"}, r"has no \[unused\] slots left; use --extend_slots=end"),
-        (["[PAD]", "a"], {}, "special token"),
         ([*SPELLING, "a"], {}, "line 18: 'a' is already on line 6"),
         ([*SPELLING, "abcd"], {}, "adds nothing to .*old.txt"),
         (SPELLING, {"extend_vocab": "missing.txt"}, "missing.txt: no such file"),
         (SPELLING, {"num_unused": 3}, "keeps its own"),
-        (SPELLING, {"extend_vocab": "", "extend_slots": "unused"}, "name the vocabulary to extend"),
     ],
 )
 def test_what_cannot_be_extended_is_refused_and_nothing_written(tmp_path, vocab, changes, message):
@@ -169,8 +167,3 @@ def test_a_vocabulary_of_the_other_case_is_warned_of(tmp_path, caplog, extra, lo
     caplog.clear()
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=not lower, vocab_size=40, overwrite=True)
     assert "upper-case" not in caplog.text
-
-
-def test_the_most_frequent_missing_characters_are_added():
-    counts = {letter: count for count, letter in enumerate("efghijklmn", start=1)}
-    assert extend_tokens(SPELLING, counts, 2) == ["n", "m"]

@@ -1,12 +1,8 @@
-import sys
-
 import mwparserfromhell
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_tf.core.errors import InputError
-from data_gen import sentences
 from data_gen.wikitext import passages
 
 ARTICLE = """{{Short description|River of Nowhere}}
@@ -98,34 +94,21 @@ def test_passages_are_what_the_library_by_itself_sees_in_that_order():
         ("#REDIRECT [[Some other page here]]", []),
         # unpaired marks are removed; the text between them stays
         ("One {{two three four", ["One two three four"]),
-        ("One two }} three ]] four", ["One two three four"]),
         ("One [[two three four.\n\nFive [[six]] seven.", ["One two three four.", "Five six seven."]),
         ("One <ref>two three four.\n\nFive<ref>x</ref> six seven.", ["One two three four.", "Five six seven."]),
-        ("One <math>two three.\n\nFive six seven.", ["One two three.", "Five six seven."]),
         ("One two three <!-- four\n\nfive six seven", ["One two three"]),
-        ("{|\n| cell one two\n\nOne two three.", ["One two three."]),
-        ("{{Infobox\n| a = {{x\n| b = c d e\n}}\nOne two three.", ["One two three."]),
         # nested templates and tables
-        ("{{x|\n{|\n| a b c\n|}}}\nOne two three.", ["One two three."]),
-        ("{|\n| {{x|a=\n|}} a b c\n|}\nOne two three.", ["One two three."]),
         # similar marks
         ("The ''Brindle'''s mouth is wide.", ["The Brindle's mouth is wide."]),
         ("It cost {{{1|}}} 5 < 6 > 4 pounds in all.", ["It cost 5 < 6 > 4 pounds in all."]),
         ("Two [[mill]]s and [[Main#Part|part]] of [[it]].", ["Two mills and part of it."]),
-        ("See [http://example.org], [[http://example.org the site]] there.", ["See, [the site] there."]),
         ("One [[a|two [[three]] four]] five.", ["One two three four five."]),
         ("[[Datei:Bild.jpg|mini|Ein Bild von etwas]]Das ist der Text.", ["Das ist der Text."]),
         ("[[de:Ein Titel von vier Wörtern]] [[fr:Un autre]]\nOne two three.", ["One two three."]),
         ("One {{lang|fr}} two {{unknown|gone}} three.", ["One two three."]),
         ("It is {{nowrap|[[a b|big]] and}} red.", ["It is big and red."]),
         ("One ( ; ) two (, born 1950) three {{x}}, four.", ["One two (born 1950) three, four."]),
-        (
-            "<table><tr><td>a b c d</td></tr></table>\n<ul><li>a b c</li></ul>\n<p>One two three.</p>",
-            ["One two three."],
-        ),
-        ("One &#8211; two &#xD800; three &nosuch; four.", ["One – two \ufffd three &nosuch; four."]),
         ("one two", []),
-        ("1 2 3 4 5", []),
         ("one\ntwo\nthree", ["one two three"]),
     ],
 )
@@ -158,20 +141,14 @@ def test_broken_wikitext_never_raises(wikitext):
     [
         "{{",
         "[[",
-        "{{a|",
-        "{{{a|",
         "{|\n|a\n",
-        "{|\n|-\n|{{a|[[b|",
         "[[File:a|thumb|b ",
         "<b>x",
         "<ref>",
-        "<nowiki>",
-        "<math>",
         "''a'''b",
         "[http://a ",
         "<!-- ",
         '<b a="',
-        "<i <div class='",
         "<table><tr>",
         "\n=a",
         "(, ",
@@ -197,10 +174,3 @@ def test_the_library_never_reads_what_takes_it_long(token, monkeypatch):
         assert "{{" not in text
         assert not text.startswith("{|")
         assert text.count("[[") == text.count("]]")
-
-
-def test_a_missing_library_is_said_with_its_mend(monkeypatch):
-    monkeypatch.setitem(sys.modules, "mwparserfromhell", None)
-    sentences.load.cache_clear()
-    with pytest.raises(InputError, match=r"mwparserfromhell is not installed.*pip install 'bert_tf\[text\]'"):
-        passages("One ''two'' three.")

@@ -35,15 +35,6 @@ def test_a_scrambled_sentence_has_the_same_words_in_another_order():
     assert sorted(scrambled.rstrip(".").split()) == sorted(sentence.rstrip(".").split())
 
 
-def test_code_and_tables_are_no_paragraphs():
-    text = "Return the value of the option as given.\n\n>>> f(1)\n\na  |  b\n---- | ----\n\nx = 1; y = {2: 3}"
-    assert list(demo_text.english_paragraphs(text)) == ["Return the value of the option as given."]
-
-
-def test_sentences_are_cut_after_their_end():
-    assert demo_text.sentences("Do it. Use e.g. this one! Why?") == ["Do it.", "Use e.g. this one!", "Why?"]
-
-
 def test_the_report_stands_alone_and_escapes_what_it_shows():
     shown = {"masked_lm_loss": 5.0, "masked_lm_accuracy": 0.1, "next_sentence_accuracy": 0.5}
     results = [{"split": split, "step": step, **shown} for split in ("train", "eval") for step in (0, 1)]

@@ -1,6 +1,5 @@
 """Every recipe in `examples/` can be read by the script in its first line, and states its source and result."""
 
-import dataclasses
 import pathlib
 import re
 
@@ -14,7 +13,7 @@ from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification import glue, glue_results
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.tagging.settings import FEATURE_LAYERS, NerSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 from data_gen.settings import GeneratorSettings
 from tests.bert_tf.tasks_of_flags import find_task
 
@@ -73,32 +72,6 @@ def test_every_task_has_a_recipe_with_its_published_scores():
         assert len(scores) == 9 and round(sum(scores) / 9, 1) == average
 
 
-def test_every_row_of_table_7_has_a_recipe_with_its_published_score():
-    *rows, elmo = FEATURE_LAYERS
-    scores = dict(zip(rows, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))
-    for layers, score in scores.items():
-        recipe = f"conll2003_features_{layers}"
-        settings = read(recipe)
-        assert (settings.feature_layers, settings.lstm_size, settings.document_context) == (layers, 768, True)
-        assert f"BERT base {score};" in (EXAMPLES / f"{recipe}.flags").read_text()
-    assert read("conll2003_elmo").feature_layers == elmo
-    assert "base 96.4/92.4, BERT large 96.6/92.8" in (EXAMPLES / "conll2003.flags").read_text()
-
-
-def test_every_ablation_of_table_5_answers_questions_too():
-    expected = {"ltr": ("ltr", None, 77.8), "ltr_bilstm": ("ltr", True, 84.9), "no_nsp": ("bidi", None, 87.9)}
-    alone = read("squad_v1.1")
-    for name, (direction, bilstm_head, score) in expected.items():
-        recipe = f"table5_squad_{name}"
-        settings = read(recipe)
-        config = BertConfig.from_json_file(settings.bert_config_file)
-        assert (config.directionality, settings.bilstm_head) == (direction, bilstm_head)
-        own = ("bert_config_file", "init_checkpoint", "output_dir", "bilstm_head")
-        assert settings == dataclasses.replace(alone, **{flag: getattr(settings, flag) for flag in own})
-        assert f"published dev F1: {score} (" in (EXAMPLES / f"{recipe}.flags").read_text()
-        assert f" {recipe}.flags." in (EXAMPLES / f"table5_{name}.flags").read_text().replace("\n#", "")
-
-
 @pytest.mark.parametrize("path", sorted((EXAMPLES / "configs").glob("*.json")), ids=lambda path: path.stem)
 def test_a_configuration_is_of_the_size_in_its_name(path):
     config = BertConfig.from_json_file(str(path))
@@ -128,22 +101,6 @@ def test_the_learning_rate_falls_from_1e_4_to_0_over_both_phases(size):
         rates |= {step: float(schedule(step)) for step in steps}
     expected = {5_000: 5e-5, 450_000: 5.5e-5, 899_999: 1.00001e-5, 900_000: 1e-5, 1_000_000: 0.0}
     assert rates == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("recipe", ["ablation_ltr", "ablation_no_nsp", "table6_L-6_H-768_A-3"])
-def test_a_recipe_of_one_phase_ends_at_a_rate_of_0(recipe):
-    settings = read(recipe)
-    assert settings.num_schedule_steps is None and settings.num_train_steps == 900_000
-
-
-def test_gpts_recipes_have_its_settings():
-    for recipe in ("gpt", "gpt_similarity", "snli", "scitail", "race", "story_cloze"):
-        settings = read(recipe)
-        config = BertConfig.from_json_file(settings.bert_config_file)
-        assert (settings.special_tokens, settings.lm_coefficient, config.directionality) == ("new", 0.5, "ltr")
-        assert settings.learning_rate == 6.25e-5 and settings.train_batch_size == 32
-    assert read("gpt_similarity").pair_order == "both"
-    assert read("data_gpt").output_file == read("gpt_pretraining").input_file
 
 
 def test_data_and_training_agree_on_lengths():

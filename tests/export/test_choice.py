@@ -44,12 +44,6 @@ def columns(examples):
     }
 
 
-def test_inputs_of_different_rows_are_refused(chooser):
-    for rows in ((3, 2), (2, 3)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match="choices, context, start differ in rows"):
-            ask(chooser[0], context=["a"] * rows[0], start=[""] * rows[1], choices=[["x", "y"]] * 2)
-
-
 def test_choices_have_the_trainers_probabilities(chooser):
     model, expected, *_ = chooser
     answers = ask(model, **columns(EXAMPLES))

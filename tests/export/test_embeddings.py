@@ -7,12 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.finetuning.description import TaskDescription
-from export import weights
-from export.kinds.embeddings import ServedEmbeddings
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
 
@@ -49,14 +45,6 @@ def test_an_export_has_only_the_weights_of_the_layers_that_it_reads(run, encoder
     count, all_of_them = (sum(np.prod(v.shape) for v in model.weights) for model in (encoder, whole))
     size, inner = 16, 32
     assert all_of_them - count == 4 * size**2 + 2 * size * inner, "the matrices of the top layer"
-
-
-def test_an_export_has_no_pooler(run):
-    config = BertConfig.from_json_file(f"{run}/bert_config.json")
-    model = ServedEmbeddings.make_model(config, {"layers": (3,)})
-    pooler = {id(variable) for variable in model.encoder.pooler.variables}
-    ServedEmbeddings.drop_unused(model, TaskDescription("embeddings", "", (), True, 0, {"layers": (3,)}))
-    assert len(pooler) == 2 and pooler.isdisjoint(map(id, weights.of(model)))
 
 
 def test_tokens_have_the_vectors_and_characters_of_extract_features(run, encoder):

@@ -10,10 +10,8 @@ import threading
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
 
-from bert_tf.config import BertConfig
 from bert_tf.core import storage
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -139,46 +137,6 @@ def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thre
     assert answers["probabilities"].shape == [2, 2] and np.ptp(answers["probabilities"]) < 0.99
 
 
-def test_an_answer_does_not_depend_on_its_neighbours_in_the_batch(pairs):
-    serve = signature(pairs[0])
-    for (a, b), expected in zip(PAIRS, pairs[1], strict=True):
-        alone = serve(text_a=tf.constant([a]), text_b=tf.constant([b]))
-        np.testing.assert_allclose(alone["probabilities"][0], expected, atol=1e-5)
-
-
-def test_invalid_utf8_and_an_empty_batch_are_answered(pairs):
-    serve = signature(pairs[0])
-    broken = serve(text_a=tf.constant([b"wo\xffrd"]), text_b=tf.constant([b"\xe4\xb8"]))
-    clean = serve(text_a=tf.constant([b"word"]), text_b=tf.constant([b""]))
-    np.testing.assert_allclose(broken["probabilities"], clean["probabilities"], atol=1e-6)
-    nothing = serve(text_a=tf.constant([], tf.string), text_b=tf.constant([], tf.string))
-    assert nothing["probabilities"].shape == [0, 2]
-
-
-def test_the_assets_hold_vocabulary_configuration_and_labels(pairs, vocab_file):
-    assets = pairs[0] / "model/1/assets"
-    assert (assets / "vocab.txt").read_bytes() == open(vocab_file, "rb").read()
-    assert (assets / "labels.txt").read_text().split() == list(LABELS)
-    assert BertConfig.from_json_file(str(assets / "bert_config.json")).hidden_size == 16
-
-
-def test_the_settings_are_kept_where_tf_serving_ignores_them(pairs):
-    folder = pairs[0]
-    kept = json.loads((folder / "model/1/assets.extra/export.json").read_text())
-    expected = {
-        "checkpoint_dir": f"{folder}/run",
-        "export_dir": f"{folder}/model/1",
-        "allow_unfinished": False,
-        "task_name": "",
-        "use_checkpoint": "best",
-        "dtype": "float32",
-        "format": "saved_model",
-        "quantize": "none",
-    }
-    assert kept.items() >= expected.items()
-    assert sorted(os.listdir(folder / "model/1/assets.extra")) == ["export.json", "tf_serving_warmup_requests"]
-
-
 @pytest.mark.slow
 def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
     code = (
@@ -195,14 +153,6 @@ def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
     )
     assert done.returncode == 0, done.stderr
     np.testing.assert_allclose(eval(done.stdout)[0], pairs[1][0], atol=1e-5)
-
-
-def test_the_tokenizer_is_in_the_graph_and_nothing_calls_python(pairs):
-    graph = saved_model_pb2.SavedModel.FromString((pairs[0] / "model/1/saved_model.pb").read_bytes())
-    library = graph.meta_graphs[0].graph_def.library
-    ops = {node.op for function in library.function for node in function.node_def}
-    assert "FastWordpieceTokenizeWithOffsets" in ops
-    assert not {op for op in ops if "PyFunc" in op or "Lookup" in op}
 
 
 @pytest.fixture
@@ -286,16 +236,6 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
             "do_lower_case was True in training, but is False",
         ),
         (
-            "task.json",
-            lambda text: text.replace('"labels": []', '"labels": ["a", "b"]'),
-            "labels was .*, but is .'a', 'b'",
-        ),
-        (
-            "task.json",
-            lambda text: text.replace('"parameters": {', '"parameters": {"x": 1, '),
-            "parameters was .*, but is .*",
-        ),
-        (
             "bert_config.json",
             lambda text: text.replace('_heads": 2', '_heads": 4'),
             "num_attention_heads was 2 in training, but is 4",
@@ -339,14 +279,6 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
     assert os.listdir(tmp_path) == ["models"]
     assert sorted(os.listdir(base)) == ["7", "8", "9.tmp-0123456789ab"]
     assert tf.saved_model.contains_saved_model(f"{base}/8")
-
-
-def test_the_next_version_follows_the_largest_number(tmp_path):
-    base = tmp_path / "model"
-    for name in ("2", "9", "10", "007", "11.tmp-0123456789ab"):
-        (base / name).mkdir(parents=True)
-    with storage.temporary_folder(versions.beside(str(base))) as temporary:
-        assert versions.publish(temporary, str(base)) == f"{base}/11"
 
 
 def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):

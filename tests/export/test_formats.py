@@ -8,7 +8,6 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
@@ -72,18 +71,6 @@ def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_p
     for batch, length in ((1, 24), (3, 9)):  # both dimensions are dynamic
         answers = run(**dict.fromkeys(("input_ids", "input_mask", "segment_ids"), np.ones([batch, length], np.int32)))
         assert np.isfinite(answers["probabilities"]).all()
-
-
-@pytest.mark.slow
-def test_a_file_that_does_not_run_is_refused_in_one_line(exported, tmp_path, monkeypatch):
-    def fail(*arguments, **options):
-        raise RuntimeError("Fill dimensions must be >= 0\nNode number 80 (FILL) failed to prepare.")
-
-    monkeypatch.setattr(tf.lite.Interpreter, "get_signature_runner", lambda *_: fail)
-    run = f"{os.path.dirname(exported['classes'])}-run"
-    with pytest.raises(InputError, match=r"TensorFlow Lite cannot run this model \(Fill dim.* >= 0\); give --format"):
-        export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=f"{tmp_path}/1", format="litert"))
-    assert os.listdir(tmp_path) == []
 
 
 @pytest.mark.slow

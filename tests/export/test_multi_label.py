@@ -45,10 +45,3 @@ def test_answers_are_the_trainers_and_name_the_labels(pair):
     assert named == trained.predict(TEXTS)
     assert len({len(row) for row in named}) > 1, "rows are padded"
     assert [tuple(np.array(trained.labels)[row]) for row in answers["predicted"]] == named
-
-
-def test_rows_without_labels_and_empty_batches(pair):
-    trained, served = pair
-    without = [text for text, labels in zip(TEXTS, trained.predict(TEXTS), strict=True) if not labels]
-    assert ask(served, text_a=without[:1])["labels"].shape == (1, 0)
-    assert ask(served, text_a=[])["labels"].shape == (0, 0)

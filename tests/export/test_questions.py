@@ -81,15 +81,6 @@ def test_answers_are_the_trainers_with_exact_offsets(pair):
     assert sum(map(bool, found)) > 15 and "" in found and len(set(found)) > 10
 
 
-def test_an_answer_does_not_depend_on_its_neighbours_and_an_empty_batch_is_answered(pair):
-    model, expected = pair
-    for number in (0, 4, 21, 34):
-        assert_equal(
-            ask(model, **columns(QUESTIONS[number : number + 1])), expected[number : number + 1], QUESTIONS[number:]
-        )
-    assert all(value.shape == (0,) for value in ask(model, question=[], context=[]).values())
-
-
 def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
     broken = b"the \xffm\xe4\xb8an \xed\xa0\x80said \xf0\x9f\x98\x80 caf\xc3\xa9 t\xc3 they"
     text = broken.decode("utf-8", "ignore")

@@ -10,7 +10,6 @@ from tensorflow.core.protobuf import saved_model_pb2
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.export.exports import PAIRS
-from tests.export.serving.running import Running
 
 TEXTS = [a for a, _ in PAIRS]
 
@@ -20,13 +19,6 @@ def signatures(exported):
     models = {name: tf.saved_model.load(folder) for name, folder in exported.items()}
     yield {name: model.signatures for name, model in models.items()}
     del models
-
-
-@pytest.fixture(scope="module")
-def server(exported):
-    running = Running(*(f"--model={name}={folder.removesuffix('/1')}" for name, folder in exported.items()))
-    yield running
-    running.stop()
 
 
 def examples(texts, name="text_a"):
@@ -70,28 +62,6 @@ def test_strings_examples_and_tokens_give_the_same_answers(signatures, vocab_fil
     assert found["outputs"].shape == [len(TEXTS)]
     classes = signatures["classes"]["examples"](inputs=serialized)["classes"].numpy()
     assert classes.tolist() == [[b"0", b"1", b"2"]] * len(TEXTS)
-
-
-def test_empty_batches_are_answered_and_bad_rows_refused(signatures):
-    nothing = signatures["classes"]["examples"](inputs=tf.constant([], tf.string))
-    assert nothing["scores"].shape == [0, 3] and nothing["classes"].shape == [0, 3]
-    row = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), tf.ones([0, 7], tf.int32))
-    assert signatures["scores"]["tokens"](**row)["score"].shape == [0]
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a row has more tokens than the 32 positions"):
-        signatures["scores"]["tokens"](**dict.fromkeys(row, tf.ones([1, 33], tf.int32)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="a row needs at least one token"):
-        signatures["scores"]["tokens"](**dict.fromkeys(row, tf.ones([1, 0], tf.int32)))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Feature: text_a .* is required"):
-        signatures["scores"]["examples"](inputs=tf.constant([b""]))
-    with pytest.raises(tf.errors.InvalidArgumentError, match="Could not parse example input"):
-        signatures["scores"]["examples"](inputs=tf.constant([b"this is not an example"]))
-
-
-def test_bad_examples_are_the_clients_error(server):
-    for content in ("AAAA", "//8AenoH"):
-        body = {"signature_name": "examples", "instances": [{"b64": content}]}
-        status, _, answer = server.http("POST", "/v1/models/classes:predict", body)
-        assert status == 400, (content, answer)
 
 
 def test_an_export_is_a_layer_of_tensorflow_hub(exported, signatures):

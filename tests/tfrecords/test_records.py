@@ -67,27 +67,6 @@ def test_integers_of_any_type_are_the_same_record(dtype):
     assert records.serialize(columns, features) == expected
 
 
-@pytest.mark.parametrize(
-    "ids, message",
-    [
-        (np.zeros((2, 3), np.int32), r"ids has shape \(2, 3\), but the schema says \[N, 2\]"),
-        (np.zeros(2, np.int32), r"ids has shape \(2,\)"),
-        (np.array([[1, -1]]), "ids contains -1; integers must not be negative"),
-        (np.array([[0.5, 300.0]]), "ids contains float64, but the schema says integers"),
-    ],
-)
-def test_columns_that_the_schema_does_not_allow_are_refused(ids, message):
-    with pytest.raises(ValueError, match=message):
-        records.serialize({"ids": ids}, [Feature("ids", "int64", 2)])
-
-
-def test_columns_of_different_numbers_of_rows_are_refused():
-    features = [Feature("a", "int64", 1), Feature("b", "int64", 1)]
-    for top in (1, 300):
-        with pytest.raises(ValueError):
-            records.serialize({"a": np.full((2, 1), top), "b": np.full((3, 1), top)}, features)
-
-
 def random_columns(features, rows, vocab_size, seed=0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     columns = {f.name: rng.integers(0, 2, (rows, f.length), np.uint8) for f in features}

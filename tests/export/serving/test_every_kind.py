@@ -7,13 +7,9 @@ import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import predict_pb2
 
-from bert_tf.core.errors import InputError
-from export.settings import ExportSettings
 from tests.export.serving.every_kind import GOOD, write_export
 from tests.export.serving.running import running
-from tests.waiting import PATIENCE
 
 REFUSED = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION)
 ODD = [
@@ -237,22 +233,6 @@ def test_the_server_answers_as_the_export_does_in_process(server, model):
             np.testing.assert_allclose(value, expected[name], atol=1e-6)
 
 
-@ANY_KIND
-def test_tensors_that_lie_about_their_size_are_refused(server, model):
-    name = next(iter(GOOD[model]))
-    request = predict_pb2.PredictRequest()
-    request.model_spec.name = model
-    for key, value in GOOD[model].items():
-        request.inputs[key].CopyFrom(tf.make_tensor_proto(np.array(value, object)))
-    for sizes in ([-1], [10**15], [2**31, 2**31], [3] * 300, [0] * 100, [1] * 100):
-        del request.inputs[name].tensor_shape.dim[:]
-        for size in sizes:
-            request.inputs[name].tensor_shape.dim.add(size=size)
-        with pytest.raises(grpc.RpcError) as raised:
-            server.predictions.Predict(request, timeout=PATIENCE)
-        assert raised.value.code() in REFUSED, sizes
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("server", ["fill_mask"], indirect=True, scope="module")
 def test_an_answer_larger_than_the_limit_is_refused(server, model):
@@ -268,25 +248,3 @@ def test_an_answer_larger_than_the_limit_is_refused(server, model):
 def test_a_text_with_too_many_words_is_refused(server, model):
     body = {"inputs": ["a " * 90_000] + [""] * 49}
     assert_refused(server, model, body, "send fewer or shorter texts at once")
-
-
-NOTHING = {
-    "fill_mask": ({"text": ["no mask"]}, {"tokens": [[]], "num_masks": [0]}),
-    "choices": ({"context": ["a"], "start": [""], "choices": [[]]}, {"probabilities": [[]], "choice": [-1]}),
-    "tags": ({"text": [" "]}, {"words": [[]], "num_words": [0]}),
-    "spans": ({"question": ["who"], "context": [""]}, {"answer": [""], "start": [-1], "end": [-1]}),
-}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("server", NOTHING, indirect=True, scope="module")
-def test_no_masks_no_choices_and_no_words(server, model):
-    inputs, expected = NOTHING[model]
-    outputs = over_rest(server, model, inputs)[1]["outputs"]
-    assert {name: outputs[name] for name in expected} == expected
-
-
-@pytest.mark.parametrize("top_k", [0, -3])
-def test_the_number_of_guesses_is_checked_when_a_model_is_exported(top_k):
-    with pytest.raises(InputError, match=f"--top_k={top_k}: must be above 0"):
-        ExportSettings(checkpoint_dir="x", export_dir="y", task_name="fill_mask", top_k=top_k)

@@ -117,15 +117,6 @@ def test_more_connections_close_those_that_have_waited_longest(server):
         client.close()
 
 
-def test_a_client_that_waits_for_leave_to_send_its_body_gets_it(server):
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 20\r\n\r\n".encode()
-    client = connect(server.rest_port, head)
-    assert client.recv(100) == b"HTTP/1.1 100 Continue\r\n\r\n"
-    client.sendall(b'{"instances": [1.0]}')
-    assert client.recv(1000).startswith(b"HTTP/1.1 200 ")
-    client.close()
-
-
 @pytest.mark.parametrize("sent", [b"", HELLO, HELLO + HALF_A_HEADER])
 def test_grpc_connections_without_a_request_end(base, sent):
     with running(f"--model_base_path={base}", "--idle_timeout_seconds=0.5") as server:
