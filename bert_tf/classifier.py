@@ -61,7 +61,7 @@ class TextClassifier:
         # The temporary folder of a converted model exists as long as this object.
         self._files = contextlib.ExitStack()
         weakref.finalize(self, self._files.close)
-        folder = self._files.enter_context(conversion.run_of(_path(folder, "folder"), has_pairs))
+        folder = self._files.enter_context(conversion.run_of(os.fspath(folder), has_pairs))
         self.folder = sweep_results.best_folder(folder, allow_unfinished=False)
         with policy("float32"):
             self._trained = trained.load(self.folder, use_checkpoint)
@@ -126,7 +126,6 @@ class TextClassifier:
         Raises:
           InputError: texts, labels or settings are invalid, or do not match the run in the folder.
         """
-        _check_names(settings, ClassifierSettings, "run_classifier")
         if (dev_texts is None) != (dev_labels is None):
             raise InputError("dev_texts and dev_labels: give both or neither")
         if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
@@ -135,7 +134,7 @@ class TextClassifier:
         has_dev = given.data.has_dev
         share = None if has_dev or not dev_share else float(dev_share)
         flags = {"task_name": IN_MEMORY, "do_train": True, "do_eval": has_dev or bool(share), "dev_share": share}
-        paths = {"init_checkpoint": _path(checkpoint, "checkpoint"), "output_dir": _path(output_dir, "output_dir")}
+        paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
         parsed = ClassifierSettings(**paths, **flags | settings)
         command = Command.of(parsed)
         task = find_task(command, given)
@@ -200,7 +199,7 @@ class TextClassifier:
         Raises:
           InputError: the folder is not empty.
         """
-        folder = _path(folder, "folder")
+        folder = os.fspath(folder)
         if tf.io.gfile.exists(folder) and tf.io.gfile.listdir(folder):
             raise InputError(f"{folder}: the folder is not empty; give a new folder")
         tf.io.gfile.makedirs(folder)
@@ -229,9 +228,8 @@ class TextClassifier:
         from export.saved_model import export_saved_model  # `export` is a higher layer, which only this method needs
         from export.settings import ExportSettings
 
-        _check_names(settings, ExportSettings, "export_saved_model")
         given = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
-        return export_saved_model(ExportSettings(**given, export_dir=_path(export_dir, "export_dir")))
+        return export_saved_model(ExportSettings(**given, export_dir=os.fspath(export_dir)))
 
     def _recorded_scores(self) -> dict[str, float]:
         if recorded := evaluations.read(self.folder).scores.get(self._step):
@@ -247,8 +245,6 @@ class TextClassifier:
             raise InputError(
                 f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"
             )
-        if not isinstance(batch_size, int) or batch_size < 1:
-            raise InputError(f"batch_size={batch_size!r}: must be a whole number above 0")
         parts = []
         with Progress("predicting", len(examples), "texts", compiles=True) as shown:
             for start in range(0, len(examples), batch_size):
@@ -307,15 +303,3 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
         "only %d training texts: using %s for enough steps; give other values to override this", count, chosen
     )
     return found
-
-
-def _check_names(settings: Mapping, known: type, script: str) -> None:
-    names = {field.name for field in dataclasses.fields(known)}
-    if unknown := [name for name in settings if name not in names]:
-        raise InputError(f"{unknown[0]}: no such setting; `{script} --helpfull` lists them")
-
-
-def _path(value, name: str) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise InputError(f"{name}: is {value!r:.60}; give a path")
-    return os.fspath(value)

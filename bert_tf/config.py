@@ -121,9 +121,6 @@ class BertConfig:
             raise InputError(f"hidden_act={self.hidden_act!r}: must be one of {', '.join(ACTIVATIONS)}")
         if self.directionality not in DIRECTIONS:
             raise InputError(f"directionality={self.directionality!r}: must be one of {', '.join(DIRECTIONS)}")
-        for name in _OF_HALVES * (self.directionality == PAIR):
-            if getattr(self, name) % 2:
-                raise InputError(f"{name}={getattr(self, name)}: must be even, because directionality={PAIR}")
         for name in ("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise InputError(f"{name}={getattr(self, name)}: must be at least 0 and below 1")

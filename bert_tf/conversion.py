@@ -208,8 +208,6 @@ def _taken_over(
             raise
         logging.info("only the weights are converted, not the task: %s", missing)
         return None, contents
-    if settings.has_pairs is not None and (not task or "has_pairs" not in task.parameters):
-        raise InputError(f"--has_pairs: {contents.source} has no classifier of texts; drop the flag")
     if not task:
         return None, contents
     tokenizer.check(task.do_lower_case, "")

@@ -1,6 +1,5 @@
 """Checks, before long work starts, that the beginning of each file of a corpus is text in the given format."""
 
-import collections
 import re
 from collections.abc import Iterator, Sequence
 
@@ -49,8 +48,6 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
         _refuse_binary(path, start)
         for doubt in _doubts(start, input_format, sentences):
             doubtful.setdefault(doubt, []).append(path)
-    if twice := [path for path, count in collections.Counter(files).items() if count > 1]:
-        doubtful["is given several times, so its text counts several times"] = twice
     for doubt, paths in doubtful.items():
         others = f" (other files like this: {len(paths) - 1})" if paths[1:] else ""
         logging.warning("--input_file: %s %s%s", paths[0], doubt, others)

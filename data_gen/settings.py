@@ -134,10 +134,6 @@ class GeneratorSettings(RunnerSettings):
             f"--max_ngram_size={size} needs --do_whole_word_mask, because n-grams consist of words",
         )
         require(
-            self.masking == "static" or self.objective != "lm",
-            "--masking=dynamic contradicts --objective=lm, which does not mask; omit one of the two flags",
-        )
-        require(
             not self.join_documents or self.objective == "lm",
             f"--join_documents is for --objective=lm, not for {self.objective}; drop the flag",
         )
@@ -201,5 +197,3 @@ class VocabularySettings:
                 f"--num_unused={self.num_unused}: the vocabulary of --extend_vocab keeps its own slots; omit one of "
                 "the two flags",
             )
-        else:
-            require(self.extend_slots == "end", "--extend_slots needs --extend_vocab; name the vocabulary to extend")

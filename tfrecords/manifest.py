@@ -67,16 +67,9 @@ def read_manifest(path: str) -> dict | None:
         return entries
 
 
-def shards_of(path: str, entries: Mapping) -> list[Shard]:
-    """Returns the shards that a manifest lists.
-
-    Raises:
-      InputError: the manifest at `path` has the format of another version of this program.
-    """
-    try:
-        return [Shard(**shard) for shard in entries["shards"]]
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: made by another version of this program ({error}); make the data again") from error
+def shards_of(entries: Mapping) -> list[Shard]:
+    """Returns the shards that a manifest lists."""
+    return [Shard(**shard) for shard in entries["shards"]]
 
 
 def find_manifest(path: str) -> dict | None:
@@ -103,16 +96,12 @@ def find_manifest(path: str) -> dict | None:
 
 
 def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
-    shards = entries.get("shards")
-    found = [shard for shard in shards if isinstance(shard, dict)] if isinstance(shards, list) else []
-    return next((shard for shard in found if shard.get("name") == os.path.basename(path)), None)
+    return next((shard for shard in entries.get("shards", ()) if shard["name"] == os.path.basename(path)), None)
 
 
 def shard_names(entries: Mapping) -> list[str]:
     """Returns the shards' names, relative to the manifest's folder; [] if the manifest lists no shards."""
-    shards = entries.get("shards")
-    shards = shards if isinstance(shards, list) else []
-    return [shard["name"] for shard in shards if isinstance(shard, dict) and isinstance(shard.get("name"), str)]
+    return [shard["name"] for shard in entries.get("shards", ())]
 
 
 def is_listed(path: str) -> bool:

@@ -35,7 +35,7 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
         files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
-    return files
+    return list(dict.fromkeys(files))
 
 
 def is_match(path: str, pattern: str) -> bool:
@@ -48,8 +48,6 @@ def is_match(path: str, pattern: str) -> bool:
 def _literal(path: str, flag: str) -> str:
     if tf.io.gfile.isdir(path):
         raise InputError(f"--{flag}: {path} is a folder; give its files, e.g. '{path.rstrip('/')}/*'")
-    if path.endswith(manifest.SUFFIX):
-        raise InputError(f"--{flag}: {path} is the manifest of a set of records; give its shards instead")
     return path
 
 
@@ -210,7 +208,7 @@ def find_faults(path: str) -> Iterator[str]:
         if tf.io.gfile.exists(manifest.work_folder(path)):
             raise InputError(f"{path}: no such manifest (the set is unfinished); run the same command without --verify")
         raise InputError(f"{path}: no such manifest; check --output_file (other tools do not write a manifest)")
-    for shard in manifest.shards_of(path, entries):
+    for shard in manifest.shards_of(entries):
         name = os.path.join(os.path.dirname(path), shard.name)
         if not tf.io.gfile.exists(name):
             yield f"{name}: missing; repeat the command that wrote it"

@@ -117,8 +117,6 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; check the path")
-    if path.endswith(manifest.SUFFIX):
-        raise InputError(f"{path}: is a manifest; name a shard instead")
     reader.first_example(path)  # report an invalid file before a missing vocabulary
     entries = manifest.find_manifest(path) or {}
     named = entries.get("settings", {}).get("vocab_file", "")

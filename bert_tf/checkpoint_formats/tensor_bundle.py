@@ -54,9 +54,6 @@ class TensorBundle:
             raise InputError(
                 f"{self.prefix}: {self.prefix}.data-00000-of-00001 is missing; copy it to the folder of the .index file"
             )
-        number = int(parts[0].rsplit("-", 1)[1])
-        if len(parts) < number:
-            raise InputError(f"{self.prefix}: only {len(parts)} of {number} data files exist; copy the missing files")
         size = sum(tf.io.gfile.stat(part).length for part in parts)
         if size < needed:
             raise InputError(

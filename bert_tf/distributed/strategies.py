@@ -142,13 +142,7 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     except (ValueError, RuntimeError, tf.errors.OpError, OSError) as error:
         reason = str(error).split("\n")[0]
         raise InputError(f"--tpu_name={name}: cannot reach the TPU ({reason}); check its name and zone") from error
-    strategy = tf.distribute.TPUStrategy(resolver)
-    if strategy.num_replicas_in_sync != settings.num_tpu_cores:
-        raise InputError(
-            f"--num_tpu_cores={settings.num_tpu_cores}: the TPU has {strategy.num_replicas_in_sync} cores; "
-            "give this number"
-        )
-    return strategy
+    return tf.distribute.TPUStrategy(resolver)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

@@ -67,8 +67,6 @@ def describe(settings: DeviceSettings) -> Cluster:
       InputError: the flags and TF_CONFIG both describe the cluster or both are missing, or the description is invalid.
     """
     config = os.environ.get("TF_CONFIG", "")
-    if settings.worker_hosts and config:
-        raise InputError("--worker_hosts contradicts TF_CONFIG in the environment; give only one of the two")
     if settings.worker_hosts:
         return Cluster(settings.worker_hosts.split(","), settings.task_index, "--worker_hosts", "--task_index")
     if not config:

@@ -68,9 +68,6 @@ class FeatureExtractor:
     """
 
     def __init__(self, checkpoint: str, **settings):
-        names = {field.name for field in dataclasses.fields(VectorSettings)}
-        if unknown := [name for name in settings if name not in names]:
-            raise InputError(f"{unknown[0]}: no such setting; `extract_features --helpfull` lists them")
         self._load(model.resolve(VectorSettings(init_checkpoint=os.fspath(checkpoint), **settings)))
 
     @classmethod

@@ -23,13 +23,11 @@ def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None
       has_dev: whether there is a file with dev data; None for the data's `has_dev`.
 
     Raises:
-      InputError: the run was trained with another share or seed; a share is given although there is a file with dev
-        data; or a seed is given without a share.
+      InputError: the run was trained with another share or seed, or a share is given although there is a file with dev
+        data.
     """
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
-        if seed is not None:
-            raise InputError(f"--dev_seed={seed}: needs --dev_share; give both or neither")
         return data
     has_dev = data.has_dev if has_dev is None else has_dev
     if settings.dev_share is not None and has_dev:

@@ -120,7 +120,7 @@ class Job:
         if entries is None:
             self._refuse_unknown_outputs()
             return [None] * len(self.outputs)
-        shards = manifest.shards_of(self.manifest_path, entries)
+        shards = manifest.shards_of(entries)
         if different := self._differences({**entries, "outputs": [shard.name for shard in shards]}):
             raise InputError(
                 f"{self.manifest_path}: this set was made with other settings ({different}); "

@@ -3,7 +3,6 @@
 Paper: section 3.1 (the tasks that the records describe).
 """
 
-import collections
 import dataclasses
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -216,7 +215,7 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
 
 
 def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
-    """Refuses files that are given twice, unfinished sets, and globs that match the name of a missing shard.
+    """Refuses unfinished sets, and globs that match the name of a missing shard.
 
     The user may leave out existing shards, for example to evaluate on the last shard. A shard that is missing and
     matches no glob is allowed, since the user then chose the other shards by name.
@@ -224,10 +223,7 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
     Raises:
       InputError: names the first invalid file.
     """
-    given = collections.Counter(os.path.abspath(path) for path in files)
-    twice = next((path for path in files if given[os.path.abspath(path)] > 1), None)
-    if twice:
-        raise InputError(f"--{flag}: {twice} is given twice, so its records would count twice; give the file once")
+    given = {os.path.abspath(path) for path in files}
     for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
         if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):
             name = path.removesuffix(manifest.SUFFIX)

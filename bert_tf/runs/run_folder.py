@@ -226,8 +226,6 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know the vocabulary
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
     else:
-        if _is_gone(moved := resolved_path(phases[-1].optimizer.get("init_checkpoint", ""))):
-            logging.info("%s no longer exists; the run continues from its own weights", moved)
         return done
     run_record.write(output_dir, phases)
     return done

@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.command_line import check_values, require_folder, setting
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,9 +53,4 @@ class ConversionSettings:
 
     def __post_init__(self):
         check_values(self)
-        require(
-            self.has_pairs is None or self.format == "bert_tf",
-            f"--has_pairs is for --format=bert_tf, not for {self.format}; drop the flag",
-        )
-        require(self.input and self.output, "--input and --output must not be empty")
         require_folder("output", self.output)

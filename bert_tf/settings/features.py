@@ -140,15 +140,6 @@ class FeaturesSettings(JobSettings, VectorSettings):
     def _check_formats(self):
         format = format_of_output(self.output_file, self.output_format, _FORMATS)
         object.__setattr__(self, "output_format", format)
-        is_json = self.output_format == "jsonl"
-        require(
-            not (is_json and self.dtype == "float16"),
-            "--dtype=float16 is for compact formats; add --output_format=tfrecord, npz or parquet",
-        )
-        require(
-            not self.alignment or (is_json and not self.is_pooled),
-            "--alignment is for tokens in --output_format=jsonl; drop the flag (compact formats always have this data)",
-        )
         for name in ("text_b_field", "id_field"):
             require(
                 not getattr(self, name) or self.input_format == "jsonl",

@@ -1,8 +1,6 @@
 """Settings that all fine-tuning scripts share: every field is a flag."""
 
 import dataclasses
-import json
-import os
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -109,11 +107,6 @@ class FineTuningSettings(protocol.ProtocolSettings):
             self.do_train or self.do_eval or self.do_predict,
             "nothing to do: give --do_train, --do_eval, --do_predict or several of them",
         )
-        require(self.init_checkpoint or not self.reinitialize_head, "--reinitialize_head needs an --init_checkpoint")
-        require(
-            self.init_checkpoint or not self.sweep_checkpoints,
-            "--sweep_checkpoints needs an --init_checkpoint, the folder of a pre-training run",
-        )
         transfers = self.transfer_layers is not None or bool(self.sweep_transfer_layers)
         require(
             bool(self.init_checkpoint) or not (transfers and self.do_train),
@@ -136,25 +129,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
           *flags: names of the flags for a folder with the data of all splits.
         """
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
-        own = next(flag for wanted, flag in at.items() if getattr(self, wanted))
-        for name in flags:
-            path = getattr(self, name)
-            remedy = f"give its folder, or give the single file as --{own}"
-            require(not os.path.isfile(path), f"--{name}={path}: is a file; {remedy}")
         for wanted, flag in at.items():
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""
             found = [getattr(self, name).strip() for name in (*flags, flag)] if getattr(self, wanted) else [True]
             remedy = ", or --dev_share and the training data" if wanted == "do_eval" else ""
             if not (held_out or any(found)):
                 needed = " or ".join(f"--{name}" for name in (flag, *flags))
-                raise InputError(f"--{wanted} needs {needed}{remedy}{self._of_run(*flags, flag)}")
-
-    def _of_run(self, *flags: str) -> str:
-        """Returns the end of a message: the values of flags in the run in `output_dir`; "" if there is no such run."""
-        try:
-            with open(os.path.join(self.output_dir, "run.json"), encoding="utf-8") as file:
-                known = json.load(file)["phases"][-1]["settings"]
-            found = " ".join(f"--{flag}={known[flag]}" for flag in flags if known.get(flag))
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            return ""
-        return f" (the run had {found})" if found else ""
+                raise InputError(f"--{wanted} needs {needed}{remedy}")

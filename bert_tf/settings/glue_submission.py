@@ -21,7 +21,6 @@ class GlueSubmissionSettings:
     )
 
     def __post_init__(self):
-        require(self.folders, "--run_dirs names no folder")
         require(
             not self.output_file or self.output_file.endswith(".zip"),
             f"--output_file={self.output_file}: must end in .zip, as GLUE's server expects",

@@ -85,8 +85,6 @@ class PretrainingSettings(TrainingSettings):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
         self._check_schedule()
-        require(not self.fill_mask_file or self.do_eval, "--fill_mask_file needs --do_eval")
-        require(not self.pack_sequences or self.do_train, "--pack_sequences needs --do_train; evaluation is not packed")
 
     def _check_schedule(self) -> None:
         end = self.num_schedule_steps

@@ -8,7 +8,6 @@ import math
 from collections.abc import Callable
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.settings.device import SEEDS
 from bert_tf.settings.training import TrainingSettings
 
 # The settings that a sweep varies, and the flags that list their values.
@@ -175,13 +174,6 @@ def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:
         require(
             value == defaults[name], f"--{name}={value} has no effect in a sweep; give --{flag}={value} or drop --sweep"
         )
-    restarts = settings.sweep_restarts
-    last = settings.random_seed + restarts - 1
-    require(last < SEEDS, f"--sweep_restarts={restarts}: the last seed would be {last}; lower --random_seed")
-    require(
-        settings.transfer_layers is None or not settings.sweep_transfer_layers,
-        f"--transfer_layers={settings.transfer_layers} has no effect with --sweep_transfer_layers; drop one of them",
-    )
     _ = settings.grid, settings.transferred
 
 
@@ -199,6 +191,5 @@ def _numbers(settings: ProtocolSettings, name: str, kind: Callable[[str], float]
             f"--{name}={text}: {word.strip()!r} is not a {'whole ' if kind is int else ''}number above {above}; give "
             "numbers separated by commas",
         )
-        require(number not in numbers, f"--{name}={text}: {word.strip()} is listed twice; remove one")
         numbers.append(number)
-    return tuple(numbers)
+    return tuple(dict.fromkeys(numbers))

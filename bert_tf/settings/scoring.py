@@ -75,7 +75,6 @@ class ScoringSettings(JobSettings):
         check_values(self)
         self.check_devices()
         format_of_output(self.output_file, None, ("jsonl",))
-        require(not self.label_texts or self.mode == CHOOSE, f"--label_texts is for --mode={CHOOSE}; drop the flag")
         require(
             self.mode != CHOOSE or "@" not in self.output_file,
             f"--output_file={self.output_file}: --mode={CHOOSE} writes one file; give its name without @N",

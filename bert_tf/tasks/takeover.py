@@ -114,8 +114,6 @@ def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[
     by_id = entries.get("id2label", {})
     outputs = contents.tensors[f"{head}/dense/kernel"].shape[-1]
     labels = tuple(str(by_id.get(str(number), f"LABEL_{number}")) for number in range(outputs))
-    if len(set(labels)) != outputs:
-        raise InputError(f"{contents.config_file}: id2label names a label twice ({', '.join(labels)}); fix the file")
     return labels
 
 

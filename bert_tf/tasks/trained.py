@@ -9,6 +9,7 @@ import tf_keras as keras
 
 from bert_tf import checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -68,20 +69,12 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
     """Refuses files that were changed after training. Without a `run.json` in the folder, nothing is checked."""
-    if not tf.io.gfile.exists(os.path.join(folder, run_record.NAME)):
+    facts = description.model_facts(described, config, tokenizer.vocabulary)
+    if not run_record.exists(folder):
         return
-    files = {"vocab_sha256": checkpoints.VOCABULARY_NAME, **dict.fromkeys(vars(config), checkpoints.CONFIG_NAME)}
     phase = run_record.read_phases(folder)[-1]
-    trained = phase.model
-    length = phase.data["max_seq_length"]
-    if described.max_seq_length != length:
+    recorded = {name: phase.model[name] for name in facts} | {"max_seq_length": phase.data["max_seq_length"]}
+    if different := identity.differences(recorded, facts | {"max_seq_length": described.max_seq_length}):
         raise InputError(
-            f"{os.path.join(folder, description.NAME)}: is not the run's own (max_seq_length was {length} in "
-            f"training, but is {described.max_seq_length}); copy the run's folder again"
+            f"{folder}: its files are not the run's own ({'; '.join(different)}); copy the run's folder again"
         )
-    for fact, value in description.model_facts(described, config, tokenizer.vocabulary).items():
-        if trained[fact] != value:
-            raise InputError(
-                f"{os.path.join(folder, files.get(fact, description.NAME))}: is not the run's own ({fact} was "
-                f"{trained[fact]!r} in training, but is {value!r}); copy the run's folder again"
-            )

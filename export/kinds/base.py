@@ -11,7 +11,6 @@ from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
-from absl import logging
 
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
@@ -136,17 +135,8 @@ class ServedModel(tf.Module, abc.ABC):
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
         """Returns the inputs of the last evaluation of the run in a folder, one dict per row; [] if unknown."""
         inputs = self.inputs()
-        rows = ({name: line.get(name) for name in inputs} for line in dev_lines(folder))
+        rows = ({name: line.get(name) for name in inputs} for line in evaluation_file.read(folder))
         return [row for row in rows if None not in row.values()]
-
-
-def dev_lines(folder: str) -> list[dict[str, Any]]:
-    """Returns the dev examples that a run's last evaluation wrote; [] if the file is missing or damaged."""
-    try:
-        return evaluation_file.read(folder)
-    except ValueError:  # an export does not require this file
-        logging.warning("%s: %s is damaged, so the warm-up requests have fixed texts", folder, evaluation_file.NAME)
-        return []
 
 
 def _neutral(value: str | list[str]) -> str | list[str]:

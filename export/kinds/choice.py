@@ -10,8 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.choice import choice_task
-from export.kinds import base, row_groups
+from export.kinds import row_groups
 from export.kinds.base import ServedTask
 
 
@@ -24,7 +25,7 @@ class ServedChoice(ServedTask):
 
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
         names = {"context": "text_a", "start": "text_b", "choices": "choices"}
-        return [{name: line[key] for name, key in names.items()} for line in base.dev_lines(folder)]
+        return [{name: line[key] for name, key in names.items()} for line in evaluation_file.read(folder)]
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         """Chooses the most probable continuation of each context.

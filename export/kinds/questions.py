@@ -31,8 +31,7 @@ class ServedQuestions(ServedTask):
         Values that are not in the settings come from the run.
 
         Raises:
-          InputError: the settings have a threshold, but all questions of the run have an answer; or the file with the
-            run's threshold is damaged or missing, or belongs to another checkpoint.
+          InputError: the file with the run's threshold is damaged or missing, or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, description)
@@ -41,11 +40,6 @@ class ServedQuestions(ServedTask):
                 threshold = squad_results.NULL_THRESHOLD.read(folder, step)
                 _refuse_other_decoding(parameters, description, folder)
             parameters["null_threshold"] = threshold
-        elif threshold is not None:
-            raise InputError(
-                f"--null_score_diff_threshold={threshold}: {folder} was trained without --version_2_with_negative, so "
-                "each question has an answer; remove the flag"
-            )
         return dataclasses.replace(description, parameters=parameters)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:

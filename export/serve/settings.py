@@ -114,8 +114,6 @@ class ServeSettings:
         check_values(self)
         require(bool(self.folders), "nothing to serve: give --model_base_path=models/reviews")
         _ = self.channel_arguments  # raises an error if an argument is invalid
-        require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
-        require(self.port != self.rest_api_port, f"--port={self.port}: must differ from --rest_api_port")
 
     @property
     def folders(self) -> dict[str, str]:

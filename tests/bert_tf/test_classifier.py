@@ -178,8 +178,6 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"epochs": 3}, "epochs: no such setting"),
-        ({"checkpoint": None}, "checkpoint: is None; give a path"),
         ({"random_seed": "x"}, "--random_seed='x': must be an integer"),
         ({"dev_share": "0.1"}, "dev_share='0.1': must be"),
         ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or neither"),
@@ -230,11 +228,6 @@ def test_the_held_out_texts_have_the_classes_of_all_and_do_not_depend_on_the_ord
     dev = first.data.read("dev")
     assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
     assert not {example.text_a for example in dev} & {example.text_a for example in first.data.read("train")}
-
-
-def test_a_folder_that_is_no_path_is_refused():
-    with pytest.raises(InputError, match="folder: is None; give a path"):
-        TextClassifier.load(None)
 
 
 def task_of(texts, labels, dev=None, **settings):

@@ -155,11 +155,6 @@ def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, 
     with pytest.raises(InputError, match="predicts 3 scores for a text"):
         take_over(theirs / "hf", tmp_path / "scores", has_pairs=False)
     edit_config(theirs / "hf", problem_type="single_label_classification")
-    write_pretrained(tmp_path / "pretrained", vocab_file)
-    with pytest.raises(InputError, match="--has_pairs: .* has no classifier of texts; drop the flag"):
-        take_over(tmp_path / "pretrained", tmp_path / "none", has_pairs=True)
-    with pytest.raises(InputError, match="--has_pairs is for --format=bert_tf, not for tf1"):
-        ConversionSettings(input="a", output="b", format="tf1", has_pairs=True)
 
 
 def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):

@@ -67,9 +67,3 @@ def test_ordinary_text_is_taken_in_silence(tmp_path, caplog, content, input_form
     (tmp_path / "a").write_bytes(content)
     check_corpus([f"{tmp_path}/a"], input_format)
     assert not caplog.messages
-
-
-def test_a_file_given_twice_is_warned_of(tmp_path, caplog):
-    (tmp_path / "a").write_text(TEXT, encoding="utf-8")
-    check_corpus([f"{tmp_path}/a"] * 2, "lines")
-    assert caplog.messages == [f"--input_file: {tmp_path}/a is given several times, so its text counts several times"]

@@ -21,7 +21,6 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"masked_lm_prob": 0.0}, "--masked_lm_prob=0.0: must be above 0 and below 1"),
         ({"max_ngram_size": -1, "do_whole_word_mask": True}, "--max_ngram_size=-1: must be at least 0"),
         ({"max_ngram_size": 1}, "--max_ngram_size=1 needs --do_whole_word_mask"),
-        ({"masking": "dynamic", "objective": "lm"}, "--masking=dynamic contradicts --objective=lm"),
         ({"join_documents": True}, "--join_documents is for --objective=lm, not for mlm_nsp"),
         ({"mask_fraction": 0.7}, "they must add up to 1"),
         ({"num_workers": 0}, "--num_workers=0: must be at least 1 and at most 4096"),

@@ -229,16 +229,16 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("vocab.txt", lambda text: "\n".join([*text.split()[:5], *text.split()[5:][::-1]]), "vocab_sha256 was"),
+        ("vocab.txt", lambda text: "\n".join([*text.split()[:5], *text.split()[5:][::-1]]), "vocab_sha256"),
         (
             "task.json",
             lambda text: text.replace('_case": true', '_case": false'),
-            "do_lower_case was True in training, but is False",
+            "do_lower_case",
         ),
         (
             "bert_config.json",
             lambda text: text.replace('_heads": 2', '_heads": 4'),
-            "num_attention_heads was 2 in training, but is 4",
+            "num_attention_heads",
         ),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_
     (run / "run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
     path = run / name
     path.write_text(change(path.read_text()))
-    with pytest.raises(InputError, match=rf"run/{name}: is not the run's own \({message}"):
+    with pytest.raises(InputError, match=rf"run: its files are not the run's own \(.*{message}"):
         export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "model")))
     assert os.listdir(tmp_path) == ["run"]
 

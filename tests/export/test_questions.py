@@ -121,16 +121,6 @@ def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
     assert chosen(own, max_answer_length=9, null_score_diff_threshold=0.5) == (5, 9)
 
 
-def test_a_threshold_must_fit_the_run(vocab_file, tmp_path):
-    task = SquadTask(Decoding(), STRIDE, QUERY)
-    (tmp_path / "run").mkdir()
-    put_together(tmp_path / "run", vocab_file, task, LENGTH)
-    with pytest.raises(InputError, match="--null_score_diff_threshold=1.5: .* each question has an answer; remove the"):
-        export(tmp_path / "run", null_score_diff_threshold=1.5)
-    with pytest.raises(InputError, match="must be finite"):
-        ExportSettings(checkpoint_dir="x", export_dir="y", null_score_diff_threshold=float("nan"))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["questions", "embeddings"])
 def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):

@@ -1,4 +1,3 @@
-import json
 import os
 import pathlib
 import re
@@ -81,19 +80,6 @@ def test_swapped_shards_are_both_named(a_set):
     faults = list(reader.find_faults(a_set[2]))
     assert [fault.split(": ")[0] for fault in faults] == [str(path) for path in a_set[:2]]
     assert all("differs from what was written" in fault for fault in faults)
-
-
-@pytest.mark.parametrize(
-    "entries", [{}, {"shards": 5}, {"shards": ["a"]}, {"shards": [{"name": "a", "examples": 3, "sha256": "12"}]},
-                {"shards": [{"name": "a", "examples": 3, "bytes": 1, "sha256": "12", "more": 1}]}]
-)  # fmt: skip
-def test_a_manifest_of_another_version_is_refused_by_find_faults_and_passed_over_by_the_trainer(tmp_path, entries):
-    path = tmp_path / "x.manifest.json"
-    path.write_text(json.dumps(entries))
-    with pytest.raises(InputError, match=f"{path}: made by another version"):
-        list(reader.find_faults(str(path)))
-    if "more" not in str(entries):
-        manifest.check_size(str(tmp_path / "a"), entries)
 
 
 def test_a_shard_named_by_itself_leads_to_the_manifest_beside_the_first_one(tmp_path):

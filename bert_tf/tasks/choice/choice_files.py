@@ -113,8 +113,6 @@ def _checked(example: ChoiceExample) -> ChoiceExample:
             f"{place}: the label {example.label} is not the number of a choice; give a number from 0 to "
             f"{len(example.choices) - 1}"
         )
-    if example.id is not None and not example.id.isprintable():
-        raise InputError(f"{place}: the id {example.id!r} has a newline, tab or control character; rename it")
     return example
 
 
@@ -182,12 +180,6 @@ def _read_table(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
     for line, cells in rows:
         place = f"{path}, line {line}"
         choices = tuple(cells[column] for column in columns.choices)
-        for column, choice in zip(columns.choices, choices, strict=True):
-            if not choice.strip():
-                raise InputError(
-                    f"{place}: {header[column]} is empty, but each example of this table needs "
-                    f"{len(choices)} choices; fix the line, or write examples with fewer choices as JSON Lines"
-                )
         label = None
         if has_labels:
             label = 0 if columns.is_full else _number(place, cells[columns.label]) - columns.first_label

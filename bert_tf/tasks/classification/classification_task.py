@@ -90,7 +90,7 @@ class ClassificationTask(Task):
         elif self.reading.has_both_orders:
             raise InputError("--pair_order=both: the examples have only one text; drop the flag")
         stride, room = self.reading.window_stride, settings.max_seq_length - 2
-        if stride > room:
+        if self.reading.has_windows and stride > room:
             raise InputError(
                 f"--window_stride={stride}: with --max_seq_length={settings.max_seq_length} a window has {room} tokens "
                 "of text, so the tokens between two windows would be lost; give a smaller stride"

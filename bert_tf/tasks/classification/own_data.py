@@ -4,7 +4,6 @@ import dataclasses
 import functools
 
 import numpy as np
-import tensorflow as tf
 from absl import logging
 
 from bert_tf.core.errors import InputError
@@ -23,6 +22,7 @@ from bert_tf.tasks.classification.regression import Regression, parse_score
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable
 from bert_tf.tasks.classification.tfds_source import open_set
+from bert_tf.tasks.tables import decoded_lines
 
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
@@ -40,8 +40,8 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
       texts: the data; None for the data that the settings name.
 
     Raises:
-      InputError: the data contradicts the kind of task or the run in `--output_dir`, there are fewer than two labels,
-        or a label is listed twice.
+      InputError: the data contradicts the kind of task or the run in `--output_dir`, or there are fewer than two
+        labels.
     """
     settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
@@ -147,25 +147,14 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, texts: 
     named = _named_labels(settings)
     labels = named or (tuple(known.labels) if known else ()) or texts.labels or _labels_in(texts)
     logging.info("%d classes: %s", len(labels), ", ".join(labels))
-    if len(set(labels)) < len(labels):
-        flag = f"--label_file={settings.label_file}" if settings.label_file else f"--labels={settings.labels}"
-        raise InputError(f"{flag}: a label is listed twice; remove one")
     if len(labels) < 2:
         raise InputError(f"the task needs at least two labels but has {len(labels)}; list them in --labels")
     return labels
 
 
 def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
-    path, lines = settings.label_file, settings.labels.split(",")
-    if path:
-        if not tf.io.gfile.exists(path):
-            raise InputError(f"--label_file={path}: no such file; write one label per line")
-        with tf.io.gfile.GFile(path, "rb") as file:
-            try:
-                lines = file.read().decode("utf-8-sig").splitlines()
-            except UnicodeDecodeError as error:
-                raise InputError(f"--label_file={path}: not UTF-8; save the file as UTF-8") from error
-    return tuple(line.strip() for line in lines if line.strip())
+    lines = decoded_lines(settings.label_file) if settings.label_file else settings.labels.split(",")
+    return tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
 
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:

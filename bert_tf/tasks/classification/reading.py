@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Columns, Split
 from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack, without_common_padding
@@ -44,16 +43,9 @@ class Reading:
         If a flag is left out, its value is the value of the run in `output_dir`, or else the default.
 
         Raises:
-          InputError: a flag contradicts the trained run in the folder, or a stride is given without windows.
+          InputError: a flag contradicts the trained run in the folder.
         """
-        flags = [field.name for field in dataclasses.fields(cls)]
-        found, stride = cls(**command.of_model(*flags)), command.settings.window_stride
-        if stride and not found.has_windows:
-            raise InputError(
-                f"--window_stride={stride} needs --long_text=window, but --long_text is {found.long_text}; give "
-                "both, or drop --window_stride"
-            )
-        return found
+        return cls(**command.of_model(*(field.name for field in dataclasses.fields(cls))))
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":

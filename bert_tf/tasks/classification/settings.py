@@ -145,7 +145,6 @@ class ClassifierSettings(FineTuningSettings):
             not (self.labels and self.label_file), "--labels and --label_file both list the labels; drop one of them"
         )
         require(not (self.regression and self.multi_label), "--regression contradicts --multi_label; drop one of them")
-        require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
         require(
             self.pair_order != "both" or self.long_text != "window",
             "--pair_order=both contradicts --long_text=window; drop one of the flags",
@@ -157,8 +156,6 @@ class ClassifierSettings(FineTuningSettings):
         require(self.mode != "export_only", f"--mode=export_only is a separate script: {export}")
         if self.mode == "flags":
             return
-        given = [name for name in ("do_train", "do_eval", "do_predict") if getattr(self, name)]
-        require(not given, f"--mode={self.mode} and --{''.join(given[:1])} have the same meaning; drop one of them")
         changes = dict.fromkeys(_MODES[self.mode], True) | {"mode": "flags"}
         if self.mode == "predict" and not self.test_data_path:
             changes["test_data_path"] = self.eval_data_path
@@ -180,8 +177,7 @@ class ClassifierSettings(FineTuningSettings):
                 "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
             )
         elif not (self.data_dir.strip() or has_paths):
-            had = self._of_run(*_SOURCES, *paths)
-            raise InputError(f"--data_dir is empty; name the folder with the data{had}")
+            raise InputError("--data_dir is empty; name the folder with the data")
         self._require_data("data_dir")
 
     def _check_tfds(self, has_paths: bool) -> None:

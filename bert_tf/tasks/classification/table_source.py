@@ -86,8 +86,6 @@ class TextTable:
         if "label" in cells:
             label = self._labels(place, cells["label"]) if self.has_label_sets else label_text(place, cells["label"])
         name = None if cells.get("id") is None else str(cells["id"]).strip()
-        if name is not None and not name.isprintable():
-            raise InputError(f"{place}: the id {name!r} has a newline, tab or control character; rename it")
         return Example(cells["text_a"], cells.get("text_b"), label, name, place=place)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:

@@ -87,29 +87,14 @@ class SquadSettings(FineTuningSettings):
     def __post_init__(self):
         super().__post_init__()
         self._require_data()
-        has_files = not self.do_train or bool(self.data_paths["train"])
-        require(has_files, f"--train_file={self.train_file}: does not name a file; give one")
         threshold = self.null_score_diff_threshold
         require(
             threshold is None or not self.tune_null_threshold,
             f"--tune_null_threshold contradicts --null_score_diff_threshold={threshold}; drop one of them",
         )
-        self._check_ensemble()
-
-    def _check_ensemble(self) -> None:
-        members = self.ensemble_members
         require(
-            not members or not (self.do_train or self.sweep),
+            not self.ensemble_members or not (self.do_train or self.sweep),
             "--ensemble_checkpoints only evaluates and predicts with trained models; drop --do_train",
-        )
-        require(
-            len(members) != 1,
-            f"--ensemble_checkpoints={self.ensemble_checkpoints}: an ensemble has at least two models; give a single "
-            "model as --output_dir",
-        )
-        require(
-            len({member.rstrip("/") for member in members}) == len(members),
-            f"--ensemble_checkpoints={self.ensemble_checkpoints}: a model is listed twice; remove one",
         )
 
     @property
@@ -121,4 +106,4 @@ class SquadSettings(FineTuningSettings):
     @property
     def ensemble_members(self) -> tuple[str, ...]:
         """The folders and prefixes in `ensemble_checkpoints`."""
-        return items(self.ensemble_checkpoints)
+        return tuple(dict.fromkeys(member.rstrip("/") for member in items(self.ensemble_checkpoints)))

@@ -221,17 +221,11 @@ def squad_task(command: Command) -> SquadTask:
     """Returns the task for the flags of `run_squad`.
 
     Raises:
-      InputError: a flag gives or tunes the null threshold although every question has an answer; a trained model is
-        evaluated on the other version of SQuAD; or the null threshold is tuned or used with other answer lengths than
-        the run's.
+      InputError: a trained model is evaluated on the other version of SQuAD, or the null threshold is tuned or used
+        with other answer lengths than the run's.
     """
     settings, of_model = command.settings, command.of_model(*_OF_MODEL)
     has_unanswerable = of_model["version_2_with_negative"]
-    for flag in ("tune_null_threshold", "null_score_diff_threshold"):
-        if getattr(settings, flag) not in (None, False) and not has_unanswerable:
-            raise InputError(
-                f"--{flag} is for questions without an answer; add --version_2_with_negative or drop the flag"
-            )
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
     uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)
     value_of = command.of_model if settings.tune_null_threshold or uses_tuned else command.values

@@ -43,8 +43,6 @@ def tagging_task(command: Command) -> TaggingTask:
     )
     features = settings.feature_layers or parameters.get("features", _FINE_TUNING)
     uses_features = features != _FINE_TUNING
-    if not uses_features and (settings.lstm_size is not None or settings.activations_dir):
-        raise InputError("--lstm_size and --activations_dir need layers in --feature_layers; name layers, or drop both")
     of_model = command.of_model("document_context", "lstm_size")
     has_context = of_model["document_context"]
     types = _types(settings, known, data)
@@ -95,13 +93,11 @@ def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData)
     The types come from `--entity_types`, else from the trained model, else from the training data.
 
     Raises:
-      InputError: there are no types, or a type is listed twice.
+      InputError: there are no types.
     """
     named = items(settings.entity_types)
     if named:
         types = tuple(sorted(set(named)))
-        if len(types) < len(named):
-            raise InputError(f"--entity_types={settings.entity_types}: a type is listed twice; remove one")
     elif known:
         types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in known.labels if tag != tag_schemes.OUTSIDE}))
     else:

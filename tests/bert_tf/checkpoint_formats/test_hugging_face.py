@@ -97,13 +97,7 @@ def test_several_files_with_an_index_are_one_checkpoint(values, tmp_path, name):
 
 def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
     index = sharded(tmp_path, theirs(values))
-    entries = json.loads(index.read_text())
-    first, second = sorted(set(entries["weight_map"].values()))
-    swapped = next(name for name, file in entries["weight_map"].items() if file == first)
-    entries["weight_map"][swapped] = second
-    index.write_text(json.dumps(entries))
-    with pytest.raises(InputError, match=f"{second}: the tensor {swapped} is missing, although .* lists it"):
-        checkpoints.load_encoder(str(tmp_path))
+    second = max(json.loads(index.read_text())["weight_map"].values())
     (tmp_path / second).unlink()
     with pytest.raises(InputError, match=f"{second}: no such file; copy all files of the model"):
         checkpoints.load_encoder(str(tmp_path))

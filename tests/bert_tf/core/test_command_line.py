@@ -217,14 +217,8 @@ def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
         (ClassifierSettings, [*CLASSIFY, "--do_train", "--num_train_epochs=1e400"], "--num_train_epochs=inf.* finite"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=-1"], "--num_gpus=-1"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--random_seed=-1"], "--random_seed=-1"),
-        (PretrainingSettings, [*PRETRAIN, "--do_eval", "--pack_sequences"], "--pack_sequences needs --do_train"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--num_gpus=2"], "needs --distribution_strategy=mirrored"),
         (PretrainingSettings, [*PRETRAIN, "--do_train", "--master=b"], "--tpu_name, --tpu_zone .* need"),
-        (
-            PretrainingSettings,
-            [*PRETRAIN, "--do_train", "--use_tpu", "--distribution_strategy=mirrored"],
-            "--use_tpu contradicts --distribution_strategy=mirrored",
-        ),
     ],
 )  # fmt: skip
 def test_settings_that_contradict_name_the_flag(settings_class, arguments, message):

@@ -290,7 +290,6 @@ def test_a_cluster_is_described_by_flags_or_by_tf_config(multi_worker):
         ({"cluster": {"worker": ["a:1"]}}, {}, "TF_CONFIG=.*cannot be read .KeyError: 'task'"),
         ({"cluster": {"worker": ["a:1"]}, "task": {"type": "ps", "index": 0}}, {}, "only the types chief and worker"),
         ({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 2}}, {}, "its index is 2"),
-        ("{}", {"worker_hosts": "a:1", "task_index": 0}, "--worker_hosts contradicts TF_CONFIG"),
     ],
 )
 def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flags, message):

@@ -444,8 +444,6 @@ def _values(data: bytes) -> np.ndarray:
 @pytest.mark.parametrize(
     "flags, message",
     [
-        ({"dtype": "float16"}, "--dtype=float16 is for compact formats"),
-        ({"alignment": True, "output_format": "npz"}, "--alignment is for tokens"),
         ({"id_field": "id"}, "--id_field needs --input_format=jsonl"),
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
         ({"spark_master": "local"}, "needs --runner=spark"),

@@ -47,9 +47,7 @@ def parsed(output, *flags):
         (["--sweep_learning_rates=1e-5,nan"], "'nan' is not a number above 0"),
         (["--sweep_batch_sizes=16,1.5"], "'1.5' is not a whole number above 0"),
         (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
-        (["--sweep_epochs=2,3,2.0"], "--sweep_epochs=2,3,2.0: 2.0 is listed twice"),
         (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
-        (["--sweep_restarts=3", "--random_seed=2147483646"], "the last seed would be 2147483648"),
         (
             ["--learning_rate=1e-4"],
             "--learning_rate=0.0001 has no effect in a sweep; give --sweep_learning_rates=",
@@ -376,9 +374,7 @@ def test_a_sweep_over_transferred_layers_trains_each_and_draws_the_curve(tmp_pat
 
 def test_transferred_layers_of_a_sweep_are_checked():
     for flags, message in [
-        (["--sweep_transfer_layers=0,0"], "0 is listed twice"),
         (["--sweep_transfer_layers=-1"], "'-1' is not a whole number above -1"),
-        (["--sweep_transfer_layers=1", "--transfer_layers=2"], "--transfer_layers=2 has no effect with"),
     ]:
         with pytest.raises(InputError, match=message):
             parsed("out", "--init_checkpoint=x", *flags)
@@ -387,8 +383,6 @@ def test_transferred_layers_of_a_sweep_are_checked():
 
 
 def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
-    with pytest.raises(InputError, match="--sweep_checkpoints needs an --init_checkpoint"):
-        parsed("out", "--sweep_checkpoints")
     with pytest.raises(InputError, match="--sweep_checkpoints is for a sweep"):
         parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--init_checkpoint=x", "--sweep_checkpoints"])
     with pytest.raises(InputError, match="holds no numbered checkpoints; give the folder of a pre-training run"):

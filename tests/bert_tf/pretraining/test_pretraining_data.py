@@ -350,12 +350,6 @@ def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_
         look_at(tmp_path, f"{tmp_path}/set-*")
 
 
-def test_a_file_given_twice_is_refused(three_shards, tmp_path):
-    first, *_ = three_shards
-    with pytest.raises(InputError, match="--input_file: .*/set-00000-of-00003 is given twice"):
-        look_at(tmp_path, f"{first},{tmp_path}/set-*")
-
-
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
 def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, caplog, place):
     named = {"named": f"{data}/vocab.txt", "same_name": "/gone/old.txt"}.get(place, "/gone/vocab.txt")

@@ -250,14 +250,3 @@ def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finis
         run(moved, folder, "--do_eval", "--fill_mask_file=x")
     run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")
     assert looks.exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (("--do_train", "--fill_mask_file=x"), "--fill_mask_file needs --do_eval"),
-    ],
-)
-def test_flags_that_contradict_each_other_are_refused(data, tmp_path, more, message):
-    with pytest.raises(InputError, match=message):
-        parse(PretrainingSettings, words(data, tmp_path, *more))

@@ -134,7 +134,6 @@ def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path)
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not the number of a choice"),
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
         ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
-        ("a.csv", [SWAG + ",label", ROW[:-3] + ",1"], "line 2: ending3 is empty, but each example of this table needs"),
         ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also the id of line 2"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),

@@ -80,7 +80,6 @@ def test_labels_are_chosen_by_their_texts_and_long_contexts_lose_their_beginning
         ("choose", "text\tlabel\nthe man\tother", ["--label_texts=" + json.dumps({"a": "x", "b": "y"})],
          "line 2: the label 'other' has no text in --label_texts, which names a, b"),
         ("choose", "x", ["--label_texts=positive"], "--label_texts=positive: is not a JSON object"),
-        ("likelihood", "x", ["--label_texts={}"], "--label_texts is for --mode=choose"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_scored_is_refused(models, tmp_path, mode, line, flags, message):

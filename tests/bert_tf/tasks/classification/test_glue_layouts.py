@@ -134,9 +134,8 @@ def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
     assert task.scores(split, right_and_wrong) == {"accuracy": 0.5, "accuracy_zh": 0.0, "accuracy_de": 1.0}
     assert task_of("XNLI", xnli_language="all").data.facts == {"xnli_language": list(xnli.LANGUAGES)}
     assert len(xnli.LANGUAGES) == 15
-    for wrong, message in (("zh,xx", "'xx' is unknown; known are ar, bg"), ("zh,zh", "a language is listed twice")):
-        with pytest.raises(InputError, match=message):
-            task_of("XNLI", xnli_language=wrong)
+    with pytest.raises(InputError, match="'xx' is unknown; known are ar, bg"):
+        task_of("XNLI", xnli_language="zh,xx")
 
 
 def make_split(task, examples):

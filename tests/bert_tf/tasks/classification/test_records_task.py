@@ -85,7 +85,6 @@ def test_the_modes_stand_for_flags(records):
     assert settings(records, "--mode=predict", "--test_data_path=").test_data_path == f"{records}/eval.tf_record"
     for more, message in (
         (["--mode=export_only"], "export_saved_model --checkpoint_dir=o --export_dir=FOLDER/1"),
-        (["--mode=train", "--do_train"], "--mode=train and --do_train have the same meaning"),
         (["--mode=train", "--train_data_path="], "--do_train needs --train_data_path"),
         (["--mode=train", "--task_name=MRPC"], "drop --data_dir and --task_name"),
         (["--mode=train", "--tfds_name=glue/mrpc"], "two data sets"),

@@ -158,7 +158,6 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
         ("a NN B-PER\nb NN I-PER\n\nb NN O\nc NN I-PER\n", [], r"train.txt, line 5: the tag I-PER should be B-PER"),
         (None, ["--feature_layers=concat_last_four"],
          r"--feature_layers: concat_last_four reads 4 hidden layers from the top, but the encoder has 1"),
-        (None, ["--lstm_size=8"], r"--lstm_size and --activations_dir need layers in --feature_layers"),
         (None, ["--feature_layers=last_hidden", "--frozen_layers=1"], "does not train the encoder; drop"),
         (None, ["--feature_layers=last_hidden", "--bilstm_head"], "already has a BiLSTM, and --bilstm_head"),
         (None, ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
