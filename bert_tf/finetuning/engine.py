@@ -89,8 +89,8 @@ def run_finetuning(
 
 
 def parts_of(settings: FineTuningSettings) -> int:
-    """Returns the number of parts of a batch; see `batch_parts`. With `--feature_layers`, the number is 1."""
-    if getattr(settings, "feature_layers", ""):
+    """Returns the number of parts of a batch; see `batch_parts`."""
+    if not settings.divides_batches:
         return 1
     sizes = (
         (settings.train_batch_size // settings.gradient_accumulation_steps, settings.do_train),

@@ -117,6 +117,11 @@ class FineTuningSettings(protocol.ProtocolSettings):
             require(not getattr(self, name) or self.do_eval, f"--{name} needs the dev data; add --do_eval")
 
     @property
+    def divides_batches(self) -> bool:
+        """Whether the halves of a batch may be computed at the same time; see `batch_parts`."""
+        return True
+
+    @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
         """The files that the flags in `path_flags` name, by split."""
         named = {split: getattr(self, flag) for split, flag in self.path_flags.items()}

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.tagging import conll_files, tagging_task
-from bert_tf.tasks.tagging.conll_files import Layout
+from bert_tf.tasks.tagging.conll_files import WordColumns
 from export.kinds import row_groups, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
@@ -42,7 +42,9 @@ class ServedTagging(ServedTask):
 
     def evaluated(self, folder: str) -> list[dict[str, Any]]:
         try:
-            sentences = conll_files.read_sentences(os.path.join(folder, tagging_task.DEV_PREDICTIONS), Layout(), False)
+            sentences = conll_files.read_sentences(
+                os.path.join(folder, tagging_task.DEV_PREDICTIONS), WordColumns(), False
+            )
         except InputError:
             return []
         return [{"text": " ".join(sentence.words)} for sentence in sentences]

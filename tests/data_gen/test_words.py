@@ -112,3 +112,19 @@ def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(str
     assert all(true[w] - found.largest_error <= counts.get(w, 0) <= true[w] for w in true)
     assert found.dropped_occurrences == true.total() - sum(counts.values())
     assert found.dropped_words >= len(true) - len(counts)
+
+
+def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
+    counter = words._BoundedCounter(6)
+    counter.add([b"a", b"b", b"c", b"d", b"e", b"f"], [1, 2, 1, 9, 1, 1])
+    counter.add([b"c", b"g"], [1, 1])
+    # b and c have 2, d has 9, so three fit; words with 1 do not
+    assert counter.result() == words.WordCounts({"b": 2, "c": 2, "d": 9}, 4, 4, 1)
+    counter = words._BoundedCounter(4)
+    counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
+    assert counter.result() == words.WordCounts({"c": 7, "e": 1}, 3, 3, 1)
+    counter = words._BoundedCounter(4)
+    counter.add([b"a", b"b", b"c", b"d", b"e"], [1, 1, 7, 1, 1])
+    counter.add([b"f", b"g", b"h"], [1, 1, 1])
+    # A word may have lost an occurrence in each of the two drops, so their errors add up.
+    assert counter.result() == words.WordCounts({"c": 7, "h": 1}, 6, 6, 2)

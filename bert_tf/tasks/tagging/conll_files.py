@@ -54,7 +54,7 @@ class Sentence:
 
 
 @dataclasses.dataclass(frozen=True)
-class Layout:
+class WordColumns:
     """The columns of a file.
 
     Attributes:
@@ -66,7 +66,7 @@ class Layout:
     tag: int = -1
 
 
-def read_sentences(path: str, layout: Layout, with_tags: bool = True) -> list[Sentence]:
+def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> list[Sentence]:
     """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces.
 
     Args:
@@ -115,7 +115,7 @@ def _cells(line: str) -> list[str]:
     return [cell.strip(_BLANK) for cell in text.split("\t")] if "\t" in text else re.split(" +", text) if text else []
 
 
-def _check_columns(place: str, layout: Layout, with_tags: bool, width: int) -> None:
+def _check_columns(place: str, layout: WordColumns, with_tags: bool, width: int) -> None:
     wanted = {"word_column": layout.word} | ({"tag_column": layout.tag} if with_tags else {})
     for flag, column in wanted.items():
         if not -width <= column < width:
@@ -127,7 +127,7 @@ def _check_columns(place: str, layout: Layout, with_tags: bool, width: int) -> N
         )
 
 
-def _check_words(path: str, layout: Layout, sentences: Sequence[Sentence]) -> None:
+def _check_words(path: str, layout: WordColumns, sentences: Sequence[Sentence]) -> None:
     if not sentences:
         raise InputError(f"{path}: holds no sentence; write one word and its tag on each line")
     # In the first column of some files, the words of each sentence are 1, 2, 3, ...

@@ -37,7 +37,7 @@ def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
     path = os.path.join(folder, f"{prefix}_predictions.txt")  # see `conll_files.write_predictions`
     if not tf.io.gfile.exists(path):
         return []
-    sentences, answers = (conll_files.read_sentences(path, conll_files.Layout(0, column)) for column in (1, 2))
+    sentences, answers = (conll_files.read_sentences(path, conll_files.WordColumns(0, column)) for column in (1, 2))
     true, predicted = ([sentence.tags for sentence in each] for each in (sentences, answers))
     found = entity_scores.compare(true, predicted)
     rows = [

@@ -79,6 +79,10 @@ class NerSettings(FineTuningSettings):
         "subfolder 'activations' of --output_dir", "", group="Model",
     )  # fmt: skip
 
+    @property
+    def divides_batches(self) -> bool:
+        return not self.feature_layers
+
     def __post_init__(self):
         super().__post_init__()
         self._require_data("data_dir")

@@ -17,7 +17,7 @@ from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files, tag_schemes
-from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
@@ -36,7 +36,7 @@ def tagging_task(command: Command) -> TaggingTask:
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
     reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
-    layout = Layout(reads["word_column"], reads["tag_column"])
+    layout = WordColumns(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"], settings.test_has_tags)
     data = file_data(
         settings.data_dir, settings.data_paths, conll_files.FILE_NAMES.__getitem__, tagged.read, facts=reads
@@ -124,7 +124,7 @@ class TaggedFiles:
       test_has_tags: whether to read the tags of a test file that has more than one column.
     """
 
-    layout: Layout
+    layout: WordColumns
     scheme: str = AUTO
     repairs: bool = False
     test_has_tags: bool = True

@@ -8,7 +8,8 @@ import pytest
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, stratified_split
+from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
@@ -217,6 +218,12 @@ def test_tags_and_choices_are_trained_and_evaluated(flags, tmp_path):
     own = (choices(tmp_path / "all.jsonl"), "--dev_share=0.2")
     scores = run_swag(flags(SwagSettings, *own, "--do_train", "--do_eval", output="swag"))
     assert run_swag(flags(SwagSettings, *own, "--do_eval", output="swag")) == pytest.approx(scores)
+
+
+def test_copies_in_another_case_stay_together():
+    contents = [content_of(text) for number in range(20) for text in (f"Some  text {number}", f"some text {number} ")]
+    held = stratified_split.held_out(contents, [None] * 40, 0.3, 0)
+    assert (held[::2] == held[1::2]).all() and 0 < held.sum() < 40
 
 
 @pytest.mark.parametrize("share", ["0", "1", "-0.1", "1.5"])

@@ -18,7 +18,7 @@ SQUAD = (
 
 
 def tagged(data_dir, paths):
-    return file_data(data_dir, paths, conll_files.FILE_NAMES.__getitem__, TaggedFiles(conll_files.Layout()).read)
+    return file_data(data_dir, paths, conll_files.FILE_NAMES.__getitem__, TaggedFiles(conll_files.WordColumns()).read)
 
 
 COLUMNS = ("text", "", "label", True, None, ",")

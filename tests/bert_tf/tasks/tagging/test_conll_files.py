@@ -7,7 +7,7 @@ import pytest
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.split_files import file_data
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.conll_files import FILE_NAMES, Layout, Sentence
+from bert_tf.tasks.tagging.conll_files import FILE_NAMES, Sentence, WordColumns
 from bert_tf.tasks.tagging.tagging_data import TaggedFiles
 
 CONLL_2003 = """-DOCSTART- -X- -X- O
@@ -25,7 +25,7 @@ Blackburn NNP I-NP I-PER
 def read(tmp_path, content, layout=None, **how):
     path = tmp_path / "train.txt"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return conll_files.read_sentences(str(path), layout or Layout(), **how)
+    return conll_files.read_sentences(str(path), layout or WordColumns(), **how)
 
 
 def test_the_layouts_of_the_shared_tasks(tmp_path):
@@ -37,7 +37,7 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
     content = "\ufeffa b\tB-X\r\n \t\r\n\r\nc\u00a0d\u2028\tO\r\ne\u0085\tO"
     expected = [Sentence(("a b",), ("B-X",), 1), Sentence(("c\u00a0d\u2028", "e\u0085"), ("O", "O"), 4)]
     assert read(tmp_path, content) == expected
-    assert read(tmp_path, "O 7 Bonn\nB-X 8 Rom\n", Layout(2, 0)) == [Sentence(("Bonn", "Rom"), ("O", "B-X"), 1)]
+    assert read(tmp_path, "O 7 Bonn\nB-X 8 Rom\n", WordColumns(2, 0)) == [Sentence(("Bonn", "Rom"), ("O", "B-X"), 1)]
     assert read(tmp_path, "Bonn\nRom\n", with_tags=False) == [Sentence(("Bonn", "Rom"), None, 1)]
     # a document starts right before its first sentence, without a blank line
     assert [s.starts_document for s in read(tmp_path, "a O\n-DOCSTART- O\nb O\n\nc O\n")] == [False, True, False]
@@ -63,14 +63,14 @@ def test_bad_files_are_refused_by_file_and_line(tmp_path, content, message):
 
 
 def test_columns_that_are_not_there_are_refused(tmp_path):
-    for layout, flag in ((Layout(2, -1), "--word_column=2"), (Layout(0, -3), "--tag_column=-3")):
+    for layout, flag in ((WordColumns(2, -1), "--word_column=2"), (WordColumns(0, -3), "--tag_column=-3")):
         with pytest.raises(InputError, match=f"line 1: has 2 columns, counted from 0; {flag} is not one of them"):
             read(tmp_path, "a O\n", layout)
 
 
 def source(tmp_path, content, **options):
     (tmp_path / "train.txt").write_text(content)
-    return file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(Layout(), **options).read)
+    return file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns(), **options).read)
 
 
 def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
@@ -85,7 +85,7 @@ def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path
 
 
 def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
-    files = file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(Layout()).read)
+    files = file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns()).read)
     with pytest.raises(InputError, match=r"has none of train.txt, eng.train, .*; check the folder, or give --train_da"):
         files.files("train")
     for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):
@@ -103,7 +103,7 @@ def test_predictions_are_what_the_official_scorer_reads(tmp_path):
     lines = path.read_text().splitlines()
     assert lines == ["-DOCSTART- O O", "", "EU I-ORG O", "rejects O O", "", "-DOCSTART- O O", "",
                      "Peter I-PER I-PER", "Blackburn I-PER O", ""]  # fmt: skip
-    again = conll_files.read_sentences(str(path), Layout(0, 1))
+    again = conll_files.read_sentences(str(path), WordColumns(0, 1))
     assert [s.words for s in again] == [s.words for s in sentences]
     conll_files.write_predictions(str(path), [Sentence(("New York", "x"), None, 1)], [["B-LOC", "O"]])
     assert path.read_text() == "New York\tB-LOC\nx\tO\n\n"

@@ -19,7 +19,7 @@ from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.run_ner import main as run_ner
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.conll_files import Layout, Sentence
+from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tokenization import BertTokenizer
 from data_gen.learn_vocab import main as learn_vocab
@@ -90,7 +90,7 @@ def trained(inputs, tmp_path_factory):
 
 def columns(path):
     """Returns the true and the predicted tags in a prediction file."""
-    return [[list(s.tags) for s in conll_files.read_sentences(str(path), Layout(0, column))] for column in (1, 2)]
+    return [[list(s.tags) for s in conll_files.read_sentences(str(path), WordColumns(0, column))] for column in (1, 2)]
 
 
 def test_case_is_kept_and_learned(trained):
@@ -121,7 +121,7 @@ def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, traine
     folder, scores = trained
     again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
     assert again == pytest.approx(scores, rel=1e-5)
-    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
     (tmp_path / "words.txt").write_text("\n\n".join("\n".join(sentence) for sentence in words))
     out = shutil.copytree(folder, tmp_path / "run")
     expected = (out / "test_predictions.txt").read_text().replace("-DOCSTART- O O\n\n", "").splitlines()
@@ -138,14 +138,14 @@ def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, traine
 @pytest.mark.slow
 def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
     export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
-    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), Layout())]
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
     serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
     found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
     tags = [
         row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
     ]
     assert tags == columns(trained[0] / "test_predictions.txt")[1]
-    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), Layout())]
+    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), WordColumns())]
     requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
     assert not any(text.encode() in requests for text in dev if len(text) > 3), "only fixed texts"
 
