@@ -101,7 +101,7 @@ def make_shards(
             f"{examples} shards"
         )
     units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
-    units_path = f"{job.folder}/units.json"
+    units_path = f"{job.folder}/units/units.json"
     storage.write_text(units_path, json.dumps(units))
     buckets = math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES)
     shuffles = [

@@ -96,7 +96,7 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
         plan = plan_evaluation(encoded.lengths, batch_size=batch_size, packed_for=packed_for, **options)
 
         def make_batches(context):
-            options["micro_batches"] = parts
+            options["shares_per_replica"] = parts
             return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
         return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
