@@ -13,7 +13,7 @@ from bert_tf.tasks.questions import squad_file
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tasks.tagging import conll_files
-from bert_tf.tasks.tagging.conll_files import Layout
+from bert_tf.tasks.tagging.conll_files import WordColumns
 from bert_tf.tokenization import BertTokenizer
 from export.kinds import words
 from export.kinds.questions import ServedQuestions
@@ -59,7 +59,7 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
 
 @pytest.mark.parametrize("name", ["wnut17-dev.conll", "conll2002-esp.testa"])
 def test_real_words_get_the_trainers_tags_and_are_found_in_running_text(data_dir, tokenizer, name):
-    read = conll_files.read_sentences(str(data_dir / "ner" / name), Layout())[:300]
+    read = conll_files.read_sentences(str(data_dir / "ner" / name), WordColumns())[:300]
     # A space within a word would separate two words.
     sentences = [dataclasses.replace(s, tags=None) for s in read if all(word.split() == [word] for word in s.words)]
     task, texts = make_task(), tf.constant([" ".join(sentence.words) for sentence in sentences])
