@@ -6,7 +6,6 @@ In the output, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a w
 {=word} is a word that is predicted but unchanged.
 """
 
-import functools
 import itertools
 import os
 import pathlib
@@ -16,10 +15,10 @@ from collections.abc import Mapping, Sequence
 if not __package__:  # run by path: the packages are in the parent folder
     sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
-from absl import app, flags
+from absl import flags
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.flag_parsing import exit_code, parse_flags
+from bert_tf.core.flag_parsing import run_on_words
 
 _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
@@ -134,31 +133,22 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     return tokens
 
 
-def main(words: Sequence[str]) -> int:
-    """Runs the script on the files that the command line names."""
-
-    def show_all():
-        values = flags.FLAGS
-        # A shell expands train.tfrecord* to the shards and their manifest.
-        paths = [path for path in words[1:] if not path.endswith(".manifest.json")] or words[1:]
-        if not paths:
-            raise InputError("name the file to show: show_tfrecords FILE")
-        for path in paths:
-            tokens = _vocabulary(path, os.path.expanduser(values.vocab_file))
-            show(path, tokens, values.first, values.num_examples)
-
-    return exit_code(show_all)
+def main(words: Sequence[str]) -> None:
+    """Shows the records of files."""
+    values = flags.FLAGS
+    # A shell expands train.tfrecord* to the shards and their manifest.
+    for path in [path for path in words if not path.endswith(".manifest.json")] or words:
+        tokens = _vocabulary(path, os.path.expanduser(values.vocab_file))
+        show(path, tokens, values.first, values.num_examples)
 
 
 def run() -> None:
     """Runs the script with the process's flags."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
-    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # importing Keras 3 takes a second
     own = {"flag_values": flags.FLAGS, "module_name": sys.argv[0]}
     flags.DEFINE_string("vocab_file", "", "vocabulary of the data; empty: the vocabulary named in the manifest", **own)
     flags.DEFINE_integer("first", 0, "index of the first record to show, counted from 0", lower_bound=0, **own)
     flags.DEFINE_integer("num_examples", 5, "maximum number of records to show", lower_bound=1, **own)
-    app.run(main, flags_parser=functools.partial(parse_flags, doc=__doc__))
+    run_on_words(main, __doc__, "name the file to show: show_tfrecords FILE")
 
 
 if __name__ == "__main__":

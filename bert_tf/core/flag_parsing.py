@@ -1,11 +1,12 @@
 """Parses a script's flags. `--help` exits with code 0, and an invalid flag is reported as a one-line error."""
 
 import difflib
+import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
-from absl import flags
+from absl import app, flags
 
 import bert_tf
 from bert_tf.core import help_text
@@ -112,6 +113,28 @@ def exit_code(show: Callable[[], None]) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def run_on_words(show: Callable[[list[str]], None], doc: str, missing: str) -> None:
+    """Runs a script whose command line names files or folders; its flags must be defined.
+
+    Args:
+      show: function that prints the results for the words of the command line.
+      doc: description of the script, for `--help`.
+      missing: message for a command line without words.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
+
+    def main(words: Sequence[str]) -> int:
+        def show_all():
+            if len(words) < 2:
+                raise InputError(missing)
+            show(list(words[1:]))
+
+        return exit_code(show_all)
+
+    app.run(main, flags_parser=functools.partial(parse_flags, doc=doc))
 
 
 def is_utf8(name: str) -> bool:

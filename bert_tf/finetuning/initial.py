@@ -32,7 +32,7 @@ def check_initial(
 
     The checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
     checkpoint and the task have the same label names, each label keeps the output that was trained for this label; see
-    `output_order`.
+    `adapted`.
 
     Args:
       path: a checkpoint in any supported format.
@@ -90,6 +90,7 @@ def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
 def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Contents:
     """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale.
 
+    If the label names of the checkpoint are unknown or differ from the task's labels, the order of the outputs is kept.
     A regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves.
 
     Args:
@@ -97,32 +98,15 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
       task: the task.
       head: the head's name in checkpoints.
     """
-    order = output_order(contents, task, head)
-    contents = contents if order is None else contents.with_outputs(order)
+    labels = _labels_of(contents, head)
+    if labels != tuple(task.labels) and sorted(labels) == sorted(task.labels):
+        contents = contents.with_outputs([labels.index(label) for label in task.labels])
     trained = description.read(contents.folder) if description.exists(contents.folder) else None
     mean, deviation = description.score_scale(trained.parameters if trained else {})
     new_mean, new_deviation = description.score_scale(task.parameters)
     if (mean, deviation) == (new_mean, new_deviation) or "head/dense/kernel" not in contents.tensors:
         return contents
     return contents.with_rescaled_output(deviation / new_deviation, (mean - new_mean) / new_deviation)
-
-
-def output_order(contents: Contents, task: Task | TaskDescription, head: str) -> list[int] | None:
-    """Returns, for each label of a task, the index of the output with the same label in a checkpoint's head.
-
-    Args:
-      contents: a checkpoint of any format.
-      task: a task with C labels.
-      head: the head's name in checkpoints.
-
-    Returns:
-      C indices, or None to keep the order of the outputs. The result is None if the label names are unknown, differ
-      from the task's labels, or are already in the task's order.
-    """
-    labels = _labels_of(contents, head)
-    if labels == tuple(task.labels) or sorted(labels) != sorted(task.labels):
-        return None
-    return [labels.index(label) for label in task.labels]
 
 
 def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:

@@ -106,10 +106,8 @@ def test_a_python_process_and_an_executor_killed_in_mid_run_change_no_byte(spark
     log = cluster.log.read_text()
     assert log.count("Launching executor") - launched_before == 3
     assert re.search(r"Removing executor \S+ because it is EXITED", log)
-    # both losses were reported, without Spark's own log
-    assert (
-        len(re.findall(r"warning: \d task\(s\) failed or were lost with an executor; Spark retries them", output)) == 2
-    )
+    # the losses were reported (one line if they come soon after each other), without Spark's own log
+    assert re.search(r"warning: \d task\(s\) failed or were lost with an executor; Spark retries them", output)
     assert not other_lines(output)
 
 

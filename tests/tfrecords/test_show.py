@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.core import vocabulary_file
 from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import exit_code
 from tests.tfrecords.record_files import write_file
 from tfrecords import manifest, records, schema, show
 
@@ -121,7 +122,7 @@ def shown(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     given = types.SimpleNamespace(vocab_file="", first=0, num_examples=1)
     monkeypatch.setattr(show.flags, "FLAGS", given)
-    return lambda *words: (show.main(["show", *words]), *capsys.readouterr())
+    return lambda *words: (exit_code(lambda: show.main(words)), *capsys.readouterr())
 
 
 def test_the_manifest_leads_to_the_vocabulary(folder, shown):
@@ -150,18 +151,11 @@ def test_another_vocabulary_than_the_datas_is_refused(folder):
         show._vocabulary(path, "")
 
 
-@pytest.mark.parametrize(
-    "words, message",
-    [
-        ([], "error: name the file to show"),
-        (["data", "data.manifest.json"], "error: data: no manifest names its vocabulary; give --vocab_file"),
-    ],
-)
-def test_bad_input_is_one_line(folder, words, message, shown):
+def test_bad_input_is_one_line(folder, shown):
     record_file(folder / "data")
     (folder / "data.manifest.json").write_text("{}")
-    code, _, error = shown(*words)
-    assert code == 1 and error.startswith(message) and error.count("\n") == 1, error
+    code, _, error = shown("data", "data.manifest.json")
+    assert code == 1 and error == "error: data: no manifest names its vocabulary; give --vocab_file\n"
 
 
 @pytest.mark.slow

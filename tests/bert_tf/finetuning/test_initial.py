@@ -16,7 +16,7 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, engine
 from bert_tf.finetuning.description import describe
-from bert_tf.finetuning.initial import adapted, check_initial, output_order
+from bert_tf.finetuning.initial import adapted, check_initial
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_classifier import main as run_classifier
@@ -99,12 +99,12 @@ def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, form
         put_together(folder := tmp_path / "tags", vocab_file, task, config=CONFIG)
     convert_checkpoint(ConversionSettings(input=str(folder), output=f"{tmp_path}/{format}", format=format))
     model, path = FineTunedBert(CONFIG, task.head), f"{tmp_path}/{format}"
-    assert output_order(checkpoints.open_checkpoint(path), task, model.head_name) is None
+    contents = checkpoints.open_checkpoint(path)
+    assert adapted(contents, task, model.head_name) is contents
     given = head_values(model, path)
     with caplog.at_level(logging.INFO, "absl"):
         check_initial(path, other, CONFIG, reinitialize_head=False)
     assert "the head has the labels in another order; they are matched by name" in caplog.text
-    assert output_order(checkpoints.open_checkpoint(path), other, model.head_name) == order
     adapt = functools.partial(adapted, task=other, head=model.head_name)
     for name, value in head_values(model, path, adapt).items():
         np.testing.assert_array_equal(value, given[name][..., order])
@@ -130,7 +130,8 @@ def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli
         json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
     )
     (tmp_path / "hf/conversion.json").unlink()
-    assert output_order(checkpoints.open_checkpoint(f"{tmp_path}/hf"), task_of("MNLI"), "head") is None
+    contents = checkpoints.open_checkpoint(f"{tmp_path}/hf")
+    assert adapted(contents, task_of("MNLI"), "head") is contents
     with caplog.at_level(logging.WARNING, "absl"):
         check_initial(f"{tmp_path}/hf", task_of("MNLI"), CONFIG, reinitialize_head=False)
     assert ("was trained with the labels x, y, z, but is now used for" in caplog.text) == (labels[0] == "x")

@@ -1,12 +1,12 @@
 import dataclasses
 import json
 import logging
-import os
 import re
 
 import pytest
 
 from bert_tf.config import BertConfig
+from bert_tf.core.flag_parsing import exit_code
 from bert_tf.pretraining import fill_mask
 from bert_tf.report import __main__ as report_main
 from bert_tf.report import charts, run_report
@@ -207,11 +207,9 @@ def write_run(folder, description):
 
 
 @pytest.fixture
-def report_script(monkeypatch):
-    """Runs the report's script; its environment variables are removed after the test."""
-    for name in ("TF_CPP_MIN_LOG_LEVEL", "TF_USE_LEGACY_KERAS"):
-        monkeypatch.setenv(name, os.environ.get(name, "1"))
-    return report_main
+def report_script():
+    """Runs the report's script on folders; returns its exit code."""
+    return lambda *folders: exit_code(lambda: report_main.main(folders))
 
 
 def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, report_script):
@@ -222,7 +220,7 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, re
         for step in (50, 100):
             metrics_file.record(str(folder), "train", step, {"masked_lm_loss": 5.0})
     (folders[0] / "report.html").write_text("old")
-    assert report_script.main(["report", *map(str, folders)]) == 0
+    assert report_script(*map(str, folders)) == 0
     assert capsys.readouterr().out.split() == [str(folder / "report.html") for folder in folders]
     for folder in folders:
         page = (folder / "report.html").read_text()
@@ -231,10 +229,10 @@ def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, re
 
 
 def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_script):
-    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert report_script(str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}: no run has trained there")
     write_run(tmp_path, "no JSON")
-    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert report_script(str(tmp_path)) == 1
     assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
 
 
@@ -253,14 +251,14 @@ def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, capl
     metrics_file.record(str(tmp_path), "eval", 1, {"samples": "no list"}, fill_mask.NAME)
     run_report.write(str(tmp_path))
     assert "report.html could not be written: TypeError" in caplog.text
-    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert report_script(str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/report.html: cannot be written (TypeError")
 
 
 def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, report_script):
     write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
     (tmp_path / "report.html").write_text("old")
-    assert report_script.main(["report", str(tmp_path)]) == 1
+    assert report_script(str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/metrics.jsonl: no such file; copy")
     assert (tmp_path / "report.html").read_text() == "old"
 
@@ -270,7 +268,7 @@ def test_half_a_last_line_of_metrics_is_harmless(tmp_path, report_script):
     path = tmp_path / "metrics.jsonl"
     for half in ('{"split": "train", "st', '{"split": "train", "step": 1}\n{"split": "tr'):
         path.write_text(half)
-        assert report_script.main(["report", str(tmp_path)]) == 0
+        assert report_script(str(tmp_path)) == 0
 
 
 def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
