@@ -15,8 +15,6 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
-from bert_tf.jobs.runner import use_one_core
-
 
 class LocalRunner:
     """A context manager that applies functions to tasks in worker processes.
@@ -124,3 +122,15 @@ def _prepare() -> None:
 def _end_with_parent() -> None:
     multiprocessing.parent_process().join()
     os._exit(1)
+
+
+def use_one_core() -> None:
+    """Makes TensorFlow in this process use one core and no GPU, because there is one process per core."""
+    import tensorflow as tf
+
+    try:
+        tf.config.set_visible_devices([], "GPU")
+        tf.config.threading.set_intra_op_parallelism_threads(1)
+        tf.config.threading.set_inter_op_parallelism_threads(1)
+    except RuntimeError:
+        pass  # TensorFlow is already initialized (the process does other work too), so its devices cannot be changed.

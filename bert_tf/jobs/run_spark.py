@@ -25,7 +25,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.runner import use_one_core
+from bert_tf.jobs.run_local import use_one_core
 
 _SECONDS_BETWEEN_LOOKS = 0.2
 _SECONDS_BETWEEN_WARNINGS = 30.0

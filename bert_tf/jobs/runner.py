@@ -52,18 +52,6 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
         yield settings, runner
 
 
-def use_one_core() -> None:
-    """Makes TensorFlow in this process use one core and no GPU, because there is one process per core."""
-    import tensorflow as tf
-
-    try:
-        tf.config.set_visible_devices([], "GPU")
-        tf.config.threading.set_intra_op_parallelism_threads(1)
-        tf.config.threading.set_inter_op_parallelism_threads(1)
-    except RuntimeError:
-        pass  # TensorFlow is already initialized (the process does other work too), so its devices cannot be changed.
-
-
 def use_gpu() -> None:
     """Makes TensorFlow in this process use only the first GPU.
 
