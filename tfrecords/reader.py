@@ -24,18 +24,22 @@ _BLOCK_BYTES = 1 << 20
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
 
-    Manifests and unfinished files are in the same folder as the shards of a set; a glob leaves these files out.
+    Manifests and unfinished files are in the same folder as the shards of a set; a glob leaves these files out. If a
+    file is given twice, e.g. as a and as ./a, only the first path is returned.
 
     Raises:
       InputError: the list is empty, a path is missing or is not a record file, or a glob matches no record file.
     """
-    files = []
+    files: list[str] = []
     for pattern in items(patterns):
         # If a file with this name exists, a bracket in the name does not make the name a glob.
         files += [_literal(pattern, flag)] if tf.io.gfile.exists(pattern) else _matches(pattern, flag)
     if not files:
         raise InputError(f"--{flag} is empty; give a path, a glob, or several separated by commas")
-    return list(dict.fromkeys(files))
+    first: dict[str, str] = {}
+    for file in files:
+        first.setdefault(os.path.abspath(file), file)
+    return list(first.values())
 
 
 def is_match(path: str, pattern: str) -> bool:

@@ -61,10 +61,10 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
 
 
 def describe(settings: DeviceSettings) -> Cluster:
-    """Returns the cluster that the flags or TensorFlow's TF_CONFIG describe.
+    """Returns the cluster that the flags, or without flags TensorFlow's TF_CONFIG, describe.
 
     Raises:
-      InputError: the flags and TF_CONFIG both describe the cluster or both are missing, or the description is invalid.
+      InputError: the flags and TF_CONFIG are missing, or the description is invalid.
     """
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts:

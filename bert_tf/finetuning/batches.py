@@ -111,10 +111,10 @@ def _packed(
 
     Args:
       inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
-      places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each micro-batch.
+      places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each share of the plan.
       real: bool [B], false for padding rows.
-      shape: shape of the packed rows of one micro-batch.
-      shares_per_replica: number of micro-batches in the batch.
+      shape: shape of the packed rows of one share.
+      shares_per_replica: number of shares in the batch.
     """
     size, length = places.shape[0], inputs["input_ids"].shape[1]
     rows, width, most = shape.rows * shares_per_replica, shape.width, shape.sequences

@@ -72,9 +72,9 @@ class JoinTask(ShardTask):
       settings: the resolved settings, a dataclass.
     """
 
-    parts: tuple[str, ...] = ()
-    facts: Facts = Facts()
-    settings: Any = None
+    parts: tuple[str, ...]
+    facts: Facts
+    settings: Any
 
 
 def _one_file(task: PartTask) -> list[str]:

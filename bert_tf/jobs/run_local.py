@@ -41,7 +41,6 @@ class LocalRunner:
     def __exit__(self, *exception) -> None:
         if self._executor is not None:
             self._kill()
-            self._executor = None
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, in order of completion.
@@ -50,13 +49,14 @@ class LocalRunner:
           ChildProcessError: a worker died.
           Exception: an error that `function` raised.
         """
-        executor = self._executor
-        if executor is None:
+        if self._context is None:
             if not self._own_devices:
                 use_one_core()
             yield from map(function, tasks)
             return
-        ended = False
+        if self._executor is None:
+            self._start()
+        executor, ended = self._executor, False
         try:
             todo = [executor.submit(function, task) for task in tasks]
             for done in futures.as_completed(todo):
@@ -68,10 +68,9 @@ class LocalRunner:
                 "--num_workers if memory is short"
             ) from error
         finally:
-            # After an error or an early exit, kill the workers, so that they write no more files.
+            # After an error or an early exit, kill the workers, so that they write no more files. `map` starts others.
             if not ended and executor is self._executor:
                 self._kill()
-                self._start()
 
     def _start(self) -> None:
         # The fork server does not inherit sys.path. Without this variable, the server could preload an installed copy
@@ -84,6 +83,7 @@ class LocalRunner:
         for worker in list(self._executor._processes.values()):  # from Python 3.14: kill_workers
             worker.kill()
         self._executor.shutdown(cancel_futures=True)
+        self._executor = None
 
 
 def _context(preload: list[str]):

@@ -112,6 +112,7 @@ class ServeSettings:
 
     def __post_init__(self):
         check_values(self)
+        require(bool(self.port or self.rest_api_port), "--port=0 --rest_api_port=0: nothing to listen on; give a port")
         require(bool(self.folders), "nothing to serve: give --model_base_path=models/reviews")
         _ = self.channel_arguments  # raises an error if an argument is invalid
 

@@ -32,6 +32,7 @@ def record_file(path, seq=8, predictions=3, drop=(), packed=False):
         ("{0}/c,{0}/a", ["c", "a"]),
         ("{0}/c, {0}/b-*,{0}/a,", ["c", "b-0", "b-1", "a"]),
         ("{0}/b-[1],{0}/b-?", ["b-1", "b-0"]),
+        ("{0}/c,{0}/a,{0}/./c", ["c", "a"]),
     ],
 )
 def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, patterns, expected):

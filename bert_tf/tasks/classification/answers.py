@@ -5,6 +5,7 @@ Letters: B rows of a batch, N examples, C classes.
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -116,6 +117,7 @@ def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:
     The data's `load` raises InputError if a label of other data is invalid. The message names the place.
     """
 
+    @functools.cache
     def load(split: str) -> Sequence[Example]:
         examples = data.load(split)
         for example in examples:

@@ -210,7 +210,7 @@ class ClassificationTask(Task):
         has_ids = any(example.id for example in split.examples)
         named = [[_cell(self.id_title) if has_ids else "index", *titles]]
         for number, (row, example) in enumerate(zip(results, split.examples, strict=True)):
-            named.append([example.id or str(number), *answers[number : number + 1], *row])
+            named.append([_cell(example.id or str(number)), *answers[number : number + 1], *row])
         if self.writes_texts:
             texts = [("text_a", "text_b") if self.has_pairs else ("text",), *(e.texts for e in split.examples)]
             named = [[*row, *map(_cell, more)] for row, more in zip(named, texts, strict=True)]

@@ -144,6 +144,7 @@ class ClassifierSettings(FineTuningSettings):
         require(
             not (self.labels and self.label_file), "--labels and --label_file both list the labels; drop one of them"
         )
+        require(self.label_separator != "", "--label_separator is empty; leave the flag out for a comma")
         require(not (self.regression and self.multi_label), "--regression contradicts --multi_label; drop one of them")
         require(
             self.pair_order != "both" or self.long_text != "window",

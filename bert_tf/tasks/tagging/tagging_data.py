@@ -46,9 +46,8 @@ def tagging_task(command: Command) -> TaggingTask:
     of_model = command.of_model("document_context", "lstm_size")
     has_context = of_model["document_context"]
     types = _types(settings, known, data)
-    checked = dataclasses.replace(
-        data, load=functools.partial(_load, data, types), strata=functools.partial(strata_of, by_document=has_context)
-    )
+    load = functools.cache(functools.partial(_load, data, types))
+    checked = dataclasses.replace(data, load=load, strata=functools.partial(strata_of, by_document=has_context))
     return TaggingTask(
         types,
         parameters["tag_scheme"] if known else tagged.scheme_of(data.load("train")),

@@ -109,6 +109,7 @@ def test_what_cannot_be_served_is_said_in_one_line(tmp_path):
         assert "give another" in why(f"--model_base_path={base}", port)
     for flags, expected in [
         ([], "nothing to serve"),
+        (["--model_base_path=x", "--port=0", "--rest_api_port=0"], "nothing to listen on"),
         (["--model=x"], "--model=x: give NAME=PATH"),
         (["--model=m=x", "--model=m=y"], "two models have the name m"),
     ]:

@@ -179,6 +179,7 @@ def test_a_users_regression_takes_any_finite_number(tmp_path):
         ({"labels": "a,b", "label_file": "f"}, "drop one of them"),
         ({"tune_thresholds": True}, "--tune_thresholds needs the dev data; add --do_eval"),
         ({"data_dir": ""}, "--data_dir is empty"),
+        ({"label_separator": ""}, "leave the flag out for a comma"),
     ],
 )
 def test_flags_that_contradict_are_refused(changes, message):
@@ -351,6 +352,10 @@ def test_ids_must_be_unique_and_name_the_predictions(tmp_path):
     task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
     lines = (tmp_path / "test_predictions.tsv").read_text().splitlines()
     assert lines[0].startswith("id\tlabel\tprob") and lines[1].startswith("r1\tx\t0.5")
+    examples = [dataclasses.replace(examples[0], id="r\n1"), examples[1]]
+    task.write_predictions(str(tmp_path), Split(examples, {}, np.arange(2)), np.zeros([2, 2], np.float32))
+    with open(tmp_path / "test_predictions.tsv", newline="", encoding="utf-8") as file:
+        assert [row[0] for row in csv.reader(file, delimiter="\t")] == ["id", "r\n1", "r2"]
     write(tmp_path, "id\ttext\nr1\ta\nr2\tb\nr1\tc\n", "test")
     with pytest.raises(InputError, match="line 4: the id 'r1' is also the id of line 2; give each"):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", id_column="id").data.read("test")
