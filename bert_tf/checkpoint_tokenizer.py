@@ -61,9 +61,6 @@ class CheckpointTokenizer:
 
         Returns:
           Whether the tokenizer lower-cases text.
-
-        Raises:
-          InputError: the message names the file and the difference.
         """
         known = self.casing.do_lower_case
         lower = _first(do_lower_case, known, default)
@@ -108,9 +105,6 @@ class CheckpointTokenizer:
         Args:
           vocabulary: the vocabulary in the data's manifest; None if absent.
           vocab_file: path of this vocabulary; "" if it was not found.
-
-        Raises:
-          InputError: the tokenizers differ; the message names the data and the difference.
         """
         if not vocabulary:
             return
@@ -124,15 +118,7 @@ class CheckpointTokenizer:
 
 
 def find(contents: Contents, path: str) -> CheckpointTokenizer:
-    """Returns the tokenizer of an open checkpoint.
-
-    Args:
-      contents: the checkpoint.
-      path: the path that the user gave.
-
-    Raises:
-      InputError: `tokenizer_config.json` or `tokenizer.json` is damaged.
-    """
+    """Returns the tokenizer of an open checkpoint."""
     return CheckpointTokenizer(contents.source, contents.vocab_file, tokenizer_config.find(contents.folder, path))
 
 
@@ -141,14 +127,10 @@ def resolve(settings, contents: Contents) -> tuple[str, bool]:
 
     Args:
       settings: settings with `init_checkpoint`, `vocab_file`, `do_lower_case` and `ignore_checkpoint_tokenizer`.
-      contents: the checkpoint.
 
     Returns:
       vocab_file: path of the vocabulary.
       do_lower_case: whether the tokenizer lower-cases text.
-
-    Raises:
-      InputError: there is no vocabulary, or the flags, the vocabulary and the checkpoint contradict each other.
     """
     lower = _casing(settings, find(contents, settings.init_checkpoint))
     vocab_file = settings.vocab_file or contents.vocab_file
@@ -165,11 +147,7 @@ def of(path: str) -> CheckpointTokenizer:
 
 
 def read_conversion(folder: str) -> dict:
-    """Reads the record that a conversion wrote into its output folder; returns {} for other folders.
-
-    Raises:
-      InputError: the file is not a JSON object.
-    """
+    """Reads the record that a conversion wrote into its output folder; returns {} for other folders."""
     path = os.path.join(folder, CONVERSION_NAME)
     return read_json(path) if tf.io.gfile.exists(path) else {}
 
@@ -181,9 +159,6 @@ def lower_case(settings, default: bool = True) -> bool:
       settings: the run's settings. The value comes from the flag, else from the run's folder, else from the folder of
         --init_checkpoint.
       default: the value if none of these three sources has a value.
-
-    Raises:
-      InputError: the flags contradict the casing or the vocabulary of --init_checkpoint.
     """
     if phases := run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its settings, and refuses a different casing.
@@ -220,8 +195,6 @@ def keep(folder: str, config: BertConfig, vocab_file: str, do_lower_case: bool |
     """Writes the model's configuration into a run's folder; also writes the vocabulary and the casing if known.
 
     Args:
-      folder: the run's folder.
-      config: the model's configuration.
       vocab_file: the vocabulary; "" if unknown.
       do_lower_case: whether the tokenizer lower-cases text; None if unknown.
     """

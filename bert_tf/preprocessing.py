@@ -35,7 +35,6 @@ class BertPreprocessor(keras.layers.Layer):
       tokenizer: the `BertTokenizer`.
 
     Raises:
-      InputError: there is no vocabulary, the vocabulary is invalid, or `do_lower_case` contradicts the checkpoint.
       ValueError: `sequence_length` is less than 3.
     """
 

@@ -27,10 +27,6 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
 
     Yields:
       A reader.
-
-    Raises:
-      InputError: the suffix denotes an unsupported compression; or, while the caller reads, the compressed data is
-        truncated or damaged.
     """
     if path.lower().endswith(_UNREADABLE):
         raise InputError(f"{path}: unsupported compression; compress as .gz, .bz2 or .xz, or give plain text")

@@ -34,12 +34,8 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
     """Refuses files that are not text, and warns of files that look like another format.
 
     Args:
-      files: paths of text files, compressed or not.
       input_format: a value of --input_format.
       sentences: whether the caller needs the ends of sentences. If so, this function also warns about very long lines.
-
-    Raises:
-      InputError: a file is binary, UTF-16 or UTF-32, or it is compressed and damaged; the message names the file.
     """
     doubtful: dict[str, list[str]] = {}
     for path in files:

@@ -51,9 +51,6 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
     """Splits a file into ranges of about `chunk_bytes` that end at document boundaries.
 
     Only a few kilobytes around each boundary are read.
-
-    Raises:
-      InputError: a document exceeds MAX_DOCUMENT_BYTES.
     """
     size, start, sources = tf.io.gfile.stat(path).length, 0, []
     if compressed.is_compressed(path):
@@ -68,11 +65,7 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
 
 
 def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yields the source's text in chunks that end at document boundaries. A range of a plain file is one chunk.
-
-    Raises:
-      InputError: a document exceeds MAX_DOCUMENT_BYTES, or a compressed file is damaged.
-    """
+    """Yields the source's text in chunks that end at document boundaries. A range of a plain file is one chunk."""
     with compressed.open_binary(source.path) as file:
         if not compressed.is_compressed(source.path):
             file.seek(source.start)
@@ -95,9 +88,6 @@ def read_documents(
     """Yields the source's documents, one list per chunk of `read_chunks`.
 
     Documents may contain empty sentences and may be empty.
-
-    Raises:
-      InputError: a line or a page cannot be read; the message names the file and the line.
     """
     position = source.start
     for chunk in read_chunks(source, input_format, chunk_bytes):

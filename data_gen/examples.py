@@ -44,9 +44,7 @@ class UnitTask:
       unit: the work unit.
       window: the blocks from which random next sentences are drawn, including the unit's own block.
       own_block: index of the unit's own block in `window`.
-      settings: the settings of the generator.
       special_tokens: see `SpecialTokens`.
-      job: id of the job.
       folder: folder for the unit's records.
     """
 
@@ -147,10 +145,8 @@ def example_columns(
 
     Args:
       window: the documents to process, and other documents for random next sentences.
-      documents: range of the window's documents to process.
       settings: the settings of the generator; the lengths, the objective and the masking are used.
       special_tokens: see `SpecialTokens`.
-      rng: source of randomness.
 
     Yields:
       For each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them.

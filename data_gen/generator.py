@@ -39,10 +39,6 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 
     Returns:
       The shards.
-
-    Raises:
-      InputError: a file is missing, empty or unreadable; the vocabulary lacks a special token; random next sentences
-        need two documents, but the corpus has fewer; or the existing set has other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
@@ -84,12 +80,7 @@ def _make(
 
 
 def verify(settings: GeneratorSettings) -> None:
-    """Checks every byte of a set against its manifest.
-
-    Raises:
-      InputError: a shard differs from its manifest entry. If several shards differ, the message names the first shard,
-        and the log names the others.
-    """
+    """Checks every byte of a set against its manifest."""
     outputs = output_paths(settings.output_file)
     path = manifest.manifest_path(outputs[0])
     faults = list(reader.find_faults(path))
@@ -106,11 +97,6 @@ def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> S
 
 
 def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[Block]:
-    """Tokenizes the corpus and returns its blocks in corpus order.
-
-    Raises:
-      InputError: a file cannot be read.
-    """
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)
     made = run_stage("tokenizing", "B", runner, tasks, tokenize_sources, read_blocks, amount=lambda task: task.size)

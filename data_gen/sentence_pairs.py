@@ -58,10 +58,8 @@ def sample_pairs(
 
     Args:
       window: the documents from which a random B is drawn; at least two.
-      documents: range of the documents to split.
       max_seq_length: row length, including [CLS] and two [SEP].
       short_seq_prob: probability that the rows of a document have a target length below the maximum.
-      rng: source of randomness.
     """
     longest = max_seq_length - 3
     targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
@@ -97,11 +95,8 @@ def sample_segments(
     """Splits documents into single segments of whole sentences that fill rows of `max_seq_length`.
 
     Args:
-      window: the window that contains the documents.
-      documents: range of the documents to split.
       max_seq_length: row length, including [CLS] and [SEP].
       short_seq_prob: probability that the rows of a document have a target length below the maximum.
-      rng: source of randomness.
     """
     longest = max_seq_length - 2
     targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
@@ -123,8 +118,6 @@ def cut_blocks(window: Window, documents: range, max_seq_length: int) -> Rows:
     """Cuts each document into contiguous blocks that fill a row; only the last block of a document may be shorter.
 
     Args:
-      window: the window that contains the documents.
-      documents: range of the documents to cut.
       max_seq_length: row length, including [CLS] and [SEP].
     """
     longest = max_seq_length - 2
@@ -161,10 +154,8 @@ def _random_segments(
     left, the segment is the whole rest of the document.
 
     Args:
-      window: the documents from which segments are drawn.
       own: int64 [R], the index of each row's own document; the drawn segment comes from another document.
       wanted: int64 [R], the number of tokens that each segment should have.
-      rng: source of randomness.
 
     Returns:
       Start and end of each segment in the window's tokens, int64 [R] each.

@@ -41,7 +41,6 @@ class ShuffleTask(ShardTask):
       shards: number of shards.
       buckets: number of buckets in which the shard is shuffled.
       seed: seed of the order of the records.
-      gzip_compress: whether to compress the shard.
     """
 
     units_path: str
@@ -84,15 +83,10 @@ def make_shards(
     Args:
       tasks: the tasks of all units; the units' records are on disk.
       facts: the facts of each unit, in the order of `tasks`.
-      job: the job that makes the set.
-      runner: the runner that executes the shard tasks.
       finished: the shard of each output; None for a missing shard.
 
     Returns:
       All shards, in the order of the outputs.
-
-    Raises:
-      InputError: there are fewer examples than shards.
     """
     examples = sum(found.examples for found in facts)
     if examples < len(job.outputs):

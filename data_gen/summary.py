@@ -20,11 +20,7 @@ _LEAST_MASKED = 0.8
 
 
 def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
-    """Warns if many tokens of the corpus, or most tokens in a part of a file, are [UNK].
-
-    Raises:
-      InputError: nearly all tokens of the corpus are [UNK].
-    """
+    """Warns if many tokens of the corpus, or most tokens in a part of a file, are [UNK]."""
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
     remedy = (
         f"check that {settings.vocab_file} is for this language, and that --do_lower_case="

@@ -90,11 +90,7 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
 
 
 def tokenize_sources(task: TokenizeTask) -> list[Block]:
-    """Tokenizes sources, writes the blocks to disk and returns them.
-
-    Raises:
-      InputError: a source cannot be read.
-    """
+    """Tokenizes sources, writes the blocks to disk and returns them."""
     tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
     blocks = []
     for index, (documents, files) in enumerate(_collected(task)):
@@ -135,7 +131,6 @@ def load_window(blocks: Sequence[Block], job: str) -> Window:
     """Loads adjacent blocks as one window.
 
     Args:
-      blocks: the blocks in corpus order.
       job: id of the job; part of the cache key, because blocks of an earlier job may have the same path.
     """
     arrays = [_load_block(block.path, job) for block in blocks]

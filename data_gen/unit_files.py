@@ -19,7 +19,6 @@ def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
     Args:
       path: TFRecord file to write. The name of the index is `path` with a suffix. Both files are written atomically.
       records: N serialized records.
-      rng: source of the random order.
 
     Returns:
       Size of the TFRecord file in bytes.

@@ -45,10 +45,6 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
 
     Returns:
       The tokens in the order of their ids.
-
-    Raises:
-      InputError: a file is missing, damaged, in another format, or both read and written; the output exists; the corpus
-        does not contain a word; or the vocabulary to extend is full or does not need new tokens.
     """
     files = reader.expand_files(settings.input_file)
     storage.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])

@@ -14,9 +14,7 @@ def warn_of_case(path: str, tokens: Sequence[str], do_lower_case: bool) -> None:
     """Warns of upper-case tokens if text is lower-cased, and of a vocabulary without upper case if text keeps its case.
 
     Args:
-      path: the vocabulary file.
       tokens: the tokens of the vocabulary.
-      do_lower_case: the tokenizer's setting.
     """
     words = [token for token in tokens if token not in SPECIAL_TOKENS and not UNUSED.fullmatch(token)]
     upper = [word for word in words if word != word.lower()]

@@ -38,9 +38,6 @@ class ExistingVocabulary:
     Attributes:
       tokens: the tokens in the order of their ids.
       wanted: number of tokens to add.
-
-    Raises:
-      InputError: the file is missing, is not a vocabulary, or has no room for a new token.
     """
 
     def __init__(self, settings: VocabularySettings):

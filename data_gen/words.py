@@ -50,16 +50,12 @@ def count_words(
 
     Args:
       files: paths of text files, compressed or not (see `compressed.open_binary`).
-      do_lower_case: the tokenizer's setting.
       max_words: maximum number of different words in memory, about 150 bytes each.
       input_format: a value of --input_format.
       text_field: a value of --text_field.
 
     Returns:
       The counts, which are deterministic. If no word was dropped, the counts do not depend on the order of the lines.
-
-    Raises:
-      InputError: a compressed file is damaged, or a line or a page cannot be read.
     """
     split = WordSplitter(do_lower_case)
 

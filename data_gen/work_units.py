@@ -24,7 +24,6 @@ class Unit:
     Attributes:
       block: index of the block.
       documents: number of documents of the block.
-      first_pass: the first pass.
       last_pass: the pass after the last pass of this unit.
     """
 

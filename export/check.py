@@ -18,11 +18,7 @@ from bert_tf.core.flag_parsing import run_on_words
 
 
 def check(folder: str) -> None:
-    """Prints the signatures of an export, loads it, and replays its warm-up requests.
-
-    Raises:
-      InputError: the export is broken; the message states the cause.
-    """
+    """Prints the signatures of an export, loads it, and replays its warm-up requests."""
     from export import loading
 
     lines = list(loading.describe(folder))

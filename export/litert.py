@@ -31,9 +31,6 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         (dynamic-range quantization).
       rows: inputs of the token signature, int32 [B, S] or [B, N, S]. For these inputs, the outputs of the file are
         compared with the outputs of the model.
-
-    Raises:
-      InputError: TensorFlow Lite cannot run the model, or the outputs of the file differ from the outputs of the model.
     """
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:

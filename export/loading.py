@@ -16,11 +16,7 @@ _INIT = "__saved_model_init_op"
 
 
 def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
-    """Returns the signatures that `saved_model.pb` declares, by name.
-
-    Raises:
-      InputError: the file is missing or damaged.
-    """
+    """Returns the signatures that `saved_model.pb` declares, by name."""
     path = os.path.join(folder, "saved_model.pb")
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; give the folder of a version, such as models/reviews/1")
@@ -38,9 +34,6 @@ def check(folder: str) -> int:
 
     Returns:
       The number of warm-up requests.
-
-    Raises:
-      InputError: the export is broken; the message states the cause.
     """
     definitions = signature_defs(folder)
     operations.check(folder)

@@ -23,12 +23,7 @@ _TOLERANCE = 1e-6
 
 
 def text(source: Trained, settings: Mapping[str, Any]) -> str:
-    """Returns the card as Markdown.
-
-    Args:
-      source: the exported model.
-      settings: the settings of the export.
-    """
+    """Returns the card as Markdown."""
     described, config = source.description, source.config
     is_run = tf.io.gfile.exists(os.path.join(source.folder, run_record.NAME))
     data = run_record.read_phases(source.folder)[-1].data if is_run else {}
@@ -93,7 +88,6 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
     """Returns the first candidate that belongs to this export.
 
     Args:
-      source: the exported model.
       candidates: for each evaluation, the scores by name, or {} if there are none. The scores can include the step and
         the thresholds of the evaluation. If so, the step and the thresholds must be the same as in this export.
 

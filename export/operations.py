@@ -39,11 +39,7 @@ def used(folder: str) -> Iterator[tuple[str, str]]:
 
 
 def check(folder: str) -> None:
-    """Refuses a SavedModel that contains an operation that TF Serving lacks.
-
-    Raises:
-      InputError: the SavedModel contains such an operation; the message names the operation and its function.
-    """
+    """Refuses a SavedModel that contains an operation that TF Serving lacks."""
     known = allowed()
     for operation, function in used(folder):
         if operation not in known:

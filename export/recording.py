@@ -21,7 +21,6 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]]) -> list[
     """Returns a request for each signature, and another request with a single row for the default signature.
 
     Args:
-      served: the model.
       samples: the result of `ServedModel.samples`.
     """
     # Choose texts of all lengths, because a server compiles code and allocates memory for each new shape.

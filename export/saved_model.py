@@ -33,9 +33,6 @@ def export_saved_model(settings: ExportSettings) -> str:
 
     Returns:
       The folder of the version: `export_dir`, or the next version in `export_dir`.
-
-    Raises:
-      InputError: there is no model to export, or `export_dir` is neither a new version nor a model's folder.
     """
     versions.check(settings.export_dir)
     with policy(policy_name(settings.dtype)), sources.load(settings) as source:

@@ -26,7 +26,6 @@ def of(served: ServedModel, longest: int) -> Signatures:
     """Returns the signatures of a served model by name.
 
     Args:
-      served: the model.
       longest: the model's number of positions, which is the maximum number of tokens in a row.
     """
     # `serving_default` and `examples` use one function, so that the graph contains the model only once.

@@ -19,11 +19,7 @@ from export.settings import ExportSettings
 
 @contextlib.contextmanager
 def load(settings: ExportSettings) -> Iterator[Trained]:
-    """Loads the model that the settings name. Its files may exist only inside of the `with` block.
-
-    Raises:
-      InputError: the model cannot be loaded; see `_of_run`, `_of_checkpoint` and `conversion.run_of`.
-    """
+    """Loads the model that the settings name. Its files may exist only inside of the `with` block."""
     if settings.task_name.lower() in CHECKPOINT_KINDS:
         yield _of_checkpoint(settings)
         return
@@ -32,12 +28,7 @@ def load(settings: ExportSettings) -> Iterator[Trained]:
 
 
 def _of_run(settings: ExportSettings) -> Trained:
-    """Loads the checkpoint that `--use_checkpoint` selects from a fine-tuning run.
-
-    Raises:
-      InputError: the folder contains neither a fine-tuning run nor a finished sweep, or `--task_name` names another
-        task.
-    """
+    """Loads the checkpoint that `--use_checkpoint` selects from a fine-tuning run."""
     folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
     if checkpoint_folder.prefixes(folder) and not description.exists(folder):
         raise InputError(
@@ -55,12 +46,7 @@ def _of_run(settings: ExportSettings) -> Trained:
 
 
 def _of_checkpoint(settings: ExportSettings) -> Trained:
-    """Loads a checkpoint of any format, with the vocabulary and the casing from the checkpoint's folder.
-
-    Raises:
-      InputError: there is no checkpoint, configuration or vocabulary, or the checkpoint lacks tensors that the kind
-        needs.
-    """
+    """Loads a checkpoint of any format, with the vocabulary and the casing from the checkpoint's folder."""
     name, path = settings.task_name.lower(), settings.checkpoint_dir
     kind, contents = CHECKPOINT_KINDS[name], checkpoints.open_checkpoint(path)
     config = contents.require_config()

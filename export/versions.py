@@ -23,11 +23,7 @@ def model_name(export_dir: str) -> str:
 
 
 def check(export_dir: str) -> None:
-    """Checks, before any long work, that an export can be written to `export_dir`.
-
-    Raises:
-      InputError: the version exists, the model's folder has content but no version, or a folder is not writable.
-    """
+    """Checks, before any long work, that an export can be written to `export_dir`."""
     path = export_dir.rstrip("/")
     if is_version(path):
         storage.check_new_folder(path, "export_dir")

@@ -23,7 +23,6 @@ class Request:
 
     Attributes:
       method: "predict", "classify" or "regress".
-      signature: name of the signature.
       inputs: maps the names of the signature's inputs to arrays. For classify and regress, the only input is `inputs`,
         with serialized Examples.
     """
@@ -34,13 +33,7 @@ class Request:
 
 
 def write(folder: str, model: str, requests: Sequence[Request]) -> None:
-    """Writes the warm-up requests of a version.
-
-    Args:
-      folder: folder of the version.
-      model: name of the model.
-      requests: the requests to replay.
-    """
+    """Writes the warm-up requests of a version."""
     tf.io.gfile.makedirs(os.path.dirname(os.path.join(folder, NAME)))
     with tf.io.TFRecordWriter(os.path.join(folder, NAME)) as file:
         for one in requests:

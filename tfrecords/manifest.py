@@ -22,7 +22,6 @@ class Shard:
       name: path relative to the manifest's folder.
       examples: number of examples.
       bytes: size of the file in bytes.
-      sha256: SHA-256 of the file, in hexadecimal.
     """
 
     name: str
@@ -45,8 +44,6 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
     """Returns the text of a manifest.
 
     Args:
-      settings: the resolved settings that made the shards.
-      shards: all files of the set.
       **facts: additional entries, such as the size and SHA-256 of the vocabulary.
     """
     entries = {**facts, "settings": settings, "shards": [dataclasses.asdict(shard) for shard in shards]}
@@ -54,11 +51,7 @@ def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
 
 
 def read_manifest(path: str) -> dict | None:
-    """Reads a manifest. Returns None if the file does not exist: records from other tools have no manifest.
-
-    Raises:
-      InputError: the file exists but is not a JSON object.
-    """
+    """Reads a manifest. Returns None if the file does not exist: records from other tools have no manifest."""
     if not tf.io.gfile.exists(path):
         return None
     with storage.json_file(path, "move it away, or make the data again", "not a manifest") as entries:
@@ -77,9 +70,6 @@ def find_manifest(path: str) -> dict | None:
 
     If the user named the shards one by one, the manifest is named after the first shard. To find the manifest from
     another shard, this function searches the shard's folder for a manifest that lists the shard.
-
-    Raises:
-      InputError: the manifest that is named after the shard cannot be read.
     """
     if entries := read_manifest(manifest_path(path)):
         return entries
@@ -114,22 +104,14 @@ def is_listed(path: str) -> bool:
 
 
 def examples_of(path: str) -> int | None:
-    """Returns the number of examples in a shard; None if no manifest states the number.
-
-    Raises:
-      InputError: the manifest that is named after the shard cannot be read.
-    """
+    """Returns the number of examples in a shard; None if no manifest states the number."""
     entries = find_manifest(path)
     examples = (_shard_entry(path, entries) or {}).get("examples") if entries else None
     return examples if isinstance(examples, int) else None
 
 
 def check_size(path: str, entries: Mapping) -> None:
-    """Checks that a shard has the size in the manifest; does nothing if the manifest states no size.
-
-    Raises:
-      InputError: the size differs.
-    """
+    """Checks that a shard has the size in the manifest; does nothing if the manifest states no size."""
     expected = (_shard_entry(path, entries) or {}).get("bytes")
     if expected is None:
         return

@@ -26,9 +26,6 @@ def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
 
     Manifests and unfinished files are in the same folder as the shards of a set; a glob leaves these files out. If a
     file is given twice, e.g. as a and as ./a, only the first path is returned.
-
-    Raises:
-      InputError: the list is empty, a path is missing or is not a record file, or a glob matches no record file.
     """
     files: list[str] = []
     for pattern in items(patterns):
@@ -77,22 +74,14 @@ def compression(path: str) -> str:
 
 
 def first_example(path: str) -> tf.train.Example:
-    """Returns the first record of a file.
-
-    Raises:
-      InputError: the file contains no record or is not a TFRecord file, or the first record is damaged.
-    """
+    """Returns the first record of a file."""
     for record in checked_records(path):
         return parse_example(record, path, 0)
     raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit this file")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
-    """Parses a record.
-
-    Raises:
-      InputError: the record is not a `tf.train.Example`; the message names the file and the record.
-    """
+    """Parses a record."""
     try:
         return tf.train.Example.FromString(record)
     except Exception as error:
@@ -103,11 +92,7 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
-    """Checks that the first record of every file has the expected features and lengths.
-
-    Raises:
-      InputError: a feature is missing or has a different length; the message names the file and the feature.
-    """
+    """Checks that the first record of every file has the expected features and lengths."""
     for path in files:
         found = first_example(path).features.feature
         for feature in features:
@@ -139,11 +124,7 @@ def find_damage(files: Sequence[str]) -> str | None:
 
 
 def checked_records(path: str) -> Iterator[bytes]:
-    """Yields the records of a file.
-
-    Raises:
-      InputError: a record is damaged or truncated; the message names the file and the record.
-    """
+    """Yields the records of a file."""
     packed = compression(path)
     count, size = 0, 0
     try:
@@ -198,14 +179,8 @@ def _remedy(path: str) -> str:
 def find_faults(path: str) -> Iterator[str]:
     """Compares the shards of a set with the checksums in the manifest.
 
-    Args:
-      path: path of the manifest.
-
     Yields:
       One line for each shard that is missing, or whose contents have changed since the generator wrote the shard.
-
-    Raises:
-      InputError: the manifest is missing or cannot be read.
     """
     entries = manifest.read_manifest(path)
     if entries is None:

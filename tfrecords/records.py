@@ -68,7 +68,6 @@ class _Block:
         self.data, self.stride, self.offsets, self.feature = data, stride, offsets, feature
 
     def parts(self) -> list[bytes]:
-        """Returns the bytes of each record."""
         data = self.data
         if self.stride:
             return [data[start : start + self.stride] for start in range(0, len(data), self.stride)]

@@ -27,13 +27,9 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
     """Prints some records of a file.
 
     Args:
-      path: TFRecord file, compressed or not.
       vocabulary: tokens in the order of their ids.
       first: index of the first record, counted from 0.
       count: maximum number of records.
-
-    Raises:
-      InputError: the file is damaged, does not contain pre-training data, or has no record with the index `first`.
     """
     from tfrecords import reader
 
@@ -49,11 +45,7 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
-    """Returns the lines that describe one `tf.train.Example`.
-
-    Raises:
-      InputError: the example has no `input_ids`, or has ids outside the vocabulary.
-    """
+    """Returns the lines that describe one `tf.train.Example`."""
     values = {
         name: list(feature.int64_list.value or feature.float_list.value)
         for name, feature in example.features.feature.items()
@@ -103,12 +95,7 @@ def _marked(token: str, label: str | None) -> str:
 
 
 def _vocabulary(path: str, vocab_file: str) -> list[str]:
-    """Reads the given vocabulary or, by default, the vocabulary that the manifest names.
-
-    Raises:
-      InputError: the file to show is invalid, there is no vocabulary, or the manifest has the checksum of a different
-        vocabulary.
-    """
+    """Reads the given vocabulary or, by default, the vocabulary that the manifest names."""
     import tensorflow as tf
 
     from bert_tf.core import vocabulary_file

@@ -22,9 +22,7 @@ def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False)
     """Atomically writes records that already have their TFRecord framing; creates the folder if necessary.
 
     Args:
-      path: the TFRecord file to write.
       parts: byte strings, each with one or several framed records.
-      gzip_compress: whether to compress the file with gzip.
 
     Returns:
       The number of bytes written and their SHA-256 in hexadecimal.

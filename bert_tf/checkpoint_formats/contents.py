@@ -33,7 +33,6 @@ class StoredTensor:
     """One tensor of a checkpoint.
 
     Attributes:
-      name: the tensor's name in the file.
       shape: the tensor's shape in our models.
       read: function that reads the values in our layout and in the file's dtype.
     """
@@ -98,11 +97,7 @@ class Contents:
         return os.path.dirname(self.source.split(",")[0]) or "."
 
     def require_config(self) -> BertConfig:
-        """Returns the configuration.
-
-        Raises:
-          InputError: there is no configuration; the message names the expected file.
-        """
+        """Returns the configuration."""
         if self.config is None:
             raise InputError(f"{self.config_file}: no such file; put the configuration of {self.source} there")
         return self.config
@@ -159,14 +154,10 @@ class Contents:
         complete or absent.
 
         Args:
-          config: the model's configuration.
           shapes: shapes of the model's variables by path, including the encoder's variables.
 
         Returns:
           Paths of the variables that the checkpoint lacks. These variables keep their initial values.
-
-        Raises:
-          InputError: a tensor or a key of the configuration does not fit; the message names the tensor or key.
         """
         self._check_same_architecture(config, shapes)
         present = {names.component_of(path) for path in self.tensors}
@@ -246,11 +237,7 @@ class Contents:
         return shapes
 
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
-        """Reads tensors as float32, and shows the progress. Logs how many tensors were rounded from float64.
-
-        Raises:
-          InputError: the file is damaged, or a value is infinite or NaN.
-        """
+        """Reads tensors as float32, and shows the progress. Logs how many tensors were rounded from float64."""
         paths, values, rounded = list(paths), {}, 0
         bar = ProgressBar("reading", len(paths), "tensors", delay=_SECONDS_BEFORE_BAR, leave=False)
         with contextlib.closing(bar):
@@ -290,11 +277,7 @@ class Contents:
 
 
 def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
-    """Refuses a checkpoint whose encoder has tensors that are not part of BERT.
-
-    Raises:
-      InputError: `strangers` is not empty; the message names one of these tensors.
-    """
+    """Refuses a checkpoint whose encoder has tensors that are not part of BERT."""
     first = min(strangers, default=None)
     if first is not None:
         raise InputError(
@@ -304,11 +287,7 @@ def refuse_strangers(source: str, strangers: Iterable[str]) -> None:
 
 
 def read_tensor(stored: StoredTensor, source: str) -> np.ndarray:
-    """Reads one tensor as float32.
-
-    Raises:
-      InputError: the file is damaged, or a value is infinite or NaN.
-    """
+    """Reads one tensor as float32."""
     return _as_float32(_read_as_stored(stored, source), stored.name, source)
 
 

@@ -24,10 +24,6 @@ def download(name: str) -> str:
 
     Args:
       name: `hf://owner/model`, or `hf://owner/model@revision`.
-
-    Raises:
-      InputError: huggingface-hub is not installed, there is no such model, the Hub cannot be reached, or the model
-        has no safetensors.
     """
     try:
         from huggingface_hub import snapshot_download

@@ -38,11 +38,7 @@ _CLASSES = {
 
 
 def safetensors():
-    """Imports safetensors, which the extra `hf` installs.
-
-    Raises:
-      InputError: the package is not installed.
-    """
+    """Imports safetensors, which the extra `hf` installs."""
     try:
         import safetensors.numpy
     except ImportError as error:
@@ -57,9 +53,6 @@ def read(path: str, config_entries: dict, **files) -> Contents:
       path: `model.safetensors`, the index of a sharded model, or `tf_model.h5`.
       config_entries: entries of `config.json`; {} if there is none.
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
-
-    Raises:
-      InputError: the file cannot be read, or its model is not BERT.
     """
     stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
@@ -224,9 +217,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
     """Writes `model.safetensors` and `config.json` into a folder.
 
     Args:
-      folder: the output folder.
       tensors: values by our paths.
-      config: the model's configuration.
       more: additional entries of `config.json`, which replace default entries; see `label_entries`.
 
     Returns:

@@ -41,11 +41,7 @@ def renamed(stored: StoredTensor) -> StoredTensor:
 
 
 def open_h5(path: str) -> dict[str, StoredTensor]:
-    """Opens an .h5 file; returns its tensors by their names in the file.
-
-    Raises:
-      InputError: the file is not local, or is not an HDF5 file.
-    """
+    """Opens an .h5 file; returns its tensors by their names in the file."""
     import h5py
 
     if "://" in path:

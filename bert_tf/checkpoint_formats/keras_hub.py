@@ -49,11 +49,7 @@ _WHOLE = "layers/bert_backbone/"
 
 
 def config_of(entries: Mapping, path: str) -> BertConfig | None:
-    """Returns the configuration in the entries of a preset's `config.json`; None for other files.
-
-    Raises:
-      InputError: the preset is not a BERT.
-    """
+    """Returns the configuration in the entries of a preset's `config.json`; None for other files."""
     name = entries.get("registered_name")
     if not str(name).startswith(_LIBRARIES):
         return None
@@ -70,9 +66,6 @@ def read(path: str, **files) -> Contents:
     Args:
       path: `model.weights.h5`, or a file that `save_weights` of a task wrote.
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
-
-    Raises:
-      InputError: the file cannot be read, or its model is not BERT.
     """
     stored = open_h5(path)
     backbone = {name.removeprefix(_WHOLE): tensor for name, tensor in stored.items() if name.startswith(_WHOLE)}

@@ -52,9 +52,6 @@ def read(path: str) -> tuple[BertConfig, dict]:
     Returns:
       config: the configuration.
       entries: the entries of Hugging Face's `config.json`; {} for other formats.
-
-    Raises:
-      InputError: the file is missing, is not JSON, or describes a model other than BERT.
     """
     if pair.SEPARATOR in path:
         return pair.join_configs({each: read(each)[0] for each in path.split(pair.SEPARATOR)}), {}
@@ -80,7 +77,6 @@ def find(folder: str, first: str = ORIGINAL_NAME) -> str:
     """Returns the path of a folder's configuration. If there is no configuration, returns the path of the file `first`.
 
     Args:
-      folder: the checkpoint's folder.
       first: the file name that takes precedence over the file names of other formats.
     """
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
@@ -96,9 +92,6 @@ def from_hugging_face(entries: dict) -> BertConfig:
 
     Args:
       entries: entries of `config.json`.
-
-    Raises:
-      InputError: the entries describe a model other than BERT.
     """
     model_type = entries.get("model_type", "bert")
     if model_type != "bert":
@@ -118,7 +111,6 @@ def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | Non
 
     Args:
       config: the configuration; its directionality is "bidi" or "ltr".
-      model_class: name of the model's class in transformers.
       num_outputs: number of outputs of a classification head; None without such a head.
     """
     entries = {"architectures": [model_class], "model_type": "bert"} | config.to_dict()

@@ -18,7 +18,6 @@ class Row:
     Attributes:
       ours: the variable's path in our models.
       original: name in google-research/bert; "" if there is no such weight.
-      hugging_face: name in transformers.
       tf_models: attribute path in tf-models-official. The path starts at the encoder if `ours` starts with "encoder/",
         otherwise at the model.
       original_transposed: whether google-research/bert stores the transposed weight.
@@ -125,7 +124,6 @@ def in_scope(name: str, scope: str, table_scope: str) -> str:
     """Replaces the scope in a tensor name with the table's scope.
 
     Args:
-      name: name of a tensor of the encoder or a head.
       scope: prefix of the encoder's names in the file; "" if there is none.
       table_scope: prefix of the encoder's names in the table, "bert/" or "bert.".
     """

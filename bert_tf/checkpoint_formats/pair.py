@@ -21,9 +21,6 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
 
     Args:
       configs: maps the names of the two configurations for messages to the configurations.
-
-    Raises:
-      InputError: there are not two configurations, their directions are not opposite, or another value differs.
     """
     first, second = (*configs, "", "")[:2]
     if len(configs) != 2 or {config.directionality for config in configs.values()} != {"ltr", "rtl"}:
@@ -39,14 +36,7 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
 
 
 def join(contents: dict[str, Contents]) -> Contents:
-    """Returns the contents of the joined encoder.
-
-    Args:
-      contents: maps the paths of the two checkpoints to their contents.
-
-    Raises:
-      InputError: see `join_configs`; or the vocabularies or the casings differ.
-    """
+    """Returns the contents of the joined encoder."""
     config = join_configs({path: each.require_config() for path, each in contents.items()})
     (first, one), (second, other) = contents.items()
     if one.vocab_file and other.vocab_file and load_vocabulary(one.vocab_file) != load_vocabulary(other.vocab_file):

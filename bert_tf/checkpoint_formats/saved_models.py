@@ -46,11 +46,7 @@ def folder_of(prefix: str) -> str:
 
 
 def read(prefix: str) -> Contents:
-    """Opens the SavedModel to which the checkpoint at `prefix` belongs.
-
-    Raises:
-      InputError: the SavedModel cannot be read, or has no BERT or several.
-    """
+    """Opens the SavedModel to which the checkpoint at `prefix` belongs."""
     folder, bundle = folder_of(prefix), TensorBundle(prefix)
     by_name = _stored_by_name(folder, bundle)
     found: dict[str, StoredTensor] = {}

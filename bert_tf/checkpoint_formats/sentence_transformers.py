@@ -14,11 +14,7 @@ _OTHERS = (LENGTH, PROMPTS)
 
 
 def read_modules(folder: str) -> dict[str, dict]:
-    """Reads the modules in a folder's `modules.json`, by kind of module; {} if the file is missing.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+    """Reads the modules in a folder's `modules.json`, by kind of module; {} if the file is missing."""
     path = os.path.join(folder, MODULES)
     if not tf.io.gfile.exists(path):
         return {}
@@ -29,21 +25,13 @@ def read_modules(folder: str) -> dict[str, dict]:
 
 
 def pooling_file(folder: str) -> str:
-    """Returns the path of the pooling's configuration file.
-
-    Raises:
-      InputError: see `read_modules`.
-    """
+    """Returns the path of the pooling's configuration file."""
     path = read_modules(folder).get("Pooling", {}).get("path")
     return os.path.join(folder, str(path or POOLING), "config.json")
 
 
 def copy(source: str, target: str) -> None:
-    """Copies the files to another folder. If `modules.json` has an unknown module, copies nothing and logs a warning.
-
-    Raises:
-      InputError: see `read_modules`.
-    """
+    """Copies the files to another folder. If `modules.json` has an unknown module, only warns and copies nothing."""
     if unknown := [kind for kind in read_modules(source) if kind not in KNOWN_MODULES]:
         logging.warning("%s names %s; neither this module nor the pooling is converted",
                         os.path.join(source, MODULES), unknown[0])  # fmt: skip

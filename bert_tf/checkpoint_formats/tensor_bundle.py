@@ -30,10 +30,6 @@ class TensorBundle:
 
     Attributes:
       prefix: the argument `prefix`.
-      shapes: shapes of all tensors by name.
-
-    Raises:
-      InputError: the checkpoint cannot be read, or a data file is missing or too short.
     """
 
     def __init__(self, prefix: str):
@@ -72,11 +68,7 @@ class TensorBundle:
         return ObjectGraph(proto)
 
     def stored(self, name: str) -> StoredTensor:
-        """Returns the tensor that has this name in the file.
-
-        Raises:
-          InputError: the tensor's dtype is not floating-point.
-        """
+        """Returns the tensor that has this name in the file."""
         if self._dtypes[name] not in _FLOATS:
             raise InputError(
                 f"{self.prefix}: the tensor {name} has type {self._dtypes[name].name}, but weights need "
@@ -85,11 +77,7 @@ class TensorBundle:
         return StoredTensor(name.removesuffix(VALUE), tuple(self.shapes[name]), lambda: self._reader.get_tensor(name))
 
     def check_values(self) -> None:
-        """Reads every tensor, so that TensorFlow verifies the checksums.
-
-        Raises:
-          InputError: a tensor cannot be read.
-        """
+        """Reads every tensor, so that TensorFlow verifies the checksums."""
         for name in self.shapes:
             self._value(name)
 
@@ -101,11 +89,7 @@ class TensorBundle:
 
 
 def damage(prefix: str) -> str:
-    """Reads all bytes of a checkpoint, and describes the damage; returns "" if the checkpoint is intact.
-
-    Raises:
-      InputError: the files cannot be read at the moment, so their state is unknown.
-    """
+    """Reads all bytes of a checkpoint, and describes the damage; returns "" if the checkpoint is intact."""
     try:
         try:
             TensorBundle(prefix).check_values()
@@ -195,15 +179,7 @@ def write_names(prefix: str, tensors: Mapping[str, np.ndarray]) -> None:
 
 
 def write_without_optimizer(source: str, target: str) -> None:
-    """Copies a checkpoint of TensorFlow 2 without the state of its optimizer.
-
-    Args:
-      source: the checkpoint's prefix.
-      target: prefix of the copy.
-
-    Raises:
-      InputError: the checkpoint cannot be read.
-    """
+    """Copies a checkpoint of TensorFlow 2 without the state of its optimizer."""
     bundle = TensorBundle(source)
     dropped = set(of_optimizer(bundle.shapes))
     tensors = {name: bundle._value(name) for name in bundle.shapes if name not in dropped}

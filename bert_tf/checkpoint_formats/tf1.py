@@ -23,11 +23,7 @@ def read(bundle: TensorBundle, **files) -> Contents | None:
     """Opens a checkpoint; returns None if it is not in google-research/bert's format.
 
     Args:
-      bundle: the checkpoint.
       **files: `config`, `config_file` and `vocab_file` of `Contents`.
-
-    Raises:
-      InputError: the checkpoint's architecture is not BERT, or the checkpoint contains two encoders.
     """
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
@@ -79,7 +75,6 @@ def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
     """Writes `bert_model.ckpt` into a folder.
 
     Args:
-      folder: the output folder.
       tensors: values by our paths.
 
     Returns:

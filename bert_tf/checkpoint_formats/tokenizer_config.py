@@ -53,11 +53,7 @@ def find(folder: str, path: str = "") -> Casing:
     """Finds the rules of a checkpoint's tokenizer.
 
     Args:
-      folder: the folder of the checkpoint's files.
       path: the path that the user gave, for example `hf://owner/model`.
-
-    Raises:
-      InputError: `tokenizer_config.json` or `tokenizer.json` is not a JSON object.
     """
     entries = read(folder) or keras_hub.tokenizer_entries(folder)
     file = os.path.join(folder, NAME if "do_lower_case" in entries else TOKENIZER_JSON)
@@ -89,11 +85,7 @@ def _lower_cases_json(folder: str) -> bool | None:
 
 
 def read(folder: str) -> dict:
-    """Reads the entries of a folder's `tokenizer_config.json`; {} if the file is missing.
-
-    Raises:
-      InputError: the file is not a JSON object.
-    """
+    """Reads the entries of a folder's `tokenizer_config.json`; {} if the file is missing."""
     path = os.path.join(folder, NAME)
     return read_json(path) if tf.io.gfile.exists(path) else {}
 
@@ -102,7 +94,6 @@ def write(folder: str, do_lower_case: bool | None, max_length: int, known: Mappi
     """Writes a `tokenizer_config.json` with which transformers tokenizes like `BertTokenizer`.
 
     Args:
-      folder: the output folder.
       do_lower_case: whether the tokenizer lower-cases text; None if unknown.
       max_length: the maximum number of tokens in a row.
       known: additional entries to write, for example from the folder of the converted checkpoint.

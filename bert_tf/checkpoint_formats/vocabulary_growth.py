@@ -17,7 +17,6 @@ def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
 
     Args:
       old: the model's vocabulary, including [UNK].
-      new: the new vocabulary.
 
     Returns:
       A list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. A new token

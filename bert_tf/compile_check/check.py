@@ -59,13 +59,8 @@ def run_check(
     """Compiles all steps and prints the table.
 
     Args:
-      settings: the models and the chips.
       name: name of the implementation, for the table and for error messages.
       make: function that lowers a step of the implementation to StableHLO; None for `steps.our_step`.
-
-    Raises:
-      InputError: a step does not compile, does not fit into the chip's memory, has dynamic shapes, or calls the host.
-        The error is raised after the whole table was printed.
     """
     chips = [CHIPS[chip] for chip in settings.chips.split(",")]
     paths = {TPU: settings.tpu_compiler, GPU: settings.gpu_compiler}

@@ -10,7 +10,6 @@ class Chip:
     """One kind of chip.
 
     Attributes:
-      name: name in --chips.
       kind: TPU or GPU. The kind determines the compiler.
       target: the compiler's target. For a TPU, this is the name of the smallest supported topology, and a step is
         compiled for one chip of this topology. For a GPU, this is the text of XLA's target configuration.
@@ -41,9 +40,6 @@ def _gpu(
     """Returns a GPU with its description for XLA, so that compilation does not need such a GPU.
 
     Args:
-      name: name in --chips.
-      device: the GPU's name in the driver.
-      capability: major and minor compute capability.
       flops: see `Chip`.
       bandwidth: see `Chip`.
       memory: see `Chip`.

@@ -23,7 +23,6 @@ def compile_program(program: str, kind: str, target: str, accelerator_type: str 
     """Compiles a program for one chip.
 
     Args:
-      program: StableHLO text.
       kind: "tpu" or "gpu".
       target: the TPU compiler's name of the topology, or XLA's target configuration of the GPU.
       accelerator_type: type of the TPU VM; "" for a GPU.

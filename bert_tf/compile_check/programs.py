@@ -37,7 +37,6 @@ class Compiled:
       total: bytes of all memory that a step uses.
       flops: FLOPs of a step, including elementwise arithmetic.
       accessed: bytes that all fusions of a step read and write in any memory, as the compiler counts them.
-      program: path of the optimized program.
     """
 
     arguments: int
@@ -62,14 +61,7 @@ class DoesNotFit(InputError):
 
 
 def check(program: str) -> None:
-    """Checks that a program has only static shapes and does not call the host, as TPUs require.
-
-    Args:
-      program: StableHLO text.
-
-    Raises:
-      InputError: the program has a dynamic shape or calls the host; the message names the operation.
-    """
+    """Checks that a program has only static shapes and does not call the host, as TPUs require."""
     for kind, pattern in (("a dynamic shape", _DYNAMIC), ("a call to the host", _HOST)):
         found = pattern.search(program)
         if found:
@@ -83,9 +75,6 @@ class Compiler:
     Args:
       python: path of the Python interpreter in the compiler's environment, by kind of chip.
       cache_dir: folder for programs and their results.
-
-    Raises:
-      InputError: a Python interpreter does not exist.
     """
 
     def __init__(self, python: Mapping[str, str], cache_dir: str):
@@ -97,13 +86,8 @@ class Compiler:
     def compile(self, program: str, chip: Chip) -> Compiled:
         """Compiles a program, or reads the results of an earlier compilation from the cache.
 
-        Args:
-          program: StableHLO text.
-          chip: the chip for which to compile.
-
         Raises:
           DoesNotFit: the program needs more memory than the chip has.
-          InputError: the compiler fails, or the compiled program calls the host.
         """
         key = hashlib.sha256(f"{self._version(chip)} {chip.target}\n{program}".encode()).hexdigest()[:24]
         outcome, source = self._cache / f"{key}.json", self._cache / f"{key}.mlir"

@@ -41,12 +41,7 @@ def our_step(config: BertConfig, shape: Shape, settings: DeviceSettings) -> str:
     """Lowers a training step to StableHLO text. On a TPU, `Trainer` runs this step on each replica.
 
     Args:
-      config: configuration of the model.
-      shape: shape of the batch.
       settings: dtype, optimizer, and whether activations are recomputed.
-
-    Raises:
-      InputError: XLA cannot compile the step.
     """
     with dtype_policy(settings.dtype):
         trainer = make_trainer(config, settings)
@@ -93,9 +88,6 @@ def lowered(step: Callable[[Mapping], object], batch: Mapping[str, tf.Tensor]) -
     Args:
       step: function that takes the batch; its result is ignored.
       batch: a batch with the shapes for which the step is lowered.
-
-    Raises:
-      InputError: XLA cannot compile the step.
     """
 
     def run(batch):

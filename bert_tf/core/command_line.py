@@ -68,7 +68,6 @@ def setting(
     """Returns a dataclass field that is also a flag.
 
     Args:
-      help: help text of the flag.
       default: default value; a flag without a default is required.
       choices: allowed values of an enum flag; empty if any value is allowed.
       alias: a second name of the flag; empty if there is none.
@@ -126,7 +125,6 @@ def define_flags(settings_class: type, flag_values: flags.FlagValues, module_nam
 
     Args:
       settings_class: dataclass whose fields come from `setting`.
-      flag_values: the object in which the flags are defined.
       module_name: the module whose `--help` lists the flags.
     """
     types = typing.get_type_hints(settings_class)
@@ -150,11 +148,7 @@ def _plain(annotation) -> type:
 
 
 def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
-    """Returns settings from parsed flags; expands `~/`, because shells do not expand `~/` after `--flag=`.
-
-    Raises:
-      InputError: a required flag is missing or empty, a value is not UTF-8, or a check of the settings class fails.
-    """
+    """Returns settings from parsed flags; expands `~/`, because shells do not expand `~/` after `--flag=`."""
     values = {}
     fields = dataclasses.fields(settings_class)
     missing = [f for f in fields if f.default is dataclasses.MISSING and flag_values[f.name].value is None]
@@ -182,9 +176,6 @@ def parse(settings_class: type, arguments: Sequence[str]):
     Args:
       settings_class: dataclass whose fields come from `setting`.
       arguments: arguments as passed by a shell, without the program's name.
-
-    Raises:
-      InputError: the settings contradict each other, an argument is not a flag, or a value has the wrong type.
     """
     flag_values = flags.FlagValues()
     define_flags(settings_class, flag_values, settings_class.__module__)
@@ -264,7 +255,6 @@ def run(settings_class: type, main: Callable, doc: str) -> None:
     Invalid input is reported as a one-line error with exit code 1.
 
     Args:
-      settings_class: the script's settings.
       main: function that is called with the resolved settings; it imports heavy modules itself, so that `--help` is
         fast.
       doc: the text that `--help` prints above the flags.

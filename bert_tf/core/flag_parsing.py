@@ -61,11 +61,7 @@ def parse_flags(
 
 
 def parse_values(flag_values: flags.FlagValues, words: Sequence[str]) -> list[str]:
-    """Parses words into the values of flags; returns the program's name and the positional arguments.
-
-    Raises:
-      InputError: a flag is unknown, its value is missing or invalid, or a flag file cannot be read.
-    """
+    """Parses words into the values of flags; returns the program's name and the positional arguments."""
     try:
         return flag_values(words)
     except flags.UnrecognizedFlagError as error:

@@ -27,7 +27,6 @@ class FlagHelp(NamedTuple):
 
     Attributes:
       name: the flag's name without dashes.
-      help: the purpose of the flag.
       default: the value of a flag that is not given; None or "" if the help text describes this case.
       choices: allowed values; empty if any value is allowed.
       alias: a second name; empty if there is none.

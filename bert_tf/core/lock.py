@@ -29,11 +29,7 @@ class FolderLock:
         return self._file is not None
 
     def take(self) -> None:
-        """Locks the folder, which must exist. On a file system without locks, the method only logs a warning.
-
-        Raises:
-          InputError: another process holds the lock.
-        """
+        """Locks the folder, which must exist. On a file system without locks, the method only logs a warning."""
         if "://" in self._folder:
             return
         self._file = os.open(os.path.join(self._folder, NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)

@@ -53,7 +53,6 @@ class ProgressBar:
 
         Args:
           amount: number of units.
-          note: text for the end of the bar.
           is_last: whether this is the last call, after which a log line is always due.
 
         Returns:

@@ -108,11 +108,7 @@ def publish_folder(temporary: str, path: str) -> None:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Checks that an output folder is empty or does not exist, and that `atomic_folder` can write it.
-
-    Raises:
-      InputError: the check fails; the message names the flag and the path.
-    """
+    """Checks that an output folder is empty or does not exist, and that `atomic_folder` can write it."""
     if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
     if "://" not in path:  # the temporary folder will be beside `path`
@@ -120,11 +116,7 @@ def check_new_folder(path: str, flag: str) -> None:
 
 
 def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "output_file") -> None:
-    """Checks that outputs can be written, and that they do not overwrite an input or another output.
-
-    Raises:
-      InputError: the check fails; the message names the path.
-    """
+    """Checks that outputs can be written, and that they do not overwrite an input or another output."""
     taken = {_real_path(path): "is also an input" for path in read}
     for path in outputs:
         reason = "is a folder" if path.endswith("/") or _gfile().isdir(path) else taken.get(_real_path(path))
@@ -138,11 +130,7 @@ def check_outputs(outputs: Sequence[str], read: Sequence[str], flag: str = "outp
 
 
 def check_writable(folder: str, flag: str) -> None:
-    """Checks that a local folder is writable or can be created.
-
-    Raises:
-      InputError: the check fails; the message names the flag and the folder.
-    """
+    """Checks that a local folder is writable or can be created."""
     if "://" in folder:
         return
     folder = os.path.abspath(folder)
@@ -181,12 +169,7 @@ def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]
     """Yields the content of a JSON file. If the content makes the `with` block fail, the error becomes an InputError.
 
     Args:
-      path: path of the file.
       remedy: advice in the message if the file has unexpected content.
-      what: the fault that the message names.
-
-    Raises:
-      InputError: the file is not JSON, or the block raised a common exception because of unexpected content.
     """
     try:
         with _gfile().GFile(path) as file:

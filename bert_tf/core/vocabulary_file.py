@@ -12,11 +12,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 def read_tokens(path: str) -> list[str]:
-    """Reads a file with one token per line, in the order of the ids. The file may lack special tokens.
-
-    Raises:
-      InputError: the file is missing, is not UTF-8, or starts with a byte order mark.
-    """
+    """Reads a file with one token per line, in the order of the ids. The file may lack special tokens."""
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -43,9 +39,5 @@ def tokens_sha256(tokens: Sequence[str]) -> str:
 
 
 def file_sha256(path: str) -> str:
-    """Returns `tokens_sha256` of a vocabulary file.
-
-    Raises:
-      InputError: see `read_tokens`.
-    """
+    """Returns `tokens_sha256` of a vocabulary file."""
     return tokens_sha256(read_tokens(path))

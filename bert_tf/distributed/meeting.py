@@ -32,9 +32,6 @@ class Cluster:
       index: index of this worker.
       hosts_from: the flag or environment variable that lists the hosts, for messages.
       index_from: the flag that gives the index, or a description of the index, for messages.
-
-    Raises:
-      InputError: a host is not "host:port" or is listed twice, or the index is out of range.
     """
 
     hosts: list[str]
@@ -70,10 +67,6 @@ def meet(cluster: Cluster, settings: Mapping) -> None:
     Args:
       cluster: the cluster, which is the same on all workers except for the index.
       settings: values that must be the same on all workers and can be written as JSON.
-
-    Raises:
-      InputError: a worker does not connect within an hour, has different hosts or settings, or has the index of another
-        worker; or this worker's port cannot be used.
     """
     own = {"bert_tf": 1, "task": cluster.index, "hosts": cluster.hosts, "settings": dict(settings)}
     if len(cluster.hosts) == 1:

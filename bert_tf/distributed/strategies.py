@@ -29,9 +29,6 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     """Makes the strategy that the device flags describe; sets the dtype policy and turns XLA on or off for the process.
 
     Call this function before any computation, because TensorFlow cannot connect workers after a computation.
-
-    Raises:
-      InputError: the devices or the other workers cannot be reached.
     """
     silence_compilation_messages()
     _keep_freed_memory()
@@ -160,9 +157,6 @@ def check_python_input(
     """Refuses dynamic masking, packing and reading activations if the input pipeline would run on another machine.
 
     These three operations run in Python, in this process.
-
-    Raises:
-      InputError: the input pipeline would run on another machine; the message names the flag.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
@@ -178,11 +172,7 @@ def check_python_input(
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:
-    """Checks the batch sizes of the requested actions; see `check_batch_size`.
-
-    Raises:
-      InputError: see `check_batch_size`.
-    """
+    """Checks the batch sizes of the requested actions; see `check_batch_size`."""
     if settings.do_train:
         check_batch_size(strategy, settings.gradient_accumulation_steps, train_batch_size=settings.train_batch_size)
     if settings.do_eval:
@@ -198,10 +188,6 @@ def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, *
       strategy: the strategy, which determines the number of replicas.
       micro_batches: number of micro-batches per replica and step.
       **batch_sizes: global batch sizes in rows; the keys are the names of the flags.
-
-    Raises:
-      InputError: a batch size is not a multiple of the number of replicas times `micro_batches`; the message names the
-        flag and these numbers.
     """
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():

@@ -32,9 +32,6 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     Args:
       settings: settings of this worker; if `worker_hosts` is empty, TF_CONFIG in the environment describes the workers.
       num_gpus: number of GPUs of this machine to use; 0 for the CPU.
-
-    Raises:
-      InputError: the description of the workers is invalid, or a worker does not connect.
     """
     cluster = describe(settings)
     meet(cluster, shared_settings(settings))
@@ -61,11 +58,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
 
 
 def describe(settings: DeviceSettings) -> Cluster:
-    """Returns the cluster that the flags, or without flags TensorFlow's TF_CONFIG, describe.
-
-    Raises:
-      InputError: the flags and TF_CONFIG are missing, or the description is invalid.
-    """
+    """Returns the cluster that the flags, or without flags TensorFlow's TF_CONFIG, describe."""
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts:
         return Cluster(settings.worker_hosts.split(","), settings.task_index, "--worker_hosts", "--task_index")
@@ -105,9 +98,6 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
       strategy: strategy over all workers. All workers call this function.
       facts: values that must be the same on all workers and can be written as JSON. The keys are names for messages,
         and are the same on all workers.
-
-    Raises:
-      InputError: a value differs. The error is raised on all workers, and names the values that differ.
     """
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
@@ -124,11 +114,7 @@ def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, objec
 
 
 def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained_steps: int) -> None:
-    """Checks, before anything is written, that all workers see the same latest checkpoint.
-
-    Raises:
-      InputError: the steps differ. The error is raised on all workers, and gives the step on each worker.
-    """
+    """Checks, before anything is written, that all workers see the same latest checkpoint."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     steps = _of_all(strategy, trained_steps)
@@ -140,11 +126,7 @@ def check_same_folder(strategy: tf.distribute.Strategy, output_dir: str, trained
 
 
 def wait_for_chief(strategy: tf.distribute.Strategy, path: str) -> None:
-    """Waits until the chief has also called this function, and then checks that this worker sees the chief's file.
-
-    Raises:
-      InputError: the file does not appear within a minute.
-    """
+    """Waits until the chief has also called this function, and then checks that this worker sees the chief's file."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     _of_all(strategy, 0)
@@ -184,11 +166,7 @@ def _gatherer(strategy: tf.distribute.Strategy) -> Callable[[tf.Tensor], tf.Tens
 
 @contextlib.contextmanager
 def clear_errors() -> Iterator[None]:
-    """Converts TensorFlow's errors about a lost worker into a one-line error.
-
-    Raises:
-      InputError: a worker has stopped; the message contains the worker's index if TensorFlow reports the index.
-    """
+    """Converts TensorFlow's errors about a lost worker into a one-line error."""
     try:
         yield
     except tf.errors.OpError as error:

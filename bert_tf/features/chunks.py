@@ -75,11 +75,5 @@ class Format(abc.ABC):
         return [path]
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:
-        """Joins parts into a shard atomically.
-
-        Args:
-          path: path of the shard.
-          parts: the paths of its parts, in order.
-          facts: the sum of the parts' facts.
-        """
+        """Joins parts into a shard atomically."""
         local_files.concatenate(path, parts)

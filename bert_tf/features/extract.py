@@ -29,12 +29,7 @@ _RECIPE = 1
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.parts.run`.
-
-    Raises:
-      InputError: a file is missing or empty, the encoder lacks a layer, a line does not have the input format, or the
-        existing set has other settings.
-    """
+    """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.parts.run`."""
     settings = model.resolve(settings)
     format_of(settings)  # raises an error if the format's library is missing
     identity = {

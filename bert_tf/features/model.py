@@ -18,12 +18,7 @@ _DEFAULT_LENGTH = 128
 
 
 def resolve(settings: VectorSettings) -> VectorSettings:
-    """Returns the settings; missing values come from the checkpoint's folder.
-
-    Raises:
-      InputError: the checkpoint, the configuration or the vocabulary is missing, or two of them contradict each other,
-        or the encoder does not have a requested layer.
-    """
+    """Returns the settings; missing values come from the checkpoint's folder."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
     layer_indices(settings, contents.require_config())
@@ -51,11 +46,7 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
 
 
 def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ...]:
-    """Returns the indices of the requested layers; index 0 means the embeddings.
-
-    Raises:
-      InputError: the encoder has no such layer.
-    """
+    """Returns the indices of the requested layers; index 0 means the embeddings."""
     depth = config.num_hidden_layers
     for number in settings.layer_numbers:
         if not -depth <= number <= depth:

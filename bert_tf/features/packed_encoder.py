@@ -120,9 +120,7 @@ def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width
     """Puts rows into packed rows, one after another.
 
     Args:
-      rows: all rows.
       chosen: indices of rows.
-      row_of: the packed row of each chosen row.
       size: number R of packed rows per batch.
       width: length W of packed rows.
     """

@@ -60,11 +60,7 @@ def is_stated(folder: str) -> bool:
 
 
 def pooling_of(folder: str) -> Pooling:
-    """Reads how sentence-transformers pools a checkpoint's vectors.
-
-    Raises:
-      InputError: the folder does not state the pooling, or the pooling is not supported.
-    """
+    """Reads how sentence-transformers pools a checkpoint's vectors."""
     normalize, pooling = is_normalized(folder), sentence_transformers.pooling_file(folder)
     if not tf.io.gfile.exists(pooling):
         raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
@@ -72,11 +68,7 @@ def pooling_of(folder: str) -> Pooling:
 
 
 def is_normalized(folder: str) -> bool:
-    """Returns whether sentence-transformers normalizes a checkpoint's vectors; false without `modules.json`.
-
-    Raises:
-      InputError: `modules.json` has a module that is not supported.
-    """
+    """Returns whether sentence-transformers normalizes a checkpoint's vectors; false without `modules.json`."""
     kinds = sentence_transformers.read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in sentence_transformers.KNOWN_MODULES]:
         path = os.path.join(folder, sentence_transformers.MODULES)
@@ -88,12 +80,8 @@ def check_texts(folder: str, do_lower_case: bool) -> None:
     """Refuses a checkpoint for which sentence-transformers changes each text before tokenization.
 
     Args:
-      folder: folder of the checkpoint.
       do_lower_case: whether the tokenizer lower-cases text. If so, texts that are lower-cased before give the same
         tokens.
-
-    Raises:
-      InputError: a file in the folder requests lower-cased texts for a cased tokenizer, or a prompt before each text.
     """
     path = os.path.join(folder, sentence_transformers.LENGTH)
     if not do_lower_case and tf.io.gfile.exists(path) and read_json(path).get("do_lower_case") is True:

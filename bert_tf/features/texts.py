@@ -19,7 +19,6 @@ class Text:
 
     Attributes:
       line: index of the line among the lines of all input files.
-      segments: one or two strings.
       starts: for each segment, the index of its first character in the line or field.
       id: the id for the output; None if the text has no id.
       is_damaged: whether bytes that are not UTF-8 were dropped.
@@ -33,11 +32,7 @@ class Text:
 
 
 def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
-    """Yields the texts of a source. An empty line is an empty text; in JSON Lines, empty lines are skipped.
-
-    Raises:
-      InputError: a line is not a JSON object with the requested fields. The message names the file and the line.
-    """
+    """Yields the texts of a source. An empty line is an empty text; in JSON Lines, empty lines are skipped."""
     for offset, raw in enumerate(read_lines(source)):
         content = raw.decode("utf-8", "ignore")
         is_damaged = len(content.encode()) != len(raw)

@@ -109,13 +109,9 @@ def with_activations(
       model: a model whose encoder has its final weights.
       tokenizer: provides the ids of special tokens.
       max_seq_length: sequence length, S.
-      strategy: strategy that runs the encoder.
 
     Returns:
       The split with `activations`. The `lengths` of this split are the numbers of tokens that the head reads.
-
-    Raises:
-      InputError: the disk is full or read-only.
     """
     rows = max(1, _TOKENS_PER_BATCH // max_seq_length)
     shares = strategy.num_replicas_in_sync

@@ -43,7 +43,6 @@ def row_batches(
       task: task that makes the model's inputs, and that determines whether the batch size counts rows or examples; see
         `Task.group_sizes`.
       tokenizer: provides the ids of special tokens.
-      plan: plan of the batches.
       max_seq_length: sequence length, S.
       shares: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
         global batch.
@@ -113,7 +112,6 @@ def _packed(
       inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
       places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each share of the plan.
       real: bool [B], false for padding rows.
-      shape: shape of the packed rows of one share.
       shares_per_replica: number of shares in the batch.
     """
     size, length = places.shape[0], inputs["input_ids"].shape[1]

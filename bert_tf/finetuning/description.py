@@ -73,8 +73,6 @@ def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Se
     """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts.
 
     Args:
-      description: description of the model's task.
-      config: configuration of the model.
       vocabulary: tokens of the model's tokenizer.
     """
     return {
@@ -95,12 +93,7 @@ def write_run(
     """Writes the record of a run of no steps, with which the scripts accept a model that another project trained.
 
     Args:
-      folder: the run's folder.
-      source: the checkpoint of the other project.
-      task: description of the task.
-      config: configuration of the model.
       vocabulary: tokens of the model's tokenizer.
-      script: name of the task's script.
     """
     steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
     phase = run_record.Phase(
@@ -130,9 +123,6 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
     If `task.json` was deleted and the command trains, this function returns None. The command then compares its
     settings with `run.json`, and writes `task.json` again. A command that does not train is refused, because it would
     use the defaults instead of the settings of the training.
-
-    Raises:
-      InputError: the file is damaged, or it is missing and the command does not train.
     """
     folder = settings.output_dir
     if not checkpoint_folder.prefixes(folder):
@@ -148,11 +138,7 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
 
 
 def read(folder: str) -> TaskDescription:
-    """Reads the `task.json` of a run's folder.
-
-    Raises:
-      InputError: the file is missing or damaged.
-    """
+    """Reads the `task.json` of a run's folder."""
     path = os.path.join(folder, NAME)
     if not exists(folder):
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"

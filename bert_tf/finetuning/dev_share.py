@@ -19,12 +19,7 @@ def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None
 
     Args:
       data: data without held-out examples.
-      command: the command with the flags.
       has_dev: whether there is a file with dev data; None for the data's `has_dev`.
-
-    Raises:
-      InputError: the run was trained with another share or seed, or a share is given although there is a file with dev
-        data.
     """
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
@@ -46,9 +41,6 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
 
     Such a run may have been trained on the examples that are held out now, because the choice of held-out examples
     depends on all examples of the files.
-
-    Raises:
-      InputError: the files, the share or the seed differ.
     """
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
         files = [identity.without_names(prints) for prints in (trained["train"], data.fingerprint("train"))]

@@ -56,7 +56,6 @@ def run_finetuning(
     """Trains a model, evaluates it, and predicts with it, as the settings request.
 
     Args:
-      settings: settings of the run.
       make_task: see `resolution.resolve`.
       write_report: function that is called with the run's folder at the end of a command that trains, evaluates, or
         predicts a labeled test split, also if the command fails.
@@ -65,7 +64,6 @@ def run_finetuning(
       The metrics and the loss of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: the settings, the data or the folder are invalid; most errors are raised before any training.
       NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite.
     """
     parts = parts_of(settings)
@@ -304,7 +302,6 @@ def _make_trainer(
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
 ) -> tuple[np.ndarray, float]:
-    """Returns the predictions and the loss of a split."""
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     return evaluate_rows(
         objective,

@@ -55,8 +55,6 @@ def run_ensemble(
       The metrics of the evaluation; {} without `do_eval`.
 
     Raises:
-      InputError: a model is missing, a model has a different task or vocabulary than the first model, or the folder has
-        a run or another ensemble.
       NotFinite: the predictions of a model are not finite.
     """
     members = [_member(path, settings) for path in paths]
@@ -94,7 +92,6 @@ def _member(path: str, settings: FineTuningSettings) -> Member:
 
 
 def _refuse_other_folder(folder: str, members: Sequence[Member]) -> None:
-    """Refuses a folder with a run or with the results of other models."""
     path = os.path.join(folder, checkpoint_folder.ENSEMBLE_NAME)
     holds = "a run" if run_record.read_phases(folder) else ""
     if tf.io.gfile.exists(path):

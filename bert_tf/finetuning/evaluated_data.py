@@ -71,7 +71,6 @@ def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of an evaluation or a prediction.
 
     Args:
-      output_dir: the run's folder.
       data: identity of the data; see `identify`.
       dev: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown.
     """
@@ -83,11 +82,7 @@ def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
 
 
 def refuse_tuning(settings: FineTuningSettings) -> None:
-    """Refuses flags that would tune thresholds on data that is not the dev data.
-
-    Raises:
-      InputError: a flag would tune thresholds.
-    """
+    """Refuses flags that would tune thresholds on data that is not the dev data."""
     if flags := _tuning_flags(settings):
         raise InputError(
             f"--{flags[0]}: chooses thresholds on the run's dev data, but this is other data; drop the flag, or "
@@ -114,12 +109,8 @@ def keep(
     """Logs an evaluation, and writes its results to `metrics.jsonl`, `eval_results.txt` and the task's files.
 
     Args:
-      output_dir: folder of the results.
-      data: the evaluated data.
-      task: the task that was evaluated.
       split: the split that `Task.by_example` returned.
       predictions: the predictions that `Task.by_example` returned.
-      scores: scores of the predictions.
       step: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
       is_new: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command has already done
         both.

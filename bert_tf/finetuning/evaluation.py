@@ -27,13 +27,10 @@ def evaluate_rows(
     """Computes the predictions and the mean loss of all rows.
 
     Args:
-      objective: the model and its loss.
       task: the task; its `prediction` converts logits to predictions.
-      strategy: strategy that runs the model.
       make_batches: function that returns the batches of a worker; see `batches.row_batches`.
       num_rows: number of rows, N.
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
-      what: text of the progress bar.
 
     Returns:
       The predictions [N, ...] in the order of the rows, and the mean loss. If labels are unknown, the loss has no

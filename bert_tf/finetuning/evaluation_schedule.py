@@ -49,9 +49,6 @@ class EvaluationSchedule:
       trained_steps: step of the checkpoint from which the run resumes; recorded evaluations of later steps are dropped.
       evaluate: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
         first.
-
-    Raises:
-      InputError: the dev data has changed, and the run would choose checkpoints or thresholds on the new data.
     """
 
     def __init__(

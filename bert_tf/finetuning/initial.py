@@ -36,16 +36,11 @@ def check_initial(
 
     Args:
       path: a checkpoint in any supported format.
-      task: the task to train.
-      config: the model's configuration.
       reinitialize_head: whether to ignore the checkpoint's head.
       make_head: function that returns the model's head; None for the task's head.
 
     Returns:
       The open checkpoint.
-
-    Raises:
-      InputError: see `checkpoints.check_initial`.
     """
     if reinitialize_head:
         return checkpoints.check_initial(path, config)
@@ -92,11 +87,6 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
 
     If the label names of the checkpoint are unknown or differ from the task's labels, the order of the outputs is kept.
     A regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves.
-
-    Args:
-      contents: a checkpoint of any format.
-      task: the task.
-      head: the head's name in checkpoints.
     """
     labels = _labels_of(contents, head)
     if labels != tuple(task.labels) and sorted(labels) == sorted(task.labels):

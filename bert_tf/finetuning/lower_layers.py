@@ -21,11 +21,7 @@ WHOLE_ENCODER = -1
 
 
 def check(config: BertConfig, settings: FineTuningSettings) -> None:
-    """Refuses settings that freeze or transfer more layers than the model has.
-
-    Raises:
-      InputError: the model has fewer layers than `frozen_layers` or `transfer_layers`.
-    """
+    """Refuses settings that freeze or transfer more layers than the model has."""
     for layers in (settings.transfer_layers, *(settings.transferred if settings.sweep else ())):
         if layers is not None and layers > config.num_hidden_layers:
             raise InputError(
@@ -44,7 +40,6 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
     Frozen weights have no gradients, and the optimizer keeps no moments for frozen weights. Dropout is still applied.
 
     Args:
-      encoder: the encoder.
       frozen_layers: number of layers to freeze, in addition to the embeddings. 0 freezes nothing, not even the
         embeddings. -1 freezes the whole encoder with its pooler.
     """
@@ -62,7 +57,6 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
     The result is two thirds of the FLOPs for training these layers.
 
     Args:
-      config: configuration of the model.
       frozen_layers: see `FineTuningSettings`.
       length: length of the row, in tokens.
     """
@@ -80,7 +74,6 @@ def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], f
     have the factor decay^(L + 1). The pooler and the head have the factor 1.
 
     Args:
-      encoder: the encoder of the model.
       decay: ratio of a layer's factor to the factor of the next higher layer; above 0 and at most 1.
 
     Returns:

@@ -40,9 +40,6 @@ class FineTunedBert(keras.Model):
       recompute_activations: see `BertEncoder`.
       has_language_model: whether the model also has the masked-LM head, for the auxiliary loss of
         `FineTuningObjective`.
-
-    Attributes:
-      head_name: the head's name in checkpoints.
     """
 
     def __init__(
@@ -72,7 +69,6 @@ class FineTunedBert(keras.Model):
         Args:
           inputs: see `BertEncoder`. For packed rows, the inputs are a batch of `batches.row_batches`. If the inputs
             contain `activations`, the encoder does not run.
-          training: whether to apply dropout.
           seed: int32 [2], seed of the dropout masks.
 
         Returns:
@@ -135,7 +131,6 @@ def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf
       output: pooled output, float [R, K, H], or another output, float [R, W, H]. The last axis may have a size
         other than H, such as the number of logits.
       batch: see `batches.row_batches`.
-      name: name of the output.
 
     Returns:
       For the pooled output, float [B, H]. For another output, float [B, S, H]; the values at padding are arbitrary.

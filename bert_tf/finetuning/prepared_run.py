@@ -40,11 +40,8 @@ class PreparedRun:
 
     Attributes:
       settings: complete settings; see `resolution.resolve`.
-      task: the task of the run.
-      config: configuration of the model.
       tokenizer: tokenizer with the run's vocabulary.
       splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
-      strategy: strategy that runs the model.
       wanted_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
         size of the per-replica batch is not divisible by this number, the batch is not divided.
     """
@@ -125,11 +122,7 @@ class PreparedRun:
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
     def num_train_steps(self) -> int:
-        """Returns the number of steps of training.
-
-        Raises:
-          InputError: the number is 0.
-        """
+        """Returns the number of steps of training."""
         settings, units = self.settings, self.num_train_units()
         # A product of floats could be just below a whole number.
         steps = int(units * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
@@ -241,11 +234,7 @@ class PreparedRun:
 def prepare(
     settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, wanted_parts: int = 1
 ) -> PreparedRun:
-    """Reads and checks everything that a run needs, and encodes its data.
-
-    Raises:
-      InputError: the settings, the files or the data are invalid.
-    """
+    """Reads and checks everything that a run needs, and encodes its data."""
     config = checkpoints.read_config(settings.bert_config_file)
     tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
@@ -289,9 +278,6 @@ def _of_gpt(config: BertConfig, settings: FineTuningSettings, tokenizer: BertTok
     """Returns the configuration with the extract token that `special_tokens` asks for; see `BertConfig`.
 
     The extract token has the id of [MASK], because models of one direction do not use [MASK] otherwise.
-
-    Raises:
-      InputError: the model is bidirectional, but the settings need a model of one direction.
     """
     is_new = settings.special_tokens == "new"
     flag = "--special_tokens=new" if is_new else f"--lm_coefficient={settings.lm_coefficient}"

@@ -26,7 +26,6 @@ class Command:
     A resumed training must have the flags with which it began; `run_folder.check` refuses other flags.
 
     Attributes:
-      settings: the flags.
       trained: the run's record (`task.json`); None if the folder has no trained run.
       results_dir: folder of tuned thresholds; for an ensemble, this is not the folder of a model's run.
     """
@@ -37,11 +36,7 @@ class Command:
 
     @classmethod
     def of(cls, settings: FineTuningSettings) -> "Command":
-        """Returns the command with these settings and with the record in `output_dir`.
-
-        Raises:
-          InputError: see `description.of_run`.
-        """
+        """Returns the command with these settings and with the record in `output_dir`."""
         return cls(settings, description.of_run(settings), settings.output_dir)
 
     def values(self, *flags: str, **defaults: Any) -> dict[str, Any]:
@@ -58,11 +53,7 @@ class Command:
         }
 
     def of_model(self, *flags: str, **defaults: Any) -> dict[str, Any]:
-        """Returns the values of flags that change the model or its inputs; see `values`.
-
-        Raises:
-          InputError: a flag of an evaluation or a prediction differs from the training.
-        """
+        """Returns the values of flags that change the model or its inputs; see `values`."""
         defaults = self._new_run(flags) | defaults
         settings, recorded = self.settings, defaults | self._recorded()
         for flag in defaults if self.trained and not settings.do_train else ():
@@ -90,13 +81,6 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
     folder. The model's files and the casing come from the run's folder or from --init_checkpoint. The row length comes
     from the flag, else from the record, else from encoded data. Otherwise, the row length is the script's default or
     the model's number of positions, whichever is smaller.
-
-    Args:
-      settings: the flags.
-      make_task: function that returns the task of a command.
-
-    Raises:
-      InputError: the flags, the folder, the checkpoint or the data contradict each other.
     """
     command = Command.of(sweep.with_best_trial(settings))
     settings, task = command.settings, make_task(command)

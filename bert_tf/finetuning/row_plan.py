@@ -109,7 +109,6 @@ def plan_evaluation(
     Args:
       lengths: int [N], number of tokens of each row.
       batch_size: number of units of an unpacked batch, B.
-      max_seq_length: length of unpacked rows.
       shares: number of equal shares of a batch.
       packed_for: configuration of the model for which rows are packed; None for no packing.
       group_sizes: see `Task.group_sizes`.

@@ -51,9 +51,6 @@ def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float,
 
     Returns:
       bool [N], True for the examples to hold out.
-
-    Raises:
-      InputError: the training data or the held-out data would be empty.
     """
     members = defaultdict(list)
     for number, content in enumerate(contents):

@@ -30,10 +30,6 @@ def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
     """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`.
 
     If the command itself runs a sweep, this function returns the settings unchanged.
-
-    Raises:
-      InputError: a single run would be trained in a sweep's folder, or another script has trained in this folder; see
-        also `sweep_results.best_folder`.
     """
     folder = settings.output_dir
     if settings.sweep or not sweep_results.exists(folder):
@@ -75,11 +71,7 @@ def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTunin
 
 
 def find(settings: FineTuningSettings, task: Task) -> Results:
-    """Returns the state of a new or resumed sweep: the recorded trials, and the trials that the command adds.
-
-    Raises:
-      InputError: the folder has a single run, or `results.json` is damaged.
-    """
+    """Returns the state of a new or resumed sweep: the recorded trials, and the trials that the command adds."""
     folder = settings.output_dir
     if checkpoint_folder.prefixes(folder):
         raise InputError(f"--output_dir={folder}: holds a single run; give another folder for the sweep")
@@ -92,11 +84,7 @@ def find(settings: FineTuningSettings, task: Task) -> Results:
 
 
 def planned_trials(settings: FineTuningSettings) -> list[Trial]:
-    """Returns the trials of a command: the first restarts of all combinations, then the second restarts, and so on.
-
-    Raises:
-      InputError: `sweep_checkpoints` is true, but the folder of `init_checkpoint` has no numbered checkpoints.
-    """
+    """Returns the trials of a command: the first restarts of all combinations, then the second restarts, and so on."""
     axes = {PRETRAINED: _pretrained_steps(settings), TRANSFERRED: settings.transferred, **settings.grid}
     trials = []
     for restart, *values in itertools.product(range(1, settings.sweep_restarts + 1), *axes.values()):
@@ -133,14 +121,9 @@ def train(
     """Trains the trials that are not trained yet, and records each result. Only the best trial keeps its checkpoints.
 
     Args:
-      settings: settings of the sweep.
-      task: task of the trials.
       strategy: strategy of the training; all workers call this function.
       results: the state of the sweep; see `find`.
       run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.
-
-    Raises:
-      InputError: a trial cannot be trained, or all trials have failed.
     """
     folder, higher_is_better = settings.output_dir, {each.name: each.higher_is_better for each in task.metrics}
     workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(results)})

@@ -58,7 +58,6 @@ class Results:
     """The state of a sweep.
 
     Attributes:
-      task: name of the task.
       trials: the trials in the order of training.
       higher_is_better: whether a higher value of the main metric is better.
     """
@@ -132,11 +131,7 @@ def exists(folder: str) -> bool:
 
 
 def read(folder: str) -> Results:
-    """Reads the results of a sweep's folder.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+    """Reads the results of a sweep's folder."""
     path = os.path.join(folder, NAME)
     with storage.json_file(path, "give another folder", "does not belong to a sweep, or is damaged") as entries:
         trials = tuple(Trial(**entry) for entry in entries["trials"])
@@ -161,11 +156,7 @@ def best_folder(folder: str, allow_unfinished: bool) -> str:
     """Returns the folder of a sweep's best trial; if `folder` has no sweep, returns `folder`.
 
     Args:
-      folder: folder of a run or of a sweep.
       allow_unfinished: whether the sweep may have trials that are not trained yet.
-
-    Raises:
-      InputError: the sweep is not finished, or all of its trials failed.
     """
     if not exists(folder):
         return folder

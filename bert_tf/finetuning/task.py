@@ -33,7 +33,6 @@ class ConstantAnswer:
     """The same answer to every example, as a baseline. A useful model must have better scores.
 
     Attributes:
-      answer: name of the answer in messages.
       scores: scores of the answer, with the same names as in `Task.scores`.
     """
 
@@ -86,7 +85,6 @@ class Task(abc.ABC):
       kind: name of the kind of task; the kind determines the served model.
       name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if the task has no classes.
-      data: the examples.
       parameters: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
         represent them.
       metrics: the loss terms and metrics that `losses` returns.
@@ -142,11 +140,7 @@ class Task(abc.ABC):
         return all(getattr(example, "label", None) is not None for example in examples)
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:  # noqa: B027 - a default
-        """Raises InputError if a model cannot learn from the examples, and warns about doubtful examples.
-
-        Args:
-          examples: the examples of each split that a run reads.
-        """
+        """Raises InputError if a model cannot learn from the examples, and warns about doubtful examples."""
 
     @abc.abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -206,7 +200,6 @@ class Task(abc.ABC):
         """Computes the loss and the metrics of training.
 
         Args:
-          logits: the head's output.
           batch: the model's inputs and the columns of `encode`.
 
         Returns:
@@ -254,7 +247,6 @@ class Task(abc.ABC):
         """Atomically writes the files that the task keeps for an evaluation; by default, no files.
 
         Args:
-          folder: folder for the files.
           split: the split that `by_example` returned.
           predictions: the predictions that `by_example` returned.
           step: training step of the evaluated weights; None for an ensemble.
@@ -272,7 +264,6 @@ class Task(abc.ABC):
         """Computes the model FLOPs of training for one row.
 
         Args:
-          config: configuration of the encoder.
           length: length of the row, in tokens.
           examples: maximum number of examples in a packed row.
         """

@@ -64,11 +64,7 @@ class TaskData:
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
     def read(self, split: str) -> Sequence[Any]:
-        """Returns the examples of a split.
-
-        Raises:
-          InputError: the data is invalid, or `held_out` leaves no training data or no dev data.
-        """
+        """Returns the examples of a split."""
         if self.held_out and self._origin(split) == "train":
             examples = self.load("train")
             return [examples[number] for number in self._divided[split].tolist()]

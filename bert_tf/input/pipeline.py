@@ -32,7 +32,6 @@ class DynamicMasking:
     """Parameters for masking records while they are read.
 
     Attributes:
-      rule: the masking rule.
       special_ids: the ids of [CLS] and [SEP], which are never masked.
     """
 
@@ -78,7 +77,6 @@ def pretraining_batches(
     once, in their order, and drops no example.
 
     Args:
-      files: paths of TFRecord files.
       reading: contents of the records, and how to read them.
       batch_size: global batch size in rows; each element of the dataset is one replica's share.
       training: whether to shuffle, repeat, and return full batches only.
@@ -220,11 +218,7 @@ def _parse(records: tf.Tensor, features: Sequence[schema.Feature], vocab_size: i
 
 @contextlib.contextmanager
 def clear_errors(files: Sequence[str], vocab_size: int) -> Iterator[None]:
-    """Converts errors of tf.data about invalid records into one line that names the file and the remedy.
-
-    Raises:
-      InputError: a record is damaged, has the wrong length, or contains ids for which the model lacks an embedding.
-    """
+    """Converts errors of tf.data about invalid records into one line that names the file and the remedy."""
     try:
         yield
     except tf.errors.DataLossError as error:

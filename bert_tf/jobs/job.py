@@ -111,11 +111,7 @@ class Job:
         return identity.digest(self.identity)
 
     def finished_shards(self) -> list[manifest.Shard | None]:
-        """Returns one entry per output: the shard if an earlier run finished the set and the file is whole, else None.
-
-        Raises:
-          InputError: the existing set has other settings, or lacks a manifest.
-        """
+        """Returns for each output the shard if an earlier run finished the set and the file is whole, else None."""
         entries = manifest.read_manifest(self.manifest_path)
         if entries is None:
             self._refuse_unknown_outputs()
@@ -154,9 +150,6 @@ class Job:
 
         Returns:
           The shards.
-
-        Raises:
-          InputError: the existing set has other settings, or `make` or `check` raises an InputError.
         """
         if all(finished := self.finished_shards()):
             self.clear()
@@ -195,7 +188,6 @@ class Job:
         """Writes the manifest. If only missing shards were made again, the existing manifest stays as it is.
 
         Args:
-          shards: all shards.
           finished: the result of `finished_shards`.
           summary: function that returns further entries of the manifest.
         """
@@ -207,11 +199,7 @@ class Job:
         storage.write_text(self.manifest_path, text)
 
     def open(self) -> None:
-        """Creates the work folder, or resumes the work folder of an interrupted run.
-
-        Raises:
-          InputError: the folder belongs to a run with other settings, or to a run that is still active.
-        """
+        """Creates the work folder, or resumes the work folder of an interrupted run."""
         tf.io.gfile.makedirs(self.folder)
         path = f"{self.folder}/{_PLAN}"
         strange = [
@@ -246,11 +234,7 @@ class Job:
         self.release()
 
     def clear(self) -> None:
-        """Removes the remaining files of a run that was killed after it wrote the manifest.
-
-        Raises:
-          InputError: the run is still active.
-        """
+        """Removes the remaining files of a run that was killed after it wrote the manifest."""
         if tf.io.gfile.exists(self.folder):
             self._lock.take()
             self.close()

@@ -25,8 +25,6 @@ class LineRange:
     """A range of lines of a file.
 
     Attributes:
-      path: the file.
-      start, end: byte offsets of the range in the file.
       lines: number of lines.
       first_line: index of the first line among the lines of all files.
       first_in_file: index of the first line in the file.
@@ -41,11 +39,7 @@ class LineRange:
 
 
 def plan_sources(files: Sequence[str], shards: int) -> list[LineRange]:
-    """Cuts files into at least as many sources as there are shards.
-
-    Raises:
-      InputError: a file is not text, all files are empty or blank, or there are fewer lines than shards.
-    """
+    """Cuts files into at least as many sources as there are shards."""
     lines_each = 1 if shards > 1 else _LEAST_LINES
     cuts = [_Cuts(path, lines_each, 4 * max(_SOURCES, shards)) for path in files]
     total = sum(cut.lines for cut in cuts)
@@ -84,7 +78,6 @@ class _Cuts:
         `_MOST_LINES` lines apart.
 
     Attributes:
-      path: the file.
       lines: number of lines.
       has_text: whether the file contains more than white space.
     """

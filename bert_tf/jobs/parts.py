@@ -29,9 +29,7 @@ class PartTask:
     """The task to write the part of a source.
 
     Attributes:
-      source: the lines to read.
       path: path of the part; the file `path` + ".json" contains the part's facts and marks the part as finished.
-      settings: the resolved settings, a dataclass.
       weights_sha256: SHA-256 of the model's weights, which may change under the same path.
     """
 
@@ -53,7 +51,6 @@ class Facts(Counts):
     Attributes:
       lines: number of lines read.
       texts, tokens: number of texts and number of tokens written.
-      bytes: size of the part.
     """
 
     lines: int = 0
@@ -68,8 +65,6 @@ class JoinTask(ShardTask):
 
     Attributes:
       parts: the paths of the parts, in order.
-      facts: the sum of the parts' facts.
-      settings: the resolved settings, a dataclass.
     """
 
     parts: tuple[str, ...]
@@ -92,10 +87,8 @@ class Program:
     Attributes:
       what: name of the work, for the progress bar.
       recipe: a number that changes whenever the program begins to make other bytes from the same settings.
-      facts: the program's class of facts.
       write: function that writes a part atomically and returns its facts without `bytes`.
       finish: function that logs the results and returns the counts for the manifest.
-      files: function that returns the paths of a part's files.
       join: function that writes a shard atomically.
     """
 
@@ -116,18 +109,12 @@ def run(
     A finished set is left unchanged, and an unfinished set is resumed.
 
     Args:
-      program: the program of the job.
       settings: the resolved settings, a dataclass whose fields name the files.
       identity: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
-      runner: the runner that executes the tasks.
       check: function that refuses invalid sources before anything is written.
 
     Returns:
       The shards.
-
-    Raises:
-      InputError: a file is missing or empty, the program cannot read a line, a disk is full, or the existing set has
-        other settings.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
@@ -143,11 +130,6 @@ def run(
 def _make_shards(
     program: Program, job: Job, sources: Sequence[LineRange], runner: Runner, finished: Sequence[manifest.Shard | None]
 ) -> list[manifest.Shard]:
-    """Makes the missing parts and shards, and the manifest, in an open job.
-
-    Raises:
-      InputError: the program cannot read a line, or a disk is full.
-    """
     weights_sha256 = job.identity["weights_sha256"]
     tasks = [
         PartTask(source, f"{job.folder}/parts/{number:06d}", job.settings, weights_sha256)
@@ -199,7 +181,6 @@ def _join_task(
 
 
 def _write_part(program: Program, task: PartTask) -> Facts:
-    """Writes the part of a source, then its facts."""
     facts = program.write(task)
     size = sum(tf.io.gfile.stat(path).length for path in program.files(task))
     facts += program.facts(bytes=size)

@@ -111,7 +111,6 @@ def _environment(name: str, value: str) -> Iterator[None]:
 
 
 def _prepare() -> None:
-    """Prepares a worker process."""
     # Ctrl-C and a service manager's SIGTERM reach all processes. The parent handles them and stops the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)

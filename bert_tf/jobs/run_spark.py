@@ -165,11 +165,9 @@ class _Joined:
     """Tells a Spark accumulator to concatenate lists."""
 
     def zero(self, value: list) -> list:
-        """Returns the initial value on an executor."""
         return []
 
     def addInPlace(self, value: list, more: list) -> list:
-        """Appends the second list to the first."""
         value.extend(more)
         return value
 
@@ -185,7 +183,6 @@ class _Job:
         self._thread.start()
 
     def ended(self, seconds: float) -> bool:
-        """Waits for at most `seconds` and returns whether the job has ended."""
         self._thread.join(seconds)
         return not self._thread.is_alive()
 
@@ -205,7 +202,6 @@ class _Watch:
         self._told = time.monotonic()
 
     def look(self) -> None:
-        """Logs new problems."""
         tracker = self._context.statusTracker()
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         for stage in filter(None, stages):
@@ -222,11 +218,7 @@ class _Watch:
 
 
 def _check(master: str) -> None:
-    """Checks for problems that Spark would report late or at great length.
-
-    Raises:
-      InputError: PySpark or Java is missing, or the master does not answer.
-    """
+    """Checks for problems that Spark would report late or at great length."""
     try:
         import pyspark  # noqa: F401
     except ImportError as error:

@@ -34,7 +34,6 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
     Args:
       settings: settings with the attributes `runner`, `num_workers` and `spark_master`, and the method
         `with_absolute_paths`.
-      *preload: modules that the tasks use.
       num_gpus: 1 to use the first GPU of this machine; 0 to use the CPU.
     """
     if settings.runner == "spark":
@@ -53,11 +52,7 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
 
 
 def use_gpu() -> None:
-    """Makes TensorFlow in this process use only the first GPU.
-
-    Raises:
-      InputError: there is no GPU.
-    """
+    """Makes TensorFlow in this process use only the first GPU."""
     import tensorflow as tf
 
     gpus = tf.config.list_physical_devices("GPU")

@@ -32,11 +32,7 @@ class RunnerSettings:
     )
 
     def check_devices(self) -> None:
-        """Refuses device flags that contradict each other.
-
-        Raises:
-          InputError: two flags contradict each other; the message names both.
-        """
+        """Refuses device flags that contradict each other."""
         require(
             not self.spark_master or self.runner == "spark", f"--spark_master={self.spark_master} needs --runner=spark"
         )

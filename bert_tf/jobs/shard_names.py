@@ -9,11 +9,7 @@ from bert_tf.core.flag_parsing import items
 
 
 def output_paths(output_file: str) -> list[str]:
-    """Expands `--output_file`, a comma-separated list in which an entry is a path, or PATH@N for N shards.
-
-    Raises:
-      InputError: the list is empty, or the text after an "@" is not a number of shards.
-    """
+    """Expands `--output_file`, a comma-separated list in which an entry is a path, or PATH@N for N shards."""
     paths = []
     for part in items(output_file):
         name, at, number = os.path.basename(part).rpartition("@")
@@ -32,11 +28,7 @@ def output_paths(output_file: str) -> list[str]:
 
 
 def relative_names(outputs: Sequence[str]) -> list[str]:
-    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard.
-
-    Raises:
-      InputError: a shard in an object store is not in the folder of the first shard.
-    """
+    """Returns the shards' paths relative to the manifest, which is in the folder of the first shard."""
     folder = os.path.dirname(outputs[0])
     for path in outputs:
         if "://" in path and os.path.dirname(path) != folder:

@@ -28,12 +28,9 @@ def run_stage(
     Args:
       what: a short name of the work, for the progress bar.
       unit: the unit of `amount`.
-      runner: the runner that executes the tasks.
-      tasks: the tasks, each picklable.
       do: picklable function that executes a task: it writes the task's files atomically, the file that marks the task
         as finished last, and returns the result.
       read: picklable function that returns the result of a finished task; None if the task is unfinished.
-      amount: function that returns the amount of work in a task.
       after: function that this process calls after each task that was executed.
       compiles: whether the first task includes compilation, which the rate shall not include.
     """

@@ -119,7 +119,6 @@ class BiLstmHead(keras.layers.Layer):
     Attributes:
       reads: name of the encoder's output that this layer takes.
       columns: names of the batch's columns that this layer also takes.
-      head: the task's head.
 
     Raises:
       ValueError: the task's head reads neither the pooled output nor the sequence output.
@@ -141,7 +140,6 @@ class BiLstmHead(keras.layers.Layer):
         Args:
           x: float [B, S, H].
           input_mask: int32 [B, S], 1 on tokens, then 0 on padding.
-          training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
           **columns: the other columns that the task's head takes.
         """

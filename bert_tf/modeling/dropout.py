@@ -25,7 +25,6 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor |
     """Sets a share of the values to zero and scales the other values by 1 / (1 - rate).
 
     Args:
-      x: float, of any shape.
       rate: share of the values that are dropped.
       seed: int32 [2]; None drops nothing.
       site: int32 []; see `dropout_mask`.

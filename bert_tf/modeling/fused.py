@@ -134,7 +134,6 @@ def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
       beta: float32 [H].
       seed: int32 [2].
       site: int32 []; see `dropout_mask`.
-      rate: the dropout rate.
 
     Returns:
       float [..., H].
@@ -195,7 +194,6 @@ def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rat
         [B, A, Q, S].
       seed: int32 [2].
       site: int32 []; see `dropout_mask`.
-      rate: the dropout rate.
 
     Returns:
       The context vectors of all heads, float [B, S, A, D] or [B, Q, A, D].

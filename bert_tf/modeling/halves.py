@@ -66,9 +66,7 @@ class HalvedOperations:
     The keys of the dicts are the `id`s of the layers that had the weights.
 
     Attributes:
-      variables: the matrices of the halves.
       norms: gamma and beta of each layer normalization, float32 [H].
-      heads: the halves of each attention.
       inner: the halves of each map from H to I values.
       outer: the matrices of the halves, and the bias, of each map from heads or from I values to H values.
     """
@@ -135,7 +133,6 @@ class _HalvedRows(JoinedRows):
         self._weights = weights
 
     def norm_dropout(self, x, norm: LayerNorm, rate: float, seed, site: int):
-        """Computes LayerNorm(x), float [N, H]."""
         del rate, seed, site
         return self._normalized(tf.cast(x, tf.float32), norm, x.dtype)
 
@@ -163,7 +160,6 @@ class _HalvedRows(JoinedRows):
         """Computes the context vectors of one half.
 
         Args:
-          half: the heads.
           x: float [N, H].
           queries: float [B, Q, H], the vectors at the positions to compute; None for all positions.
           attention_bias: see `Attention.call`.
@@ -186,7 +182,6 @@ class _HalvedRows(JoinedRows):
         return tf.reshape(tf.transpose(context, [0, 2, 1, 3]), [-1, half.count * context.shape[3]])
 
     def _normalized(self, x, norm: LayerNorm, dtype: tf.DType) -> tf.Tensor:
-        """Normalizes float32 [..., H]."""
         return tf.cast(layer_norm(x, *self._weights.norms[id(norm)]), dtype)
 
 

@@ -156,7 +156,6 @@ class SpanHead(keras.layers.Layer):
     Attributes:
       reads: name of the encoder's output that the head takes.
       is_per_token: True, because the head maps each token independently.
-      checkpoint_name: name of the head in checkpoints.
     """
 
     reads = "sequence_output"
@@ -259,7 +258,6 @@ class FeatureTaggingHead(keras.layers.Layer):
         Args:
           x: float [B, P, K, H], activations of the tokens in `read_mask`; P is at most S.
           read_mask: int32 [B, S], 1 on tokens, then 0 on padding.
-          training: whether to apply dropout.
           seed: int32 [2] for the dropout masks.
 
         Returns:

@@ -74,7 +74,6 @@ class JoinedRows:
         Args:
           x: float [N, M h D].
           maps: M.
-          count: h.
 
         Returns:
           A list of M tensors, float [B, h, S, D].

@@ -39,7 +39,6 @@ class _Prepared:
     Attributes:
       settings: the settings, with all defaults filled in.
       config: the model's configuration.
-      data: the record files and their contents.
       phase: the entry of `run.json`.
       shown: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
       eval_fingerprints: `identity.fingerprint` of the evaluated files; () without evaluation.
@@ -57,7 +56,6 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
     """Trains and evaluates according to the settings.
 
     Args:
-      settings: the settings.
       write_report: function that is called with the run's folder at the start of training, after each checkpoint or
         evaluation, and at the end of training, also after an error.
 
@@ -65,7 +63,6 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
       The metrics of the last evaluation by name; {} without `do_eval`.
 
     Raises:
-      InputError: the input is invalid. It is checked before any training.
       NotFinite: training or the last evaluation is not finite.
     """
     settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or settings.num_train_steps)

@@ -135,9 +135,6 @@ def find_rows(
 
     The rows are the user's sentences and the first evaluated rows. There are no rows if the data's vocabulary was not
     found.
-
-    Raises:
-      InputError: there is no vocabulary for the sentences, or the sentences do not fit the model.
     """
     if not data.vocab_file:
         if settings.fill_mask_file:
@@ -160,15 +157,10 @@ def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict
     """Evaluates a folder's latest checkpoint.
 
     Args:
-      trainer: the trainer that restores the checkpoint.
-      folder: the run's folder.
       evaluation: function that evaluates the trainer's weights and returns the metrics.
 
     Returns:
       The metrics by name.
-
-    Raises:
-      InputError: all checkpoints are damaged, or the run did not train the next-sentence head that would be evaluated.
     """
     found = resume.find(folder, trainer.strategy)
     _refuse_untrained_head(folder, trainer)

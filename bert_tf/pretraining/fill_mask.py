@@ -67,12 +67,7 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
 
 
 def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[Row]:
-    """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict.
-
-    Raises:
-      InputError: the file does not exist or has no lines or too many lines, or a line is too long, or
-        has no [MASK] or too many of them.
-    """
+    """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict."""
     rows = [
         row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
         for number, line in numbered_lines(path, "fill_mask_file")
@@ -83,11 +78,7 @@ def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> li
 
 
 def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
-    """Returns the nonblank lines of a text file, and their line numbers, counted from 1.
-
-    Raises:
-      InputError: the file does not exist or is not UTF-8; the message names `flag`.
-    """
+    """Returns the nonblank lines of a text file, and their line numbers, counted from 1."""
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"--{flag}={path}: no such file")
     try:
@@ -99,11 +90,7 @@ def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
 
 
 def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> Row:
-    """Returns the row of a sentence with [MASK] for each token to predict.
-
-    Raises:
-      InputError: the sentence has no blanks or too many blanks, or is too long. The message starts with `where`.
-    """
+    """Returns the row of a sentence with [MASK] for each token to predict."""
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
         raise InputError(f"{where}: contains {MASK} {len(parts) - 1} times; give 1 to {_MOST_BLANKS} blanks")

@@ -71,7 +71,6 @@ class BertPretrainer(keras.Model):
 
         Args:
           inputs: the inputs of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
-          training: whether to apply dropout.
           seed: seed of the dropout masks, int32 [2].
 
         Returns:
@@ -112,7 +111,6 @@ class PretrainingObjective:
         """Creates the objective of a model.
 
         Args:
-          model: the model.
           next_sentence: whether batches contain sentence pairs with `next_sentence_labels`.
           starts_word: for each token of the vocabulary, whether a word begins with it; None to measure no loss per
             word. The loss per word is only meaningful if the model predicts every token.
@@ -173,7 +171,6 @@ def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tu
     """Sums the loss, and counts the right answers and the random second sentences.
 
     Args:
-      batch: the batch with labels.
       logits: float32 [B, 2], or [B, N, 2] for packed rows.
 
     Returns:

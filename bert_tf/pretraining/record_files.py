@@ -40,9 +40,6 @@ class PretrainingData:
     """Record files and their contents.
 
     Attributes:
-      files: files for training.
-      eval_files: files for evaluation.
-      features: the features of a record.
       dynamic_masking: rule for masking the rows; None if the rows are already masked, or if the model predicts every
         token.
       packing: shape of packed rows for training; None if each row has one example.
@@ -106,9 +103,6 @@ def inspect(
 
     Returns:
       The settings and the data. Masking flags that were not given take their values from the data's manifests.
-
-    Raises:
-      InputError: names the file, feature or flag that does not fit.
     """
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if len(config.encoders) > 1:
@@ -155,11 +149,7 @@ def inspect(
 
 
 def _with_masking(settings: PretrainingSettings, manifests: Mapping[str, Mapping]) -> PretrainingSettings:
-    """Fills in the masking flags that the user did not give; the values are from the manifests of unmasked data.
-
-    Raises:
-      InputError: a flag was not given, and its values in the manifests differ.
-    """
+    """Fills in the masking flags that the user did not give; the values are from the manifests of unmasked data."""
     values = {}
     for name in _BY_FLAG:
         made_with = {path: _made_with(entries).get(name) for path, entries in manifests.items()}
@@ -219,9 +209,6 @@ def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mappin
 
     The user may leave out existing shards, for example to evaluate on the last shard. A shard that is missing and
     matches no glob is allowed, since the user then chose the other shards by name.
-
-    Raises:
-      InputError: names the first invalid file.
     """
     given = {os.path.abspath(path) for path in files}
     for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
@@ -301,12 +288,7 @@ def _vocabulary(
     """Returns the vocabulary with which all data was made, and the path of its file; "" if the file was not found.
 
     Args:
-      settings: settings with the paths to search.
-      data: the first of the record files.
       manifests: maps record files to their manifests; files without a manifest are absent.
-
-    Raises:
-      InputError: the data was made with different vocabularies, or --vocab_file is not the data's vocabulary.
     """
     vocabulary = data_vocabulary.common(
         DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()

@@ -37,7 +37,6 @@ class Text:
 
     Attributes:
       line: number of the line, counted from 1 over all files.
-      text: the line.
       row: the model's input; its blanks are the tokens to predict.
     """
 
@@ -71,11 +70,7 @@ def require_language_model(contents: Contents, direction: str = "") -> BertConfi
     """Returns the configuration of a checkpoint that predicts tokens.
 
     Args:
-      contents: the checkpoint.
       direction: the required directionality: "bidi" to fill in masked tokens, "ltr" for continuations; "" for any.
-
-    Raises:
-      InputError: the checkpoint cannot predict tokens, has another directionality, or lacks a tensor.
     """
     config = contents.require_config()
     if "masked_lm" not in names.heads_in(contents.tensors):

@@ -55,10 +55,6 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     """Writes one JSON object for each text into shards, and then the manifest of the shards.
 
     For details, see `bert_tf.jobs.parts.run`.
-
-    Raises:
-      InputError: the checkpoint cannot predict tokens, existing output has other settings, or a text cannot be scored.
-        All texts are checked before the first text is scored.
     """
     settings, contents = resolve(settings)
     scored = [path for path in contents.tensors if names.component_of(path) in ("encoder", "masked_lm")]
@@ -78,12 +74,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
 
 def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
-    """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint.
-
-    Raises:
-      InputError: the checkpoint has no masked-LM head, has one direction but must fill in masks, or does not fit the
-        flags.
-    """
+    """Fills in settings from the checkpoint's folder; returns the settings and the checkpoint."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     direction = {FILL_MASK: "bidi", CONTINUATION: "ltr"}.get(settings.mode, "bidi" * settings.hide_rest_of_word)
     config = scoring.require_language_model(contents, direction)
@@ -132,11 +123,6 @@ def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
 
 
 def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
-    """Yields the texts of a source, and skips blank lines.
-
-    Raises:
-      InputError: a text cannot be scored; the message names file and line.
-    """
     tokenizer, longest = _tokenizer(settings.vocab_file, settings.do_lower_case), settings.max_seq_length
     lines = list(_numbered_lines(source))
     if settings.mode == FILL_MASK:
@@ -153,11 +139,6 @@ def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
 
 
 def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_tokens: int) -> int:
-    """Returns the number of tokens before the tab of a line.
-
-    Raises:
-      InputError: the line has no tab or several tabs, or no token follows the tab.
-    """
     if line.count("\t") != 1:
         raise InputError(f"{where}: has {line.count(chr(9))} tabs; write the context, one tab, and the continuation")
     first = tokenizer.encode([line.split("\t")[0]]).row_lengths().numpy()[0]

@@ -54,9 +54,7 @@ class Curve:
     """A curve in a panel.
 
     Attributes:
-      label: name of the curve in the legend.
       points: (step, value) pairs; values that are not finite are left out.
-      color: color of the line.
       dots: whether to mark every point.
       baseline: value of the best constant answer on the same data; drawn as a dashed line. None if unknown.
     """
@@ -83,7 +81,6 @@ def panel(
 
     Args:
       title: the name of the values, with their unit.
-      curves: one or more curves.
       log: whether the axis of values is logarithmic.
       percent: whether values are fractions.
       from_zero: whether the axis of values begins at 0.

@@ -23,7 +23,6 @@ class RunKind:
     """A kind of run.
 
     Attributes:
-      title: title of the page.
       metrics: the metrics in the order of the page; metrics without a title are not shown.
       settings_class: settings class of the script that trains such runs.
       baselines: maps names of metrics to functions. A function returns the baseline for a split's entries, or None if

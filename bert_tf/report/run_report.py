@@ -49,11 +49,7 @@ def write(output_dir: str) -> None:
 
 
 def write_or_refuse(output_dir: str) -> str:
-    """Writes the report of a folder that the user names; returns the report's path.
-
-    Raises:
-      InputError: no run has trained in the folder, the metrics are missing, or a file cannot be read.
-    """
+    """Writes the report of a folder that the user names; returns the report's path."""
     if not sweep_results.exists(output_dir):
         if not run_record.read_phases(output_dir):
             raise InputError(f"{output_dir}: no run has trained there; give the --output_dir of a script that trains")
@@ -102,8 +98,6 @@ def render(
     """Renders the page of the report.
 
     Args:
-      name: name of the run.
-      phases: phases of the run.
       recorded: entries of `metrics_file.read`.
       looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
       answers: sections about the last evaluation in fine-tuning; see `evaluation.sections`.

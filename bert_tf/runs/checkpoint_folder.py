@@ -79,9 +79,6 @@ def find(folder: str) -> ResumePoint:
 
     The function reads every byte of a checkpoint and verifies the checksums. A warning names the damaged checkpoints
     that are skipped.
-
-    Raises:
-      InputError: all checkpoints are damaged, or the files of a checkpoint are not accessible now.
     """
     reasons = {}
     for prefix in prefixes(folder):
@@ -100,11 +97,7 @@ def find(folder: str) -> ResumePoint:
 
 
 def check_there(folder: str) -> None:
-    """Refuses a folder without a checkpoint. Damaged checkpoints are accepted.
-
-    Raises:
-      InputError: the folder is missing or has no checkpoint.
-    """
+    """Refuses a folder without a checkpoint. Damaged checkpoints are accepted."""
     if not tf.io.gfile.exists(folder):
         raise InputError(f"{folder}: no such folder; give a folder where training has saved a checkpoint")
     if prefixes(folder):
@@ -139,16 +132,10 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
     Args:
       folder: the run's folder; TensorFlow must be able to write to this path.
-      checkpoint: the objects to save.
-      step: the step in the checkpoint's name.
       most: number of checkpoints to keep; 0 keeps all.
 
     Returns:
       The checkpoint's prefix.
-
-    Raises:
-      InputError: the checkpoint cannot be written, for example on a full disk. No partial file remains, and earlier
-        checkpoints are unchanged.
     """
     # `restore` expects this counter, but `write` does not create it.
     checkpoint.save_counter.assign(1)
@@ -223,7 +210,6 @@ def tidy(folder: str, found: ResumePoint) -> None:
     Deletes the partial files that a killed process left, and moves damaged checkpoints into `damaged/`.
 
     Args:
-      folder: the run's folder.
       found: the result of `find`.
     """
     with contextlib.suppress(tf.errors.NotFoundError):

@@ -17,12 +17,8 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
     """Chooses the checkpoint of a finished run. Without `run.json`, the function assumes that the run is finished.
 
     Args:
-      folder: the run's folder.
       use: see `choose`.
       allow_unfinished: see `run_folder.check_finished`.
-
-    Raises:
-      InputError: the folder has no checkpoint, the run is not finished, or `choose` raises this error.
     """
     checkpoint_folder.check_there(folder)
     newest = checkpoint_folder.find(folder)
@@ -35,13 +31,9 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     """Chooses the checkpoint for evaluation, prediction, export or conversion.
 
     Args:
-      folder: the run's folder.
       newest: the folder's newest intact checkpoint.
       use: "best" selects the best checkpoint on the dev data, or the newest checkpoint if the run was not evaluated
         during training. "last" selects the newest checkpoint.
-
-    Raises:
-      InputError: the best checkpoint is unknown, missing or damaged.
     """
     if use != "best":
         return newest
@@ -59,12 +51,8 @@ def best(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
     """Returns a run's best checkpoint, or the newest checkpoint if the run was not evaluated during training.
 
     Args:
-      folder: the run's folder.
       newest: the folder's newest intact checkpoint.
       instead: the flag or path that selects the newest checkpoint, for the advice in the error message.
-
-    Raises:
-      InputError: the best checkpoint is missing or damaged, or the list of evaluations is damaged.
     """
     if not evaluations.exists(folder):
         return newest

@@ -64,11 +64,7 @@ def exists(folder: str) -> bool:
 
 
 def read(folder: str) -> Evaluations:
-    """Reads the evaluations in a run's folder; the result is empty if the run was not evaluated during training.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+    """Reads the evaluations in a run's folder; the result is empty if the run was not evaluated during training."""
     if not exists(folder):
         return Evaluations()
     remedy = "copy the run's folder again, or train in a new folder"

@@ -44,10 +44,6 @@ def locate(path: str) -> Location:
     Args:
       path: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev
         data, or the newest intact checkpoint if the run was not evaluated during training.
-
-    Raises:
-      InputError: the path has no checkpoint or several checkpoints, a run's best checkpoint is missing or damaged, or
-        the file is a pickle.
     """
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
@@ -106,11 +102,7 @@ def _in_folder(folder: str) -> Location:
 
 
 def _refuse_pickle(path: str) -> None:
-    """Refuses a pickle, because opening a pickle would run any code that it contains.
-
-    Raises:
-      InputError: the file is a pickle.
-    """
+    """Refuses a pickle, because opening a pickle would run any code that it contains."""
     with tf.io.gfile.GFile(path, "rb") as file:
         is_pickle = file.read(4).startswith(_PICKLED)
     if is_pickle or path.endswith(_PICKLES):

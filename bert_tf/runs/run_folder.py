@@ -41,11 +41,7 @@ class Lock:
         self._lock.release()
 
     def make_folder(self) -> None:
-        """Creates and locks the folder if it did not exist when the `with` block began.
-
-        Raises:
-          InputError: another run has created the folder in the meantime.
-        """
+        """Creates and locks the folder if it did not exist when the `with` block began."""
         if not self._lock.is_taken and "://" not in self._output_dir:
             tf.io.gfile.makedirs(self._output_dir)
             self._lock.take()
@@ -58,7 +54,6 @@ def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) 
 
     Args:
       prints: the `identity.fingerprint` of the files. Names are not compared, since a copy may have another name.
-      phases: the phases of the run.
     """
     trained = {file for phase in phases for file in identity.without_names(phase.data.get("input_file", ()))}
     return not trained.isdisjoint(identity.without_names(prints))
@@ -75,11 +70,7 @@ def takes_over(settings) -> bool:
 
 
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
-    """Refuses a folder whose run has another model, or data with another vocabulary.
-
-    Raises:
-      InputError: the message names the difference.
-    """
+    """Refuses a folder whose run has another model, or data with another vocabulary."""
     phases = run_record.read_phases(output_dir)
     if phases:
         _refuse_if_different(output_dir, "another model", phases[-1].model, model)
@@ -91,12 +82,7 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
     """Refuses a folder in which another script has trained.
 
     Args:
-      folder: the folder of a run, or a new folder.
       script: name of the current script, such as `run_squad`; "" for a Python caller, which accepts all runs.
-      do_train: whether the current script trains.
-
-    Raises:
-      InputError: the message names the script that trained.
     """
     phases = run_record.read_phases(folder)
     trained_by = phases[-1].script if phases else script
@@ -112,12 +98,7 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
     """Refuses a run whose training has not begun or is not finished. Early stopping also finishes a run.
 
     Args:
-      folder: the run's folder.
-      trained_steps: step of the newest intact checkpoint.
       allow_unfinished: whether to accept an unfinished run that has trained at least one step.
-
-    Raises:
-      InputError: the message states the step of the newest checkpoint and the last step.
     """
     last = _last_step(folder)
     if trained_steps >= last or _is_final_step(folder, trained_steps):
@@ -135,9 +116,6 @@ def warn_if_unfinished(checkpoint: str) -> None:
 
     There is no warning for a folder without a `run.json`. The function compares the step of the newest checkpoint with
     the run's last step, because the best checkpoint of a finished run may have any step.
-
-    Raises:
-      InputError: the run's `run.json` is damaged.
     """
     folder, step = os.path.dirname(checkpoint) or ".", checkpoint_folder.step_of(checkpoint)
     if step < 0 or not run_record.exists(folder):
@@ -164,15 +142,10 @@ def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) ->
     longer on the same data.
 
     Args:
-      output_dir: the run's folder.
-      phase: the phase to train.
       trained_steps: step of the folder's latest checkpoint; 0 if there is none.
 
     Returns:
       The number of completed steps on the phase's data.
-
-    Raises:
-      InputError: the message names the difference.
     """
     phases = _begun(output_dir, trained_steps)
     if not phases:
@@ -196,12 +169,8 @@ def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[s
     """Refuses a finished run that differs from a phase; the checkpoints of the run may have been deleted.
 
     Args:
-      output_dir: the run's folder.
       phase: the phase as the current command would train it.
       compared: names of settings that must be equal too.
-
-    Raises:
-      InputError: the message names the difference.
     """
     last = run_record.read_file(output_dir)[-1]
     _refuse_if_different(output_dir, "another model", last.model, phase.model)

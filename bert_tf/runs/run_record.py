@@ -22,7 +22,6 @@ class Phase:
     Attributes:
       settings: all resolved settings, by the names of the flags.
       model: facts that identify the model; all phases in a folder have the same model.
-      data: facts that identify the data.
       optimizer: facts that identify the optimizer, including `num_train_steps` and `num_schedule_steps`.
       first_step: step at which training on this data began.
       begun_at: step at which the phase began; later than `first_step` if the phase has the data of the previous phase.
@@ -49,8 +48,6 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
     """Writes the record of a run or a saved model, atomically.
 
     Args:
-      folder: the run's folder.
-      phases: the phases in the order of training.
       saved_step: step of a saved model's weights; None for a run.
     """
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
@@ -59,11 +56,7 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
 
 
 def saved_step(folder: str) -> int | None:
-    """Returns the step of a saved model's weights; None for the folder of a run.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+    """Returns the step of a saved model's weights; None for the folder of a run."""
     if not exists(folder):
         return None
     with storage.json_file(os.path.join(folder, NAME), _REMEDY) as entries:
@@ -71,21 +64,13 @@ def saved_step(folder: str) -> int | None:
 
 
 def last_settings(folder: str) -> dict:
-    """Returns the settings of the last phase of training in a folder; {} if the folder has no record of a run.
-
-    Raises:
-      InputError: see `read_phases`.
-    """
+    """Returns the settings of the last phase of training in a folder; {} if the folder has no record of a run."""
     phases = read_phases(folder) if exists(folder) else []
     return phases[-1].settings if phases else {}
 
 
 def read_phases(output_dir: str) -> list[Phase]:
-    """Returns the phases in a folder's record; [] if the folder has no checkpoint.
-
-    Raises:
-      InputError: `run.json` cannot be read, or is missing although there are checkpoints.
-    """
+    """Returns the phases in a folder's record; [] if the folder has no checkpoint."""
     if not checkpoint_folder.prefixes(output_dir):
         return []
     if not exists(output_dir):
@@ -96,11 +81,7 @@ def read_phases(output_dir: str) -> list[Phase]:
 
 
 def read_file(output_dir: str) -> list[Phase]:
-    """Returns the phases in a folder's record, even if the folder has no checkpoint.
-
-    Raises:
-      InputError: `run.json` is missing or cannot be read.
-    """
+    """Returns the phases in a folder's record, even if the folder has no checkpoint."""
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
         phases = [Phase(**phase) for phase in entries["phases"]]
         if not phases:

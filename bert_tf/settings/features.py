@@ -76,9 +76,6 @@ class VectorSettings:
         """The numbers in `layers`, in the same order.
 
         Python code may also set `layers` to a number or a list of numbers.
-
-        Raises:
-          InputError: a value is not a whole number, or is listed twice.
         """
         text = self.layers
         if text is None:

@@ -45,9 +45,6 @@ def format_of_output(output_file: str, given: str | None, formats: Sequence[str]
       output_file: value of `--output_file`.
       given: value of `--output_format`; None if absent.
       formats: the supported formats; the first format is the default if no extension indicates a format.
-
-    Raises:
-      InputError: a file's extension is not supported, or contradicts `given` or the extension of another file.
     """
     for path in map(str.strip, output_file.split(",")):
         extension = os.path.splitext(re.sub("@[0-9]+$", "", path))[1].lower().removeprefix(".")

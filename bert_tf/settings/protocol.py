@@ -103,30 +103,18 @@ class ProtocolSettings(TrainingSettings):
 
     @property
     def grid(self) -> dict[str, tuple]:
-        """Maps the name of each setting that a sweep varies to the values of the setting.
-
-        Raises:
-          InputError: a list is empty, a value is not a positive number, or a value is listed twice.
-        """
+        """Maps the name of each setting that a sweep varies to the values of the setting."""
         kinds = {"train_batch_size": int}
         return {name: _numbers(self, flag, kinds.get(name, float)) for name, flag in _GRID.items()}
 
     @property
     def transferred(self) -> tuple[int | None, ...]:
-        """The values of `transfer_layers` in a sweep; (None,) if the sweep does not vary this setting.
-
-        Raises:
-          InputError: a value is not a whole number, or is listed twice.
-        """
+        """The values of `transfer_layers` in a sweep; (None,) if the sweep does not vary this setting."""
         return _numbers(self, "sweep_transfer_layers", int, above=-1) if self.sweep_transfer_layers else (None,)
 
 
 def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
-    """Refuses flags that contradict each other, and invalid values of the flags of a sweep.
-
-    Raises:
-      InputError: a flag is invalid or contradicts another flag; the message names the flag.
-    """
+    """Refuses flags that contradict each other, and invalid values of the flags of a sweep."""
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)
     _check_sweep(settings, do_train and do_eval)

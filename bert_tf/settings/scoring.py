@@ -87,11 +87,7 @@ class ScoringSettings(JobSettings):
 
     @property
     def texts_of_labels(self) -> dict[str, str]:
-        """The texts of `label_texts` by label; {} if the flag is not given.
-
-        Raises:
-          InputError: the flag is not a JSON object of texts, or has fewer than two labels.
-        """
+        """The texts of `label_texts` by label; {} if the flag is not given."""
         try:
             found = json.loads(self.label_texts or "{}")
         except ValueError:

@@ -17,7 +17,6 @@ class TrainingSettings(DeviceSettings):
     The names and defaults are those of google-research/bert.
 
     Attributes:
-      script: name of the script, for messages.
       reported: flags that only this script has and that the report shows.
     """
 

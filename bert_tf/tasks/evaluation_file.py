@@ -25,7 +25,6 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
     """Writes the file atomically.
 
     Args:
-      folder: the run's folder.
       entries: for each example, the fields of its line, with values that JSON can represent.
       prefix: the beginning of the file's name; see `Task.keep_evaluation`.
     """

@@ -7,23 +7,14 @@ from absl import logging
 
 
 class TextExample(Protocol):
-    """An example.
-
-    Attributes:
-      texts: the texts that the model reads.
-      label: the right answer.
-    """
+    """An example."""
 
     texts: tuple[str, ...]
     label: Hashable
 
 
 def warn_of_texts(examples: Mapping[str, Sequence[TextExample]]) -> None:
-    """Warns about empty texts, dev examples that are also training examples, and contradictory labels in training data.
-
-    Args:
-      examples: the examples of each split that was read.
-    """
+    """Warns about empty texts, dev examples that are also training examples, and contradictory training labels."""
     for split, found in examples.items():
         if empty := sum(not example.texts[0].strip() for example in found):
             logging.warning("%s: %d of %d examples have an empty text", split, empty, len(found))

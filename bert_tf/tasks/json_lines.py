@@ -10,11 +10,7 @@ _MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean
 
 
 def read_objects(path: str, lines: Iterable[str]) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line, counted from 1, and the line's object; skips blank lines.
-
-    Raises:
-      InputError: a line is not a JSON object; the message names the file and the line.
-    """
+    """Yields the number of each line, counted from 1, and the line's object; skips blank lines."""
     for number, line in enumerate(lines, 1):
         if line.strip():
             yield number, _parse(f"{path}, line {number}", line)

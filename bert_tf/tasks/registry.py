@@ -74,11 +74,7 @@ def kinds() -> dict[str, Kind]:
 
 
 def of_task(described: TaskDescription, folder: str) -> Kind:
-    """Returns the kind of a fine-tuned task; `folder` is the run's folder, for messages.
-
-    Raises:
-      InputError: the kind in the description is unknown.
-    """
+    """Returns the kind of a fine-tuned task; `folder` is the run's folder, for messages."""
     known = kinds()
     if described.kind not in known:
         raise InputError(

@@ -22,10 +22,7 @@ class Table:
     """A table, and optionally a diagram of true and predicted scores.
 
     Attributes:
-      title: title of the table.
-      head: titles of the columns.
       rows: cells of each row. If there are no rows, only the note is shown.
-      note: text beside the table.
       is_text: whether all columns are text. If false, all columns except the first are numbers.
       scores: the true scores and the predicted scores, float [N] each; () for no diagram.
     """

@@ -24,7 +24,6 @@ def file_data(
 
     Args:
       data_dir: folder that contains the file of each split that is not in `paths`; "" if there is no folder.
-      paths: maps a split to the files that a flag names.
       names: function that maps a split to the names that its file may have in `data_dir`.
       read_file: function that maps a path and a split to the file's examples. An example may have the attributes `id`
         and `place`, which names the example in messages. The function raises InputError for an invalid file.
@@ -65,8 +64,6 @@ def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> N
     The name of an example is its id; if the example has no id, its name is its index.
 
     Args:
-      path: path of the file.
-      examples: examples of the file.
       start: index of the first example.
     """
     first: dict[str, Any] = {}
@@ -86,8 +83,6 @@ def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Any]
     """Reads a file with its labels. If the labels of a test file are invalid, reads this file again without the labels.
 
     Args:
-      path: path of the file, for messages.
-      split: split of the file.
       read: function that reads the examples, with labels if its argument is true.
     """
     try:

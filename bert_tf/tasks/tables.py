@@ -70,11 +70,7 @@ def file_names(split: str, format: str = "") -> list[str]:
 
 
 def format_of(path: str) -> str:
-    """Returns the format that belongs to a file's extension.
-
-    Raises:
-      InputError: the extension is not in `EXTENSIONS`.
-    """
+    """Returns the format that belongs to a file's extension."""
     for name, extensions in EXTENSIONS.items():
         if path.lower().endswith(extensions):
             return name
@@ -103,13 +99,10 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     """Reads columns of a file; returns no rows if the file contains no examples.
 
     Args:
-      path: path of the file.
-      layout: layout of the file.
       columns: names or numbers (from 0) of columns; None for all columns, which is not possible for JSON Lines.
 
     Raises:
       MissingColumn: the file lacks a column.
-      InputError: the file is missing, not UTF-8, or damaged. The message names the file and, if possible, the line.
     """
     if layout.format == "jsonl":
         objects = json_lines.read_objects(path, decoded_lines(path))
@@ -155,11 +148,7 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
 
 
 def decoded_lines(path: str) -> Iterator[str]:
-    """Yields the lines of a file without their newlines.
-
-    Raises:
-      InputError: the file is missing or not UTF-8.
-    """
+    """Yields the lines of a file without their newlines."""
     require_file(path)
     for number, line in enumerate(_lines(path), 1):
         if number == 1:
@@ -256,7 +245,6 @@ def column_index(
 
     Raises:
       MissingColumn: there is no such column.
-      InputError: several columns have this name, or the first line is blank.
     """
     if not any(map(str.strip, header)):
         raise InputError(f"{path}, line 1: is blank; remove blank lines, and add a line for each text")

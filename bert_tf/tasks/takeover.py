@@ -52,13 +52,11 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -
     """Returns the description of a checkpoint's task; None if it has no head for a task.
 
     Args:
-      contents: a checkpoint of another project.
       entries: the entries of Hugging Face's `config.json` about the task; {} for other projects.
       answers: what the files do not state.
 
     Raises:
       Unanswered: `answers` lacks an answer.
-      InputError: a label occurs twice or is not the tag of an entity, or a regression has several outputs.
     """
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
@@ -118,11 +116,7 @@ def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[
 
 
 def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns the tags in our order, and the parameters of the task.
-
-    Raises:
-      InputError: the labels are not all tags of a scheme.
-    """
+    """Returns the tags in our order, and the parameters of the task."""
     types = sorted({label.partition("-")[2] for label in labels if label != tag_schemes.OUTSIDE})
     for scheme in (tag_schemes.IOB2, tag_schemes.BIOES):
         tags = tag_schemes.tags_of_types(types, scheme)

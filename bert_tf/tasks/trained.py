@@ -26,13 +26,10 @@ class Trained:
 
     Attributes:
       kind: kind of the task; None for a pre-trained model that is exported without a task.
-      folder: folder of the checkpoint.
-      checkpoint: prefix or path of the checkpoint.
       step: step of the checkpoint; -1 if unknown.
       model: the model with its trained weights; `FineTunedBert` if the model has a task.
       tokenizer: the tokenizer that the model was trained with.
       description: description of the task; if the model has no task, description of the served outputs.
-      config: configuration of the model.
     """
 
     kind: Kind | None
@@ -49,12 +46,8 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     """Loads the best or the last checkpoint of a run's folder.
 
     Args:
-      folder: the run's folder.
       use_checkpoint: see `chosen_checkpoint.choose`.
       allow_unfinished: see `run_folder.check_finished`.
-
-    Raises:
-      InputError: the folder has no fine-tuned model, the training is unfinished, or a file was changed after training.
     """
     described = description.read(folder)
     kind = registry.of_task(described, folder)

@@ -20,9 +20,6 @@ class TunedFile(Generic[_Tuned]):
     """A file that contains one threshold, or a threshold for each label. The file is in a run's folder.
 
     Attributes:
-      name: name of the file.
-      key: key of the thresholds in the file.
-      flag: name of the flag that tunes the thresholds.
       default: function that maps the labels to the default thresholds.
       parse: function that maps a JSON value and the labels to thresholds; raises ValueError, KeyError or TypeError if
         the value is invalid.
@@ -45,10 +42,7 @@ class TunedFile(Generic[_Tuned]):
         """Writes thresholds that were tuned on a checkpoint.
 
         Args:
-          folder: the run's folder.
-          tuned: the thresholds.
           step: step of the checkpoint; None for an ensemble.
-          labels: the task's labels.
         """
         text = json.dumps({"step": step, self.key: self.to_json(tuned, labels)}, indent=2, ensure_ascii=False)
         storage.write_text(os.path.join(folder, self.name), text + "\n")
@@ -57,13 +51,7 @@ class TunedFile(Generic[_Tuned]):
         """Reads the thresholds that `write` wrote; returns the default thresholds if there is no file.
 
         Args:
-          folder: the run's folder.
           step: step of the checkpoint in use; None to accept thresholds of any checkpoint.
-          labels: the task's labels.
-
-        Raises:
-          InputError: the file is damaged, or belongs to other labels or to another checkpoint; or the file is missing
-            although the training tuned thresholds. Only a call with a step raises the last error.
         """
         if not (path := self.path(folder)):
             if step is not None and run_record.last_settings(folder).get(self.flag):

@@ -16,7 +16,6 @@ class DataVocabulary:
     """The vocabulary of a file of records.
 
     Attributes:
-      data: the file of records.
       vocab_file: path of the vocabulary when the records were made.
       sha256: SHA-256 of the tokens; see `bert_tf.core.vocabulary_file`.
       do_lower_case: whether the text was lower-cased; None if unknown.
@@ -42,11 +41,7 @@ class DataVocabulary:
         return f"{os.path.basename(self.vocab_file)}, SHA-256 {self.sha256[:12]}"
 
     def refuse(self, other: "DataVocabulary") -> None:
-        """Refuses data of another vocabulary or casing.
-
-        Raises:
-          InputError: the vocabulary or the casing differs; the message names both files of records and the difference.
-        """
+        """Refuses data of another vocabulary or casing."""
         if self.sha256 != other.sha256:
             raise InputError(
                 f"{other.data}: made with another vocabulary ({other.name}) than {self.data} ({self.name}); "
@@ -60,11 +55,7 @@ class DataVocabulary:
 
 
 def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | None:
-    """Returns the common vocabulary of all data; None if no vocabulary is known.
-
-    Raises:
-      InputError: there are two vocabularies; see `DataVocabulary.refuse`.
-    """
+    """Returns the common vocabulary of all data; None if no vocabulary is known."""
     # Prefer a vocabulary with known casing, so that the casing of all others is compared with it.
     known = sorted(filter(None, vocabularies), key=lambda vocabulary: vocabulary.do_lower_case is None)
     for vocabulary in known:

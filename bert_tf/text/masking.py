@@ -97,8 +97,6 @@ def mask(
       input_ids: int32 [B, S]; the padding may have any values.
       lengths: int [B], number of tokens of each row, including [CLS] and [SEP].
       maskable: bool [B, S], False on [CLS], [SEP] and padding.
-      rule: the masking parameters.
-      rng: source of randomness.
     """
     wanted = np.rint(lengths * rule.masked_lm_prob).astype(np.int32)
     limits = np.clip(wanted, 1, rule.max_predictions_per_seq)
@@ -182,7 +180,6 @@ def _ngrams_in_random_order(
       lengths: int [B, W], number of tokens of each word; 0 after the row's last word.
       touches: bool [B, W], whether a word directly follows the previous word.
       max_ngram_size: maximum size G.
-      rng: source of randomness.
 
     Returns:
       firsts: int [B, C], the index of each n-gram's first word; the n-grams are in the order in which they are tried.

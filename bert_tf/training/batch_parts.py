@@ -27,7 +27,6 @@ def choose_parts(settings: DeviceSettings, sizes: Iterable[int]) -> int:
     any computation: TensorFlow refuses the setting after the first computation, and the function then returns 1.
 
     Args:
-      settings: flags of the devices.
       sizes: numbers of rows of all batches and micro-batches.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)

@@ -85,7 +85,6 @@ def training_flops(config: BertConfig, length: int, predictions: int = 0, output
       pooled output      2 N (H^2 + H outputs)           pooler; head
 
     Args:
-      config: the encoder's configuration.
       length: S, number of tokens in the row.
       predictions: P, number of positions at which tokens are predicted.
       outputs: number of outputs of the head on the pooled output; 0 if there is no such head. Without such a head, the
@@ -123,7 +122,6 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
     positions of the pooler. At other positions, it computes only keys and values.
 
     Args:
-      config: the encoder's configuration.
       length: S, number of tokens in the row.
       read: number of positions that the heads read; S or more for all positions.
     """
@@ -136,7 +134,6 @@ def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
     """Returns the peak of all devices of a strategy; the peak of a CPU is measured, and other peaks are published.
 
     Args:
-      strategy: the strategy that trains the model.
       dtype: compute dtype: float32, bfloat16 or float16.
 
     Returns:

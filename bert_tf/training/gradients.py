@@ -19,7 +19,6 @@ class Objective(Protocol):
     """The task that a model is trained on.
 
     Attributes:
-      model: the model.
       metrics: declarations of all loss terms, measured metrics and derived metrics.
     """
 
@@ -79,9 +78,6 @@ def accumulate(
     because all shapes are static and the loop does not communicate with other replicas.
 
     Args:
-      objective: model and loss.
-      names: names of all numerators.
-      variables: the weights.
       batch: the per-replica batch; `micro_batches` times `parts` must divide the number of rows.
       seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
         which is derived from this seed.

@@ -70,7 +70,6 @@ def train(
       trainer: a trainer with an optimizer and training data.
       settings: settings with the folder, the interval of checkpoints and the number of steps per loop.
       num_train_steps: the last step, counted from the first step in the folder.
-      found: the checkpoint to resume from, if there is one.
       evaluate: function that is called at the start, and after every checkpoint but the last.
       next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint;
         None if there is no such step. This checkpoint is saved in addition to the checkpoints of the settings.

@@ -102,10 +102,6 @@ def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
 def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
     """Raises an error if a metric of an evaluation is not finite, since the evaluated weights are then unusable.
 
-    Args:
-      values: metrics of the evaluation by name.
-      checkpoint: the evaluated checkpoint, for the message.
-
     Raises:
       NotFinite: names the metrics.
     """
@@ -122,7 +118,6 @@ def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> 
 
     Args:
       values: metrics by name, float32 [] each.
-      declared: the objective's metrics.
 
     Returns:
       All metrics by name: first the declared metrics in the order of `declared`, then the other metrics.

@@ -28,11 +28,9 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
     """Adds a line to a metrics file.
 
     Args:
-      output_dir: the run's folder.
       split: TRAIN, HELD_OUT, TRAINING_DATA or the name of other evaluated data; START if training starts or resumes.
       step: number of completed steps.
       values: metrics by name, or facts about a start.
-      name: name of the file.
     """
     tf.io.gfile.makedirs(output_dir)
     path = os.path.join(output_dir, name)
@@ -90,10 +88,6 @@ def read(output_dir: str, name: str = METRICS_NAME) -> list[dict]:
     is evaluated twice, only the later line is returned. Lines that are damaged, or that another process is still
     writing, are skipped.
 
-    Args:
-      output_dir: the run's folder.
-      name: name of the file, which may be missing.
-
     Returns:
       The entries of the lines, ordered by step within each split.
     """
@@ -136,11 +130,7 @@ def evaluated_step(folder: str) -> int | None:
 
 
 def read_results(output_dir: str) -> dict[str, float]:
-    """Reads the file that `write_results` wrote; {} if it is missing.
-
-    Raises:
-      InputError: the file is damaged.
-    """
+    """Reads the file that `write_results` wrote; {} if it is missing."""
     path = os.path.join(output_dir, RESULTS_NAME)
     if not tf.io.gfile.exists(path):
         return {}

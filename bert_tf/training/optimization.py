@@ -119,7 +119,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         Args:
           gradients: the gradients, one per weight. The gradient of an embedding table may be `tf.IndexedSlices` without
             duplicate indices.
-          variables: the weights.
           factor: float32 scalar that multiplies all gradients.
           finite: bool scalar; if false, weights, moments and `iterations` do not change.
           step: int64 scalar for the learning-rate schedule, the same on all replicas; None means `iterations`.
@@ -170,7 +169,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         Args:
           factor: reference to the float32 scalar that multiplies all gradients.
           finite: reference to the bool scalar that is false if the step must not change any value.
-          rate_factor: factor of the learning rate.
         """
         factor, finite = factor.deref(), finite.deref()
         rate = tf.cast(self.learning_rate, tf.float32) * rate_factor
@@ -299,7 +297,6 @@ def clipped_update(
     Args:
       optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
       gradients: gradients of this replica's share of the loss, one per weight.
-      variables: the weights.
       step: int64 scalar for the learning-rate schedule: the number of previous steps, including skipped steps. None
         means the optimizer's `iterations`, which counts updates.
 

@@ -77,7 +77,6 @@ def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> st
     """Formats metrics as one line of about a hundred columns.
 
     Args:
-      values: metrics by name.
       declared: the objective's metrics, which define short names; other metrics are shown with their full names.
     """
     known, groups = metrics.by_name(declared), {}

@@ -15,11 +15,7 @@ from bert_tf.training.trainer import Trainer
 
 
 def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
-    """Finds the checkpoint to resume from, and checks that all workers see the same checkpoint.
-
-    Raises:
-      InputError: all checkpoints are damaged, or the workers see different folders.
-    """
+    """Finds the checkpoint to resume from, and checks that all workers see the same checkpoint."""
     point = checkpoint_folder.find(folder)
     workers.check_same_folder(strategy, folder, point.step)
     return point
@@ -29,9 +25,6 @@ def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> 
     """Returns the position in the data at which a phase starts.
 
     This is the checkpoint's position if the checkpoint was trained on the phase's data, else the beginning of the data.
-
-    Raises:
-      InputError: the folder belongs to another run; see `run_folder.check`.
     """
     return point.position if run_folder.check_phase(folder, phase, point.step) else BEGINNING
 
@@ -42,11 +35,7 @@ def checkpoint_entries(trainer: Trainer, step: int) -> tf.train.Checkpoint:
 
 
 def restore(trainer: Trainer, point: ResumePoint) -> None:
-    """Restores weights, optimizer, step and seed from a checkpoint; does nothing if there is no checkpoint.
-
-    Raises:
-      InputError: the checkpoint belongs to another model or optimizer.
-    """
+    """Restores weights, optimizer, step and seed from a checkpoint; does nothing if there is no checkpoint."""
     if not point.prefix:
         return
     with trainer.strategy.scope():

@@ -25,9 +25,6 @@ def session(
 
     Yields:
       The lock; None in a process that does not write checkpoints.
-
-    Raises:
-      InputError: another run is training in the folder, a worker has stopped, or the memory is exhausted.
     """
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
@@ -41,11 +38,7 @@ def session(
 
 @contextlib.contextmanager
 def clear_memory_errors() -> Iterator[None]:
-    """Converts an out-of-memory error of any class, from any part of a run, into a one-line error.
-
-    Raises:
-      InputError: names the shape of the tensor, and the flags that reduce memory use.
-    """
+    """Converts an out-of-memory error of any class, from any part of a run, into a one-line error."""
     try:
         yield
     except (tf.errors.OpError, MemoryError) as error:

@@ -15,7 +15,6 @@ def manager(
 
     Args:
       folder: folder of the event files; None writes no files.
-      global_step: the current step.
       declared: the objective's metrics, which define names for TensorBoard; other metrics keep their own names.
     """
     tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}

@@ -37,8 +37,6 @@ def make_optimizer(
 
     Args:
       settings: settings with the name of the optimizer, its bias correction and the compute dtype.
-      learning_rate: peak of the learning-rate schedule.
-      total_steps: step at which the learning rate reaches 0.
       warmup_steps: number of warm-up steps.
       rate_factor: function that maps a weight to a factor of its learning rate; None means 1 for all weights.
     """

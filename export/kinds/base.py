@@ -118,9 +118,6 @@ class ServedModel(tf.Module, abc.ABC):
 
         The inputs are fixed texts of the same lengths as the texts of the run's last evaluation, because the export may
         go to people who may not see the run's data.
-
-        Args:
-          folder: the checkpoint's folder.
         """
         if rows := self.evaluated(folder):
             return [{name: _neutral(value) for name, value in row.items()} for row in rows]
@@ -152,17 +149,7 @@ class ServedTask(ServedModel):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds values from the settings and from the run's folder to the description; by default, adds none.
-
-        Args:
-          settings: the settings of the export.
-          description: the task's description.
-          folder: the run's folder.
-          step: the step of the exported checkpoint.
-
-        Raises:
-          InputError: the settings do not fit the kind, or the folder is damaged.
-        """
+        """Adds values from the settings and from the run's folder to the description; by default, adds none."""
         del settings, folder, step
         return description
 
@@ -177,11 +164,7 @@ class ServedCheckpoint(ServedModel):
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        """Returns the values for `TaskDescription.parameters`. The model needs these values in addition to its weights.
-
-        Raises:
-          InputError: the checkpoint lacks a part that the kind needs, or the settings do not fit the kind.
-        """
+        """Returns `TaskDescription.parameters`, the values that the model needs in addition to its weights."""
 
     @staticmethod
     @abc.abstractmethod

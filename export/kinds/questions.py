@@ -29,9 +29,6 @@ class ServedQuestions(ServedTask):
         """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description.
 
         Values that are not in the settings come from the run.
-
-        Raises:
-          InputError: the file with the run's threshold is damaged or missing, or belongs to another checkpoint.
         """
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, description)

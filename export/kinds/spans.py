@@ -22,7 +22,6 @@ class Contexts(NamedTuple):
     Attributes:
       ids: RaggedTensor int32 [B, (tokens)].
       starts, ends: int64 [D], the range of each token's characters in its context; `ends` is exclusive.
-      characters: the characters of the contexts.
     """
 
     ids: tf.RaggedTensor
@@ -59,8 +58,6 @@ def decode(
 
     Args:
       logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
-      contexts: the contexts of the questions.
-      windows: the windows of the contexts.
       decoding: see `Decoding`; the offsets are exact even if `exact_offsets` is false.
       threshold: the null threshold. A question with larger null odds has no answer.
 
@@ -131,7 +128,6 @@ def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tens
     """Returns one entry of `values`, [K, ...], for each question.
 
     Args:
-      values: one entry per span.
       first: [B], index of each question's entry.
       is_found: bool [B]; if false, the question gets an empty value (0 or "").
 

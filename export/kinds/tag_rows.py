@@ -101,7 +101,6 @@ def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: 
     Args:
       labels: int32 [W], indices into `names`.
       sentences: int64 [B + 1], see `make_rows`.
-      names: the tag of each label.
       scheme: one of the schemes in `tag_schemes`.
 
     Returns:

@@ -184,8 +184,6 @@ def _rows_of(arrays: Arrays, rows: slice, counts: Sequence[str]) -> Arrays:
     """Returns the rows of one request, without columns that are padding in all of them, as if the request ran alone.
 
     Args:
-      arrays: the answer to the batch.
-      rows: the rows of the request.
       counts: names of the arrays that contain the number of columns of each row; see `Servable.counts`.
     """
     widths = {arrays[name].max(initial=0): arrays[name][rows].max(initial=0) for name in counts}

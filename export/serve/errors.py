@@ -25,13 +25,7 @@ HTTP_STATUS = {
 
 
 class ServingError(Exception):
-    """A request failed, or a version of a model could not be loaded.
-
-    Attributes:
-      code: kind of the error.
-      message: text for the client.
-      http_status: HTTP status of the REST response.
-    """
+    """A request failed, or a version of a model could not be loaded."""
 
     def __init__(self, code: Code, message: str, http_status: int | None = None):
         super().__init__(message)

@@ -33,9 +33,7 @@ def plan_predict(
     """Finds the tensors of a Predict call.
 
     Args:
-      servable: the version that answers.
       signature_name: name of the signature; "" means the default signature.
-      inputs: arrays by input name.
       output_filter: names of the outputs to compute; empty means all outputs.
 
     Returns:

@@ -52,10 +52,6 @@ def signature_name(document: dict[str, Any]) -> str:
 def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, np.ndarray], bool]:
     """Returns the arrays of a Predict request, and whether the request lists rows (`instances`).
 
-    Args:
-      document: the parsed body.
-      inputs: inputs of the signature.
-
     Raises:
       ServingError: the document does not fit the signature.
     """

@@ -47,11 +47,7 @@ class Models:
         return self._models[name].latest()
 
     async def start(self) -> None:
-        """Waits until all models are loaded, and then looks for new versions regularly.
-
-        Raises:
-          InputError: a model has no version that can be loaded.
-        """
+        """Waits until all models are loaded, and then looks for new versions regularly."""
         for versions in self._models.values():
             _check_folder(versions.folder)
         await asyncio.gather(*(versions.update() for versions in self._models.values()))

@@ -36,8 +36,6 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
     """Returns a server with PredictionService and ModelService, but without a port.
 
     Args:
-      service: answers calls.
-      runner: runs models for gRPC.
       settings: the flags. `--grpc_channel_arguments` overrides limits that other flags set.
     """
     idle_ms = int(settings.idle_timeout_seconds * 1000)

@@ -24,7 +24,6 @@ class Servable:
     """A SavedModel in its own session, so that unloading frees all of the model's memory. `run` is thread-safe.
 
     Attributes:
-      signatures: definitions of the signatures by name.
       counts: names of the tensors that are an output `num_...`: the number of columns of each row, such as `num_words`.
     """
 
@@ -32,7 +31,6 @@ class Servable:
         """Loads a SavedModel.
 
         Args:
-          folder: folder of the version.
           intra_op_threads: threads per operation; 0 means one per core.
           inter_op_threads: number of operations that run at the same time; 0 means one per core.
 
@@ -65,7 +63,6 @@ class Servable:
 
         Args:
           feeds: maps tensor names to values.
-          fetches: names of the tensors to compute.
 
         Returns:
           A map from tensor names to values.

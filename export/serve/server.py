@@ -32,11 +32,7 @@ _BACKLOG = 1024
 
 
 def serve(settings: ServeSettings) -> None:
-    """Serves until SIGTERM or Ctrl-C, then answers the accepted requests and returns.
-
-    Raises:
-      InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
-    """
+    """Serves until SIGTERM or Ctrl-C, then answers the accepted requests and returns."""
     # aiohttp logs invalid requests. Clients must not be able to fill the log.
     python_logging.getLogger("aiohttp").setLevel(python_logging.CRITICAL)
     gc.freeze()  # shortens garbage collection after an unload from half a second to milliseconds
@@ -107,11 +103,7 @@ class Server:
         self._health: rpc.Health | None = None
 
     async def start(self) -> None:
-        """Loads the models, then listens.
-
-        Raises:
-          InputError: a folder is wrong, a model cannot be loaded, or a port is taken.
-        """
+        """Loads the models, then listens."""
         await self._models.start()
         if self._settings.rest_api_port:
             await self._listen_rest()

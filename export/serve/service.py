@@ -92,11 +92,7 @@ class Service:
         """Answers a Predict request; returns arrays by output name.
 
         Args:
-          runner: runs the model.
-          version: the version that answers.
           signature_name: see `plan_predict`, also for the following arguments.
-          inputs: arrays by input name.
-          output_filter: names of the outputs to compute.
         """
         feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
         self._check_rows(feeds)

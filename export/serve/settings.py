@@ -118,11 +118,7 @@ class ServeSettings:
 
     @property
     def folders(self) -> dict[str, str]:
-        """The folder of each model by the model's name.
-
-        Raises:
-          InputError: a model lacks its name or its folder, or two models have the same name.
-        """
+        """The folder of each model by the model's name."""
         found = {self.model_name: self.model_base_path} if self.model_base_path else {}
         for given in items(self.model):
             name, _, folder = (part.strip() for part in given.partition("="))
@@ -137,11 +133,7 @@ class ServeSettings:
 
     @property
     def channel_arguments(self) -> dict[str, int | str]:
-        """The arguments in `grpc_channel_arguments` by name. Whole numbers have the type int.
-
-        Raises:
-          InputError: an argument lacks its name or its value.
-        """
+        """The arguments in `grpc_channel_arguments` by name. Whole numbers have the type int."""
         found: dict[str, int | str] = {}
         for argument in filter(None, self.grpc_channel_arguments.split(",")):
             name, _, value = (part.strip() for part in argument.partition("="))

@@ -21,8 +21,6 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
     """Converts a TensorProto to an array.
 
     Args:
-      name: name of the input, for errors.
-      proto: the tensor.
       largest_bytes: maximum size of the array. The limit is necessary because a short message can describe a huge
         tensor of equal values.
 

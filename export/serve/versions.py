@@ -33,9 +33,7 @@ class Version:
     """A version of a model.
 
     Attributes:
-      model: name of the model.
       number: number of the version.
-      folder: folder of the version.
       state: see `State`.
       error: the error, if the version could not be loaded.
       servable: the loaded model in the states AVAILABLE and UNLOADING, otherwise None.

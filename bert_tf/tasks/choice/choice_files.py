@@ -86,12 +86,7 @@ def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable
 
 
 def read_file(path: str, split: str) -> list[ChoiceExample]:
-    """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE.
-
-    Raises:
-      InputError: the file is invalid; or an example has an empty context, fewer than two choices, an empty choice, or a
-        label that is not one of the choices. The message names the file and, if possible, the line.
-    """
+    """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE."""
     if tf.io.gfile.isdir(path):
         read = _read_race
     else:
@@ -121,10 +116,8 @@ class _Columns:
     """The indices of a table's columns; None for an absent column.
 
     Attributes:
-      context: columns of the sentences of the context.
       start, choices, label, id: see `ChoiceExample`.
       is_full: whether the table is a "full" file of SWAG, where the first of the choices is the right ending.
-      first_label: the label of the first choice.
     """
 
     context: tuple[int, ...]
@@ -137,11 +130,7 @@ class _Columns:
 
 
 def _columns(path: str, header: Sequence[str]) -> _Columns:
-    """Finds the columns of a table by the names in the table's first line.
-
-    Raises:
-      InputError: a column is missing.
-    """
+    """Finds the columns of a table by the names in the table's first line."""
     names = [name.lower() for name in header]
 
     def find(wanted: Sequence[str]) -> int | None:
@@ -249,11 +238,7 @@ def race_files(folder: str) -> list[str]:
 
 
 def _read_race(folder: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    """Yields an example for each question. The passage is the context, and the question the start.
-
-    Raises:
-      InputError: a file does not have RACE's layout.
-    """
+    """Yields an example for each question. The passage is the context, and the question the start."""
     for path in race_files(folder):
         try:
             content = json.loads("\n".join(tables.decoded_lines(path)))

@@ -34,9 +34,6 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
 
     Returns:
       The accuracy by name; {} if right choices are unknown.
-
-    Raises:
-      InputError: the model is not left to right, the file is invalid, or a choice does not fit into a row.
     """
     settings, contents = scoring_job.resolve(settings)
     require_language_model(contents, "ltr")
@@ -73,11 +70,7 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
 
 
 def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
-    """Reads a file in a format of `run_swag`; with `label_texts`, a table of texts and labels.
-
-    Raises:
-      InputError: the file is invalid, or a label has no text.
-    """
+    """Reads a file in a format of `run_swag`; with `label_texts`, a table of texts and labels."""
     path = settings.input_file
     texts = settings.texts_of_labels
     if not texts:
@@ -101,9 +94,6 @@ def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longe
     """Returns a row for each choice: [CLS] context choice [SEP]. Only the tokens of the choice are predicted.
 
     A context that is too long loses its first tokens.
-
-    Raises:
-      InputError: a choice has no token, or does not fit into a row.
     """
     starts = [f"{e.context} {e.start}".strip() for e in examples]
     contexts = tokenizer.encode(starts).to_list()

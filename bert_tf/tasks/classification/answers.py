@@ -26,7 +26,6 @@ class Answers(abc.ABC):
     what `outputs` returns for the logits, float32 [N, C], or [N, 1] for a regression.
 
     Attributes:
-      kind: name of the kind of task.
       labels: names of the C classes in the order of their ids; () for a regression.
       metrics: the loss terms and metrics that `losses` returns.
       parameters: the values for `TaskDescription.parameters`.
@@ -42,11 +41,7 @@ class Answers(abc.ABC):
 
     @abc.abstractmethod
     def target(self, label: Any) -> float | list[float]:
-        """Returns the target of a label; `label` is None if it is unknown.
-
-        Raises:
-          InputError: the label is invalid.
-        """
+        """Returns the target of a label; `label` is None if it is unknown."""
 
     @abc.abstractmethod
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -87,10 +82,6 @@ class Answers(abc.ABC):
     @abc.abstractmethod
     def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
         """Returns the content of prediction files.
-
-        Args:
-          outputs: the outputs.
-          folder: folder with tuned thresholds.
 
         Returns:
           The titles of the columns; the N answers, or [] if the numbers are the answers; and numbers [N, C].

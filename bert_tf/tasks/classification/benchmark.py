@@ -28,7 +28,6 @@ class SplitFile:
 
     Attributes:
       paths: possible paths, relative to `--data_dir`; the first path that exists is read.
-      columns: columns of the texts and the labels.
       id_column: column with the value of `Example.id`; the file may lack this column. None if there are no ids.
       group: value of `Example.group` for the file's examples.
       submission: name of the prediction file for GLUE's server, without its extension; "" for the task's name.
@@ -54,7 +53,6 @@ class Benchmark:
     Attributes:
       name: the value of `--task_name`. For AX, the name is MNLI instead, because AX tests an MNLI model.
       splits: the files of "train", "dev" and "test".
-      answers: the labels and the scores.
       skips_incomplete: whether incomplete lines of train and dev are skipped; if false, they are refused.
       undecided: label of the examples on which the annotators did not agree; these examples are left out. "" if there
         are none.

@@ -30,9 +30,6 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
 
     Returns:
       C factors.
-
-    Raises:
-      InputError: a label is unknown or lacks a weight, or a weight is not above 0.
     """
     counts = np.asarray(counts, np.float64)
     given = 1 / np.maximum(counts, 1) if text == BALANCED else _given(text, labels)
@@ -53,9 +50,6 @@ def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_e
 
     Returns:
       C factors.
-
-    Raises:
-      InputError: see `of_classes`.
     """
     if text != BALANCED:
         return tuple(_given(text, labels).tolist())

@@ -230,12 +230,7 @@ def _check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[s
     """Checks the classes in train and dev for a task with one label per example.
 
     Args:
-      examples: the examples of each split that was read.
-      labels: names of all classes.
       is_weighted: whether the loss has class weights.
-
-    Raises:
-      InputError: all examples of train have the same label.
     """
     counts = label_counts(example.label for example in examples.get("train", ()))
     if not counts:

@@ -15,7 +15,6 @@ class Example:
     """One or two texts and their label.
 
     Attributes:
-      text_a: the first or only text.
       text_b: the second text; None if absent.
       label: the label as text; None if unknown, as in test files. If an example may have several labels, this value is
         a tuple of labels.

@@ -20,11 +20,7 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
     """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
 
     Args:
-      command: the command; its flags name the task and the data.
       texts: a user's own data in memory; None if the flags name the data.
-
-    Raises:
-      InputError: a name is unknown, or a user's own data contradicts the flags; see `own_data.own_task`.
     """
     reading, command = Reading.of_command(command), _with_task_name(command)
     settings = command.settings
@@ -36,11 +32,7 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
 
 
 def _with_task_name(command: Command) -> Command:
-    """Adds the task name of the run in `--output_dir` to a command that lacks the name of its task.
-
-    Raises:
-      InputError: there is no run in the folder.
-    """
+    """Adds the task name of the run in `--output_dir` to a command that lacks the name of its task."""
     settings, known = command.settings, command.trained
     if settings.task_name.strip() or settings.tfds_name or settings.input_meta_data_path:
         return command

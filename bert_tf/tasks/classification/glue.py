@@ -119,8 +119,6 @@ def _same_columns(pattern: str, columns: ColumnNames, id_column: str | None = No
 
     Args:
       pattern: name of a split's file, with {} for the split.
-      columns: columns of the files.
-      id_column: column of the ids.
     """
     folders = ("", "tsv_format/")
     return {

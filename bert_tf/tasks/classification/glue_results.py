@@ -38,9 +38,6 @@ def average(columns: Mapping[str, float]) -> float:
 
     Args:
       columns: maps the name of each column in `COLUMNS` to a score.
-
-    Raises:
-      InputError: columns are missing; the message names all missing columns.
     """
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(f"the average of Table 1 needs all columns; {', '.join(missing)} are missing")
@@ -50,15 +47,8 @@ def average(columns: Mapping[str, float]) -> float:
 def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
     """Reads the columns of Table 1 from the evaluations of runs; leaves out columns without an evaluation.
 
-    Args:
-      run_dirs: folders of runs, at most one for each task.
-
     Returns:
       The columns and their scores, in the order of Table 1.
-
-    Raises:
-      InputError: a folder contains no fine-tuning run or a run of a task outside GLUE, two runs have the same task, or
-        a metric is missing.
     """
     folders: dict[str, str] = {}
     for folder in run_dirs:
@@ -82,13 +72,9 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
     """Writes the zip file for GLUE's server atomically.
 
     Args:
-      output_file: path of the zip file.
       run_dirs: folders that together contain the prediction files of all tasks.
       glue_dir: folder of GLUE's data, or "". If a folder is given and no run has WNLI.tsv, the majority class of the
         WNLI training data is the prediction for WNLI.
-
-    Raises:
-      InputError: a prediction file is missing, is in two folders, or was not written by `submission.write`.
     """
     with tempfile.TemporaryDirectory() as temporary:
         folders = list(run_dirs)

@@ -25,13 +25,9 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
     """Returns the data in lists of texts and labels.
 
     Args:
-      texts: strings, or pairs of strings.
       labels: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
         labels.
       dev: texts and labels for evaluation; None if there are no separate dev texts.
-
-    Raises:
-      InputError: a text or a label is invalid; the message names the text or the label.
     """
     labels = _list_of(labels, "labels")
     kind = _kind_of(labels)
@@ -53,11 +49,7 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
     Args:
       texts: see `memory_source`.
       labels: labels of the texts; for a regression, integers are also allowed.
-      kind: kind of the model's task.
       names: names of the model's classes; () for a regression.
-
-    Raises:
-      InputError: a text or a label is invalid, or the labels are for another kind of task.
     """
     labels = _list_of(labels, "labels")
     if kind == REGRESSION:
@@ -85,12 +77,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     """Converts texts and labels to examples.
 
     Args:
-      texts: strings, or pairs of strings.
       labels: see `memory_source`; None for texts without labels.
-      what: name of the texts in messages.
-
-    Raises:
-      InputError: a text or a label is invalid; the message names the text or the label.
     """
     texts = _list_of(texts, what)
     if not texts:
@@ -111,11 +98,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
 
 
 def _list_of(values: Any, what: str) -> list:
-    """Converts a list, an array, a column of a table or a similar sequence to a list.
-
-    Raises:
-      InputError: the value is a string or a table.
-    """
+    """Converts a list, an array, a column of a table or a similar sequence to a list."""
     if isinstance(values, (str, bytes)):
         raise InputError(f"{what}: is one string; give a list")
     if getattr(values, "ndim", 1) > 1:  # iterating over a data frame would give the names of its columns
@@ -126,11 +109,6 @@ def _list_of(values: Any, what: str) -> list:
 
 
 def _kind_of(labels: Sequence) -> str:
-    """Returns the kind of task that the type of the labels determines.
-
-    Raises:
-      InputError: labels of different types are mixed.
-    """
     types = {_type(label) for label in labels}
     if len(types) > 1:
         raise InputError(f"the labels mix {' and '.join(sorted(types))}; give labels of one kind")
@@ -148,11 +126,7 @@ def _type(label) -> str:
 
 
 def _class_names(labels: Sequence) -> tuple[str, ...]:
-    """Returns the names of the classes: strings in alphabetical order, integers in ascending order.
-
-    Raises:
-      InputError: there is only one class, or no text has a label.
-    """
+    """Returns the names of the classes: strings in alphabetical order, integers in ascending order."""
     is_sets = _type(labels[0]) == "sets"
     each = {name for label in labels for name in label} if is_sets else set(labels)
     names = tuple(dict.fromkeys(_label(name, "a label") for name in sorted(each)))

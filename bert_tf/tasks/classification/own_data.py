@@ -36,12 +36,7 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     come from the training data or from the run.
 
     Args:
-      command: the command with the settings of the task.
       texts: the data; None for the data that the settings name.
-
-    Raises:
-      InputError: the data contradicts the kind of task or the run in `--output_dir`, or there are fewer than two
-        labels.
     """
     settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
@@ -158,11 +153,6 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
 
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:
-    """Returns the sorted labels of the training data.
-
-    Raises:
-      InputError: the label column probably contains numbers or texts instead of classes, or contains no labels.
-    """
     found = [example.label for example in texts.data.load("train")]
     labels = tuple(sorted(label_counts(found)))
     what = f"{', '.join(texts.data.files('train'))}: column {texts.data.facts.get('label_column')!r} has {len(labels)} "
@@ -195,11 +185,7 @@ def weights_of(
 
 
 def _scale(data: TaskData, known: TaskDescription | None) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of the training scores, from the run's record or the training data.
-
-    Raises:
-      InputError: a score is not a finite number, or all scores are equal.
-    """
+    """Returns the mean and the deviation of the training scores, from the run's record or the training data."""
     if known:
         return score_scale(known.parameters)
     scores = np.array([parse_score(example.label) for example in data.read("train")])

@@ -41,9 +41,6 @@ class Reading:
         """Returns the options of a command.
 
         If a flag is left out, its value is the value of the run in `output_dir`, or else the default.
-
-        Raises:
-          InputError: a flag contradicts the trained run in the folder.
         """
         return cls(**command.of_model(*(field.name for field in dataclasses.fields(cls))))
 
@@ -131,7 +128,6 @@ class Reading:
 
         Args:
           texts: `segment_a` and, for pairs, `segment_b`, string [B].
-          tokenizer: the model's tokenizer.
           max_seq_length: sequence length, S.
           model: function that maps the inputs of N rows to logits, float32 [N, C].
 

@@ -61,7 +61,6 @@ class RecordsTask(ClassificationTask):
     """Classification of encoded rows from TFRecords. Long texts are already truncated.
 
     Attributes:
-      meta_file: path of the JSON file that describes the records.
       has_weights: whether the records have a weight for each example.
       row_length: see `Task`.
     """
@@ -96,11 +95,7 @@ class RecordsTask(ClassificationTask):
                 )
 
     def encode(self, examples: Sequence[Row], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Returns the columns of the records.
-
-        Raises:
-          InputError: the rows were encoded with another vocabulary or have another length.
-        """
+        """Returns the columns of the records."""
         numbers = [row.number for row in examples]
         columns = {name: column[numbers] for name, column in examples[0].columns.items()}
         ids = columns["input_ids"]
@@ -145,9 +140,6 @@ def records_task(command: Command) -> RecordsTask:
     """Returns the task that `--input_meta_data_path` describes.
 
     Without a trained run, this function reads the training data to find out whether examples have two texts.
-
-    Raises:
-      InputError: the file is missing, is damaged, or does not describe data of a classifier.
     """
     settings, trained = command.settings, command.trained
     meta = read_meta(settings.input_meta_data_path)
@@ -224,11 +216,7 @@ def _check_labels(split: str, settings: ClassifierSettings, labels: np.ndarray, 
 
 
 def read_meta(path: str) -> Mapping[str, Any]:
-    """Reads the JSON file that `create_finetuning_data` wrote to describe the records.
-
-    Raises:
-      InputError: the file is missing, is damaged, or does not describe data of a classifier.
-    """
+    """Reads the JSON file that `create_finetuning_data` wrote to describe the records."""
     if not tf.io.gfile.exists(path):
         raise InputError(f"--input_meta_data_path={path}: no such file; create_finetuning_data writes it")
     with storage.json_file(path, "create the data again") as meta:

@@ -33,7 +33,6 @@ class Regression(Answers):
     Attributes:
       score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
       low, high: the lowest and the highest score.
-      mean: mean of the training scores.
       deviation: standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial
         weights and the learning rate suit scores in any range. Predictions are in the user's range.
     """
@@ -97,11 +96,7 @@ class Regression(Answers):
 
 
 def parse_score(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Converts the label of a regression to a score.
-
-    Raises:
-      InputError: the label is not a finite number, or is out of range.
-    """
+    """Converts the label of a regression to a score."""
     try:
         score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
     except ValueError as error:

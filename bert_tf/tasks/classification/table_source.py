@@ -46,11 +46,7 @@ class TextTable:
         return TextData(data, kind, bool(self.flags["text_b_column"]))
 
     def read(self, path: str, split: str) -> list[Example]:
-        """Reads a file; examples of "test" may lack labels.
-
-        Raises:
-          InputError: the file is invalid; the message names the file and the line.
-        """
+        """Reads a file; examples of "test" may lack labels."""
         if split != "test" or not self.id:
             return self._read(path, split, "")
         try:
@@ -116,12 +112,7 @@ def _list_in(cell: str) -> list | None:
 
 
 def label_text(place: str, cell: Any) -> str:
-    """Returns the text of a label, which is a string, a boolean or a number; removes white space around a string.
-
-    Raises:
-      InputError: the label is empty, null, not finite, a list or an object. A label with a control character is also
-        refused, because it would break the lines of result files.
-    """
+    """Returns the text of a label, which is a string, a boolean or a number; removes white space around a string."""
     if isinstance(cell, bool):
         return "true" if cell else "false"
     if isinstance(cell, int):

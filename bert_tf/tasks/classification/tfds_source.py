@@ -31,9 +31,6 @@ def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regre
       columns: maps `text_a_column`, `text_b_column` and `label_column` to features, or to None if the description must
         show which feature is meant.
       is_regression: whether an integer label is a number to predict, not a class.
-
-    Raises:
-      InputError: there is no such data set, or it is unclear which features are the texts and the label.
     """
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder

@@ -16,7 +16,6 @@ class ColumnNames:
     """The columns of a file. A column is given by its name in the header, or by its number counted from 0.
 
     Attributes:
-      text_a: column of the first or only text.
       text_b: column of the second text; None if absent.
       label: column of the label; None in test files.
       has_header: whether the first line contains the names of the columns.
@@ -34,15 +33,9 @@ def read_examples(
     """Reads a tab-separated file; double quotes are part of the text, as in GLUE's files.
 
     Args:
-      path: path of the file.
-      columns: columns of the texts and the label.
       id_column: name of the column with the value of `Example.id`; the file may lack this column. None if there are no
         ids.
       skip_incomplete: whether lines that lack cells or a label are skipped with a warning; if false, they are refused.
-
-    Raises:
-      InputError: the file is missing, is empty, is not UTF-8 or lacks a column; or a line has an empty label, or has
-        another number of columns than the first line.
     """
     rows = tables.plain_rows(tables.decoded_lines(path))
     first = next(rows, None)

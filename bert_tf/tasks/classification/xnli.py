@@ -29,9 +29,6 @@ def xnli_task(languages: str, data_dir: str) -> ClassificationTask:
     Args:
       languages: comma-separated codes, or "all".
       data_dir: folder that contains the unpacked archives.
-
-    Raises:
-      InputError: a language is unknown.
     """
     codes = LANGUAGES if languages == "all" else tuple(dict.fromkeys(map(str.strip, languages.split(","))))
     for code in codes:

@@ -160,11 +160,9 @@ def decode(
     """Finds the best answers to questions.
 
     Args:
-      questions: questions with their contexts.
       columns: columns of `encode_questions`, with N rows.
       example_ids: int64 [N], the index of each row's question, ascending.
       logits: float32 [N, S, 2], logits of start and end.
-      tokenizer: the tokenizer that encoded the rows.
       decoding: see `Decoding`.
     """
     bounds = np.searchsorted(example_ids, np.arange(len(questions) + 1)).tolist()

@@ -37,7 +37,6 @@ class Question:
 
     Attributes:
       id: the question's id, which is unique in its file.
-      text: the question.
       context: the passage that the question is about.
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
       is_impossible: whether the file marks the question as unanswerable. If the question has no `is_impossible` in
@@ -67,7 +66,6 @@ class Words(NamedTuple):
     """The words of a context, separated by white space as in google-research/bert.
 
     Attributes:
-      texts: the words.
       starts, ends: range of each word's characters in the context; the end is exclusive.
     """
 
@@ -108,11 +106,7 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Question]:
-    """Reads the questions of a file.
-
-    Raises:
-      InputError: the file is missing, is not JSON, lacks a key, or has no questions.
-    """
+    """Reads the questions of a file."""
     questions, place = [], path
     try:
         for number, article in enumerate(_parsed(path)["data"]):

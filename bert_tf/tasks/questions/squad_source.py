@@ -23,7 +23,6 @@ def question_data(paths: Mapping[str, Sequence[str]], has_unanswerable: bool) ->
     """Returns data in files in SQuAD's layout. Several training files are read as one data set.
 
     Args:
-      paths: maps a split to its files.
       has_unanswerable: whether some questions have no answer, as in SQuAD 2.0.
     """
     read = functools.partial(_read_file, has_unanswerable=has_unanswerable)
@@ -47,11 +46,7 @@ def _strata(questions: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
 
 
 def _read_file(path: str, split: str, has_unanswerable: bool) -> list[Question]:
-    """Reads the questions of a file; in a training file, skips the questions that cannot be used for training.
-
-    Raises:
-      InputError: the file is invalid (see `squad_file.read_questions`), or lacks answers that the run needs.
-    """
+    """Reads the questions of a file; in a training file, skips the questions that cannot be used for training."""
     questions = read_questions(path)
     if not has_unanswerable:
         questions = [dataclasses.replace(question, is_impossible=False) for question in questions]
@@ -83,9 +78,6 @@ def _trainable(path: str, questions: Sequence[Question], has_unanswerable: bool)
 
     These are the questions whose answer is at its `answer_start`, and the questions without an answer. A warning states
     the number of other questions, and lists up to 10 of their ids.
-
-    Raises:
-      InputError: answers are missing, or no answer is at its `answer_start`.
     """
     kept, wrong = [], []
     for question in questions:

@@ -118,9 +118,6 @@ def encode_questions(
         Both are 0, the position of [CLS], if the window does not contain the whole answer.
       - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
       - `example_ids`: int64 [N], index of the row's question.
-
-    Raises:
-      InputError: no context has a token.
     """
     contexts = {question.context: None for question in questions}
     contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
@@ -155,7 +152,6 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
     the tokens of the answer's text, the range is narrowed to these tokens.
 
     Args:
-      question: a question with its answers.
       tokens: tokens of the context.
       answer_ids: int32, token ids of the answer's text.
 
@@ -225,7 +221,6 @@ class _Rows:
     def add(
         self, example: int, question: np.ndarray, tokens: Tokens, window: slice, span: tuple[int, int] | None
     ) -> None:
-        """Adds a row; `span` is the result of `answer_span`."""
         own = (question, tokens.ids[window], tokens.starts[window], tokens.ends[window])
         for column, value in zip(self._segments.values(), own, strict=True):
             column.append(value)
@@ -238,7 +233,6 @@ class _Rows:
         self.example_ids.append(example)
 
     def columns(self) -> Columns:
-        """Returns the columns; see `encode_questions`."""
         ragged = {
             name: tf.RaggedTensor.from_row_lengths(
                 np.concatenate(values).astype(np.int32), [len(value) for value in values], validate=False

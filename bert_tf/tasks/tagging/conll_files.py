@@ -33,7 +33,6 @@ class Sentence:
       tags: the tags of the words, as in the file; None if no tags were read.
       line: number of the first word's line, from 1; each further word is on the next line.
       starts_document: whether the sentence follows a -DOCSTART- line.
-      path: path of the file.
     """
 
     words: tuple[str, ...]
@@ -67,18 +66,7 @@ class WordColumns:
 
 
 def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> list[Sentence]:
-    """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces.
-
-    Args:
-      path: path of the file.
-      layout: columns of the file.
-      with_tags: whether to read tags.
-
-    Raises:
-      InputError: the file is missing, is empty or is not UTF-8; a tag is missing or is not a tag of any scheme; a line
-        has more or fewer columns than the first line; or the column of words contains the numbers of the words. The
-        message names the file and, if possible, the line.
-    """
+    """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces."""
     sentences: list[Sentence] = []
     rows: list[tuple[str, str]] = []
     first_line, width, starts_document = 0, 0, False
@@ -110,7 +98,6 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
 
 
 def _cells(line: str) -> list[str]:
-    """Returns the cells of a line; [] for a blank line."""
     text = line.strip(_BLANK)
     return [cell.strip(_BLANK) for cell in text.split("\t")] if "\t" in text else re.split(" +", text) if text else []
 

@@ -75,7 +75,6 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
     Args:
       found: the entities of the sentence, sorted by position.
       length: number of words of the sentence.
-      scheme: scheme of the tags.
     """
     tags = [OUTSIDE] * length
     for type_, start, end in found:
@@ -93,9 +92,6 @@ def recognize(sentences: Iterable[Sequence[str]]) -> str:
 
     The scheme is BIOES if a tag has the prefix E or S. Otherwise, the scheme is IOB1 if fewer sentences violate IOB1
     than IOB2, else IOB2.
-
-    Args:
-      sentences: the tags of each sentence.
     """
     kept = [tags for tags in sentences if any(tag != OUTSIDE for tag in tags)]
     if any(tag[0] in "ES" for tags in kept for tag in tags):

@@ -28,11 +28,7 @@ _LONGEST_SENTENCE = 200
 
 
 def tagging_task(command: Command) -> TaggingTask:
-    """Returns the task for the flags of `run_ner`. Reads the training data unless the command uses a trained model.
-
-    Raises:
-      InputError: the files or the flags are invalid.
-    """
+    """Returns the task for the flags of `run_ner`. Reads the training data unless the command uses a trained model."""
     settings, known = command.settings, command.trained
     parameters = known.parameters if known else {}
     reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
@@ -71,7 +67,6 @@ def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[st
     The class of a sentence consists of the types of its entities.
 
     Args:
-      sentences: the sentences of a file.
       by_document: whether the content is the text of the sentence's document, instead of the text of the sentence.
     """
     contents = [content_of(*sentence.words) for sentence in sentences]
@@ -90,9 +85,6 @@ def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData)
     """Returns the sorted types of entities.
 
     The types come from `--entity_types`, else from the trained model, else from the training data.
-
-    Raises:
-      InputError: there are no types.
     """
     named = items(settings.entity_types)
     if named:
@@ -116,7 +108,6 @@ class TaggedFiles:
     """The layout of tagged files.
 
     Attributes:
-      layout: columns of the files.
       scheme: scheme of the tags; "auto" to recognize the scheme of each file.
       repairs: whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences
         are refused.
@@ -135,12 +126,7 @@ class TaggedFiles:
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)
 
     def read(self, path: str, split: str) -> list[Sentence]:
-        """Reads the sentences of a file; sentences of the test data may lack tags.
-
-        Raises:
-          InputError: the file is invalid (see `conll_files.read_sentences`), or a tag violates the scheme. The message
-            names the file and the line.
-        """
+        """Reads the sentences of a file; sentences of the test data may lack tags."""
         with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
         sentences = conll_files.read_sentences(path, self.layout, with_tags)
         scheme = self.scheme_of(sentences)

@@ -47,9 +47,6 @@ def make_rows(
     """Splits sentences into rows; each word is labeled in exactly one row.
 
     Args:
-      sentences: the sentences of a file, in order.
-      labels: label ids of the words of each sentence.
-      tokenizer: the model's tokenizer.
       max_seq_length: maximum number of tokens in a row, including [CLS] and [SEP].
       document_context: whether neighboring sentences of the document fill the rows.
 
@@ -100,7 +97,6 @@ def spans_of(sentences: Sequence[Sentence], offsets: np.ndarray, room: int, docu
     """Yields a `Span` for each row, sentence by sentence.
 
     Args:
-      sentences: the sentences of a file.
       offsets: int [words + 1], number of tokens before each word of the file; the last element is the number of all
         tokens.
       room: maximum number of tokens in a row, without [CLS] and [SEP].

@@ -42,7 +42,6 @@ class TaggingTask(Task):
     """Tags the words of sentences as parts of entities.
 
     Attributes:
-      types: sorted types of entities.
       scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
         represent the same entities.
       document_context: see `make_rows`.
@@ -113,7 +112,6 @@ class TaggingTask(Task):
 
         Args:
           columns: the columns `tokens` and `token_labels`; see `make_rows`.
-          tokenizer: the model's tokenizer.
           max_seq_length: sequence length, S.
 
         Returns:
