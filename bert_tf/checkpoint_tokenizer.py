@@ -44,7 +44,6 @@ class CheckpointTokenizer:
 
     @property
     def folder(self) -> str:
-        """The folder of the checkpoint's files."""
         return os.path.dirname(self.source.split(",")[0]) or "."
 
     def check(
@@ -118,7 +117,6 @@ class CheckpointTokenizer:
 
 
 def find(contents: Contents, path: str) -> CheckpointTokenizer:
-    """Returns the tokenizer of an open checkpoint."""
     return CheckpointTokenizer(contents.source, contents.vocab_file, tokenizer_config.find(contents.folder, path))
 
 

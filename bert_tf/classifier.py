@@ -20,11 +20,11 @@ from absl import logging
 from bert_tf import checkpoints, conversion, report
 from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning import description, evaluated_data, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split, Task
-from bert_tf.jobs.progress import Progress
 from bert_tf.modeling.precision import policy
 from bert_tf.runs import checkpoint_folder, evaluations, run_record
 from bert_tf.tasks import trained
@@ -246,7 +246,7 @@ class TextClassifier:
                 f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"
             )
         parts = []
-        with Progress("predicting", len(examples), "texts", compiles=True) as shown:
+        with ProgressBar("predicting", len(examples), "texts", compiles=True) as shown:
             for start in range(0, len(examples), batch_size):
                 batch = examples[start : start + batch_size]
                 columns = {"segment_a": tf.constant([example.text_a for example in batch])}

@@ -14,7 +14,6 @@ from bert_tf.settings import ConversionSettings
 
 
 def main(settings: ConversionSettings) -> None:
-    """Runs the script with resolved settings."""
     from bert_tf.conversion import convert_checkpoint
 
     convert_checkpoint(settings)

@@ -15,7 +15,6 @@ from bert_tf.settings import FeaturesSettings
 
 
 def main(settings: FeaturesSettings) -> None:
-    """Runs the script with resolved settings."""
     from bert_tf.jobs.runner import started
 
     with started(settings, "bert_tf.features.extract", num_gpus=settings.num_gpus) as (settings, runner):

@@ -15,7 +15,6 @@ from bert_tf.settings import GlueSubmissionSettings
 
 
 def main(settings: GlueSubmissionSettings) -> None:
-    """Runs the script with resolved settings."""
     from bert_tf.tasks.classification import glue_results
 
     scores = glue_results.dev_scores(settings.folders)

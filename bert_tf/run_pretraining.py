@@ -15,7 +15,6 @@ from bert_tf.settings import PretrainingSettings
 
 
 def main(settings: PretrainingSettings) -> None:
-    """Runs the script with resolved settings."""
     settings.set_environment()
     from bert_tf import report
     from bert_tf.pretraining.engine import run_pretraining

@@ -21,7 +21,6 @@ from bert_tf.settings import ScoringSettings
 
 
 def main(settings: ScoringSettings) -> None:
-    """Runs the script with resolved settings."""
     from bert_tf.settings.scoring import CHOOSE
 
     if settings.mode == CHOOSE:

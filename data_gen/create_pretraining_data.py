@@ -15,7 +15,6 @@ from data_gen.settings import GeneratorSettings
 
 
 def main(settings: GeneratorSettings) -> None:
-    """Runs the script with resolved settings."""
     if settings.verify:
         from data_gen.generator import verify
 

@@ -91,7 +91,6 @@ class Facts(Counts):
 
 
 def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
-    """Returns the features of the records that are made with these settings."""
     return schema.pretraining_features(
         settings.max_seq_length,
         settings.max_predictions_per_seq,

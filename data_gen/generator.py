@@ -36,9 +36,6 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     """Writes the shards that `settings` describes, then their manifest.
 
     A finished set is left unchanged, and an unfinished set is resumed.
-
-    Returns:
-      The shards.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
@@ -51,7 +48,6 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
 
 
 def make_job(settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]) -> Job:
-    """Returns the job that generates a set of shards."""
     facts = {"vocab_sha256": vocab_sha256}
     return Job(_RECIPE, settings, outputs, corpus, facts)
 

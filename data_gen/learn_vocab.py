@@ -19,7 +19,6 @@ from data_gen.settings import VocabularySettings
 
 
 def main(settings: VocabularySettings) -> None:
-    """Runs the script with resolved settings."""
     from data_gen.vocabulary import learn_vocabulary
 
     learn_vocabulary(settings)

@@ -14,9 +14,6 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 def load(name: str) -> types.ModuleType:
     """Imports a library of the extra `text`.
 
-    Returns:
-        The module.
-
     Raises:
         InputError: The library is not installed.
     """

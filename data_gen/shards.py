@@ -84,9 +84,6 @@ def make_shards(
       tasks: the tasks of all units; the units' records are on disk.
       facts: the facts of each unit, in the order of `tasks`.
       finished: the shard of each output; None for a missing shard.
-
-    Returns:
-      All shards, in the order of the outputs.
     """
     examples = sum(found.examples for found in facts)
     if examples < len(job.outputs):

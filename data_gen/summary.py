@@ -39,7 +39,6 @@ def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
 
 
 def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict[str, float]:
-    """Returns the statistics of the set for the manifest."""
     tokens = sum(block.tokens for block in blocks)
     summary = {
         "documents": sum(block.documents for block in blocks),
@@ -102,7 +101,6 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
 
 
 def in_words(summary: Mapping[str, float], shards: int) -> str:
-    """Returns the statistics as one line for the log."""
     parts = [
         "wrote {examples:,} examples in {shards} shard{ending}",
         "{documents:,} documents, {sentences:,} sentences, {tokens:,} tokens ({unknown_share:.2%} [UNK]), "

@@ -90,7 +90,6 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
 
 
 def tokenize_sources(task: TokenizeTask) -> list[Block]:
-    """Tokenizes sources, writes the blocks to disk and returns them."""
     tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
     blocks = []
     for index, (documents, files) in enumerate(_collected(task)):

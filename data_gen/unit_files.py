@@ -33,7 +33,6 @@ def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
 
 
 def exist(path: str) -> bool:
-    """Returns whether the records and their index exist."""
     return tf.io.gfile.exists(path) and tf.io.gfile.exists(path + _INDEX)
 
 

@@ -18,7 +18,7 @@ from absl import logging
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.progress import Progress
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
 from data_gen.corpus_check import check_corpus
@@ -166,7 +166,7 @@ def learn_tokens(word_counts: Mapping[str, int], size: int) -> list[str]:
         counts.append(count)
     merges = Merges(words, counts)
     tokens = dict.fromkeys(sorted(alphabet))
-    with Progress("learning tokens", size, "tokens") as progress:
+    with ProgressBar("learning tokens", size, "tokens") as progress:
         progress.update(len(tokens))
         while len(tokens) < size and (merged := merges.merge_most_frequent()):
             if merged not in tokens:  # different merges can produce the same token

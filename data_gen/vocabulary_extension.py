@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.progress import Progress
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.tokenization import load_vocabulary
 from data_gen.merges import JOINER, Merges
 from data_gen.segmentation import Segmenter
@@ -65,7 +65,6 @@ class ExistingVocabulary:
         warn_of_case(path, self.tokens, settings.do_lower_case)
 
     def text_with(self, added: Sequence[str]) -> str:
-        """Returns the text of the extended vocabulary file."""
         lines = list(self._lines)
         if self._slots is None:
             lines += added
@@ -91,7 +90,7 @@ def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wante
     added: list[str] = []
     best, best_rank = [], (wanted, float("inf"))
     sizes = [math.ceil(factor * wanted) for factor in _SIZES]
-    with Progress("choosing tokens", len(sizes), "rounds") as progress:
+    with ProgressBar("choosing tokens", len(sizes), "rounds") as progress:
         for size in sizes:
             added = added[:size] if len(added) >= size else corpus.fill(added, size)
             savings, cost = corpus.try_out(added)

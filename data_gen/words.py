@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.jobs.progress import Progress
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
 from data_gen.documents import plan_sources, read_documents
@@ -66,7 +66,7 @@ def count_words(
 
     sizes = None if any(map(is_compressed, files)) else sum(tf.io.gfile.stat(path).length for path in files)
     total = _BoundedCounter(max_words)
-    with Progress("counting words", sizes, "B") as progress:
+    with ProgressBar("counting words", sizes, "B") as progress:
         for path in files:
             for block, size in _blocks(path, input_format, text_field):
                 words, counts = unique_words(tf.constant(block.split(b"\n")))

@@ -29,7 +29,6 @@ def check(folder: str) -> None:
 
 
 def main(folders: Sequence[str]) -> None:
-    """Checks the exports in folders."""
     for folder in folders:
         check(folder.rstrip("/"))
 

@@ -14,7 +14,6 @@ from export.settings import ExportSettings
 
 
 def main(settings: ExportSettings) -> None:
-    """Runs the script with resolved settings."""
     from export.saved_model import export_saved_model
 
     export_saved_model(settings)

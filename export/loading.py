@@ -1,18 +1,25 @@
-"""Loads an export with only tensorflow and tensorflow_text, as other programs do, and replays its warm-up requests."""
+"""Loads an export with only tensorflow and tensorflow_text, as other programs do, and replays its warm-up requests.
+
+An export may contain only operations that TF Serving has, which are those of TensorFlow and tensorflow-text.
+"""
 
 import os
+import sys
 from collections.abc import Iterator
 
 import tensorflow as tf
-import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
+import tensorflow_text  # noqa: F401 registers the ops of the tokenizers, and loads the modules that list them
 from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
+from tensorflow.python.framework import op_def_registry
 
 from bert_tf.core.errors import InputError
-from export import operations, warmup
+from export import warmup
 from export.serve.errors import reason
 
 _INIT = "__saved_model_init_op"
+# Operations that call Python functions of the process that wrote the graph. Other processes lack these functions.
+_OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
 
 def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
@@ -36,7 +43,7 @@ def check(folder: str) -> int:
       The number of warm-up requests.
     """
     definitions = signature_defs(folder)
-    operations.check(folder)
+    _check_operations(folder)
     try:
         model = tf.saved_model.load(folder)
     except Exception as error:  # TensorFlow raises exceptions of many classes
@@ -75,3 +82,39 @@ def describe(folder: str) -> Iterator[str]:
 
 def _cause(error: Exception) -> str:
     return f"{type(error).__name__}: {reason(str(error))}"
+
+
+def allowed() -> frozenset[str]:
+    """Returns the names of the operations that an export may contain."""
+    core = {name for name in dir(tf.raw_ops) if name[0].isupper()} - _OF_PYTHON
+    text = [module for name, module in sys.modules.items() if name.startswith("tensorflow_text.python.ops.")]
+    generated = [value for module in text for name, value in vars(module).items() if name.startswith("gen_")]
+    return frozenset(core | {name for each in generated for name in vars(each) if op_def_registry.get(name)})
+
+
+def _used(folder: str) -> Iterator[tuple[str, str]]:
+    """Yields each operation of a SavedModel, and the function that contains the operation; "" means the main graph.
+
+    Raises:
+      google.protobuf.message.DecodeError: `saved_model.pb` is damaged.
+    """
+    with tf.io.gfile.GFile(f"{folder}/saved_model.pb", "rb") as file:
+        model = saved_model_pb2.SavedModel.FromString(file.read())
+    for graph in (meta_graph.graph_def for meta_graph in model.meta_graphs):
+        functions = {function.signature.name for function in graph.library.function}
+        parts = [("", graph.node), *((each.signature.name, each.node_def) for each in graph.library.function)]
+        for name, nodes in parts:
+            # A node that calls a function has the function's name as its operation.
+            yield from ((node.op, name) for node in nodes if node.op not in functions)
+
+
+def _check_operations(folder: str) -> None:
+    """Refuses a SavedModel that contains an operation that TF Serving lacks."""
+    known = allowed()
+    for operation, function in _used(folder):
+        if operation not in known:
+            where = f"function {function}" if function else "the graph"
+            raise InputError(
+                f"{folder}: the operation {operation} in {where} is neither core TensorFlow's nor tensorflow-text's, "
+                "so TF Serving cannot run it; replace it by other operations"
+            )

@@ -23,7 +23,6 @@ _TOLERANCE = 1e-6
 
 
 def text(source: Trained, settings: Mapping[str, Any]) -> str:
-    """Returns the card as Markdown."""
     described, config = source.description, source.config
     is_run = tf.io.gfile.exists(os.path.join(source.folder, run_record.NAME))
     data = run_record.read_phases(source.folder)[-1].data if is_run else {}

@@ -17,7 +17,6 @@ def is_version(export_dir: str) -> bool:
 
 
 def model_name(export_dir: str) -> str:
-    """Returns the name of the model's folder."""
     path = os.path.abspath(export_dir) if "://" not in export_dir else export_dir.rstrip("/")
     return os.path.basename(os.path.dirname(path) if is_version(path) else path)
 
@@ -50,9 +49,6 @@ def publish(temporary: str, export_dir: str) -> str:
 
     The next version is the largest version plus 1. If another export takes this number at the same time, this export
     takes the following number.
-
-    Returns:
-      The path of the version.
 
     Raises:
       FolderTakenError: `export_dir` is a version, and another export has created the same version in the meantime.

@@ -33,7 +33,6 @@ class Request:
 
 
 def write(folder: str, model: str, requests: Sequence[Request]) -> None:
-    """Writes the warm-up requests of a version."""
     tf.io.gfile.makedirs(os.path.dirname(os.path.join(folder, NAME)))
     with tf.io.TFRecordWriter(os.path.join(folder, NAME)) as file:
         for one in requests:

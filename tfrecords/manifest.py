@@ -36,7 +36,6 @@ def manifest_path(first_output: str) -> str:
 
 
 def work_folder(path: str) -> str:
-    """Returns the work folder of the set with the manifest at `path`."""
     return path.removesuffix(SUFFIX) + ".work"
 
 
@@ -61,7 +60,6 @@ def read_manifest(path: str) -> dict | None:
 
 
 def shards_of(entries: Mapping) -> list[Shard]:
-    """Returns the shards that a manifest lists."""
     return [Shard(**shard) for shard in entries["shards"]]
 
 

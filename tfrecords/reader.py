@@ -74,14 +74,12 @@ def compression(path: str) -> str:
 
 
 def first_example(path: str) -> tf.train.Example:
-    """Returns the first record of a file."""
     for record in checked_records(path):
         return parse_example(record, path, 0)
     raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit this file")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
-    """Parses a record."""
     try:
         return tf.train.Example.FromString(record)
     except Exception as error:
@@ -124,7 +122,6 @@ def find_damage(files: Sequence[str]) -> str | None:
 
 
 def checked_records(path: str) -> Iterator[bytes]:
-    """Yields the records of a file."""
     packed = compression(path)
     count, size = 0, 0
     try:

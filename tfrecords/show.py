@@ -45,7 +45,6 @@ def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
 
 
 def describe(example, vocabulary: Sequence[str], title: str) -> list[str]:
-    """Returns the lines that describe one `tf.train.Example`."""
     values = {
         name: list(feature.int64_list.value or feature.float_list.value)
         for name, feature in example.features.feature.items()
@@ -121,7 +120,6 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
 
 
 def main(words: Sequence[str]) -> None:
-    """Shows the records of files."""
     values = flags.FLAGS
     # A shell expands train.tfrecord* to the shards and their manifest.
     for path in [path for path in words if not path.endswith(".manifest.json")] or words:

@@ -3,7 +3,6 @@
 Letters: H hidden size.
 """
 
-import contextlib
 import dataclasses
 import hashlib
 import math
@@ -42,7 +41,6 @@ class StoredTensor:
     read: Callable[[], np.ndarray]
 
     def transposed(self) -> "StoredTensor":
-        """Returns the tensor with its two axes exchanged."""
         return StoredTensor(self.name, self.shape[::-1], lambda: np.ascontiguousarray(self.read().T))
 
     def reordered(self, order: Sequence[int]) -> "StoredTensor":
@@ -54,7 +52,6 @@ class StoredTensor:
         return dataclasses.replace(self, read=lambda: self.read() * factor + shift)
 
     def reshaped(self, shape: tuple[int, ...]) -> "StoredTensor":
-        """Returns the tensor with another shape."""
         return StoredTensor(self.name, shape, lambda: self.read().reshape(shape))
 
 
@@ -97,7 +94,6 @@ class Contents:
         return os.path.dirname(self.source.split(",")[0]) or "."
 
     def require_config(self) -> BertConfig:
-        """Returns the configuration."""
         if self.config is None:
             raise InputError(f"{self.config_file}: no such file; put the configuration of {self.source} there")
         return self.config
@@ -239,14 +235,12 @@ class Contents:
     def read(self, paths: Iterable[str]) -> dict[str, np.ndarray]:
         """Reads tensors as float32, and shows the progress. Logs how many tensors were rounded from float64."""
         paths, values, rounded = list(paths), {}, 0
-        bar = ProgressBar("reading", len(paths), "tensors", delay=_SECONDS_BEFORE_BAR, leave=False)
-        with contextlib.closing(bar):
+        with ProgressBar(f"reading {self.source}", len(paths), "tensors", delay=_SECONDS_BEFORE_BAR) as bar:
             for path in paths:
                 value = _read_as_stored(self.tensors[path], self.source)
                 rounded += value.dtype == np.float64
                 values[path] = _as_float32(value, self.tensors[path].name, self.source)
-                if bar.advance(1):
-                    logging.info("%s: read %d of %d tensors", self.source, bar.done, len(paths))
+                bar.update()
         if rounded:
             logging.info("%s: %d tensors are float64 and were rounded to float32", self.source, rounded)
         return values

@@ -214,14 +214,11 @@ def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more: Mapping = {}) -> str:
-    """Writes `model.safetensors` and `config.json` into a folder.
+    """Writes `model.safetensors` and `config.json` into a folder; returns the path of the former.
 
     Args:
       tensors: values by our paths.
       more: additional entries of `config.json`, which replace default entries; see `label_entries`.
-
-    Returns:
-      The path of `model.safetensors`.
 
     Raises:
       OSError: the weights cannot be written, for example on a full disk.

@@ -204,12 +204,10 @@ def component_of(path: str) -> str:
 
 
 def is_in_lowest_layers(path: str, layers: int) -> bool:
-    """Returns whether a path belongs to the embeddings or to one of the lowest `layers` layers of the encoder."""
     path = _DIRECTION.sub("", path)
     layer = _OUR_LAYER.search(path)
     return int(layer[0]) < layers if layer else path.startswith("encoder/embeddings/")
 
 
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:
-    """Returns the names of the heads to which paths belong."""
     return {component_of(path) for path in paths} - {"encoder", "encoder/pooler"}

@@ -36,7 +36,6 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
 
 
 def join(contents: dict[str, Contents]) -> Contents:
-    """Returns the contents of the joined encoder."""
     config = join_configs({path: each.require_config() for path, each in contents.items()})
     (first, one), (second, other) = contents.items()
     if one.vocab_file and other.vocab_file and load_vocabulary(one.vocab_file) != load_vocabulary(other.vocab_file):

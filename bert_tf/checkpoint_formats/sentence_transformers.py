@@ -25,7 +25,6 @@ def read_modules(folder: str) -> dict[str, dict]:
 
 
 def pooling_file(folder: str) -> str:
-    """Returns the path of the pooling's configuration file."""
     path = read_modules(folder).get("Pooling", {}).get("path")
     return os.path.join(folder, str(path or POOLING), "config.json")
 

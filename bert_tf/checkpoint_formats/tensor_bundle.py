@@ -62,13 +62,11 @@ class TensorBundle:
         return _GRAPH in self.shapes
 
     def graph(self) -> "ObjectGraph":
-        """Reads the object graph."""
         proto = trackable_object_graph_pb2.TrackableObjectGraph()
         proto.ParseFromString(self._value(_GRAPH))
         return ObjectGraph(proto)
 
     def stored(self, name: str) -> StoredTensor:
-        """Returns the tensor that has this name in the file."""
         if self._dtypes[name] not in _FLOATS:
             raise InputError(
                 f"{self.prefix}: the tensor {name} has type {self._dtypes[name].name}, but weights need "

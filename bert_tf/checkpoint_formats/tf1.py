@@ -72,13 +72,10 @@ def name_of(path: str) -> str:
 
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
-    """Writes `bert_model.ckpt` into a folder.
+    """Writes `bert_model.ckpt` into a folder; returns the checkpoint's prefix.
 
     Args:
       tensors: values by our paths.
-
-    Returns:
-      The checkpoint's prefix.
     """
     named = {
         name_of(path): value.T if names.row_of(path)[0].original_transposed else value

@@ -150,9 +150,6 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
     attributes.
 
     For the arguments, see `hugging_face.write`.
-
-    Returns:
-      The checkpoint's prefix.
     """
     encoder_places, heads = {}, {}
     for path, value in tensors.items():

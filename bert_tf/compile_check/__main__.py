@@ -10,7 +10,6 @@ from bert_tf.core import command_line
 
 
 def main(settings: CompileCheckSettings) -> None:
-    """Runs the script with resolved settings."""
     xla_flags.keep_counters()
     from bert_tf.compile_check.check import run_check
 

@@ -102,7 +102,6 @@ def _refusal(message: str) -> dict:
 
 
 def main() -> None:
-    """Compiles one program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("program", type=pathlib.Path)
     parser.add_argument("--kind", required=True, choices=("tpu", "gpu"))

@@ -67,7 +67,6 @@ def dtype_policy(dtype: str) -> Iterator[None]:
 
 
 def zero_batch(shape: Shape) -> dict[str, tf.Tensor]:
-    """Returns a batch of zeros with the features of pre-training."""
     rows, length, predictions = shape.batch_size, shape.length, shape.predictions
     sizes = {
         "input_ids": [rows, length],

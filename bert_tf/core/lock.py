@@ -44,7 +44,6 @@ class FolderLock:
             )
 
     def release(self) -> None:
-        """Lets another process lock the folder."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

@@ -5,6 +5,7 @@ import sys
 import time
 
 import tqdm
+from absl import logging
 
 SECONDS_BETWEEN_LINES = 10.0
 # The bar itself comes last, because a narrow terminal cuts the end of the line.
@@ -12,29 +13,39 @@ _FORMAT = "{desc} {n_fmt}/{total_fmt} {unit}{postfix} {bar}"
 
 
 class ProgressBar:
-    """Counts work; draws a tqdm bar on a terminal, and elsewhere tells the caller when to log a line.
+    """A context manager that counts work; draws a tqdm bar on a terminal, and logs lines elsewhere.
 
     Args:
       what: one or two words that name the work.
       total: total units of work; None if unknown.
-      unit: name of the units that are counted.
+      unit: name of the units that are counted; "B" is shown in megabytes.
       done: units that an earlier run has completed; the rate does not include them.
       compiles: whether the work before the first `advance` includes compilation; if so, the rate and the time left are
         computed only from later work.
-      **options: further arguments for tqdm.
+      delay: seconds before the bar appears.
+      leave: whether the bar stays on the terminal at the end.
 
     Attributes:
       done: units completed so far, including earlier runs.
     """
 
-    def __init__(self, what: str, total: int | None, unit: str, done: int = 0, compiles: bool = False, **options):
-        self.done, self._total, self._compiles = done, total, compiles
+    def __init__(
+        self, what: str, total: int | None, unit: str, done: int = 0, compiles: bool = False, delay: float = 0.0,
+        leave: bool = False,
+    ):  # fmt: skip
+        self.done, self._total, self._compiles, self._what, self._unit = done, total, compiles, what, unit
         self._start = self._last_line = time.monotonic()
         self._done_at_start = done
         self._bar = tqdm.tqdm(
             desc=what, total=total, unit=unit, initial=done, disable=not _has_columns(sys.stderr), dynamic_ncols=True,
-            bar_format=_FORMAT, **options,
+            bar_format=_FORMAT, delay=delay, leave=leave, unit_scale=unit == "B",
         )  # fmt: skip
+
+    def __enter__(self) -> "ProgressBar":
+        return self
+
+    def __exit__(self, *exception) -> None:
+        self.close()
 
     def add_done_before(self, amount: int) -> None:
         """Adds work that the rate does not include, such as the work of an earlier run."""
@@ -48,8 +59,23 @@ class ProgressBar:
             self._compiles, self._start = False, time.monotonic()
             self.add_done_before(amount)
 
+    def update(self, amount: int = 1, note: str = "") -> None:
+        """Adds completed work, and logs a line if one is due; `note` is appended to the line."""
+        if self.advance(amount, note):
+            logging.info("%s%s", self._line(), f", {note}" if note else "")
+
+    def _line(self) -> str:
+        scale, unit, digits = (1e6, "MB", 1) if self._unit == "B" else (1, self._unit, 0)
+        line = f"{self._what}: {self.done / scale:,.{digits}f}"
+        if self._total is not None:
+            line += f" of {self._total / scale:,.{digits}f}"
+        line += f" {unit}"
+        if rate := self.rate:
+            line += f", {rate / scale:,.{digits if rate >= scale else 1}f} {unit}/s"
+        return f"{line}, {self.time_left} left" if self.time_left else line
+
     def advance(self, amount: int, note: str = "", is_last: bool = False) -> bool:
-        """Adds completed work.
+        """Adds completed work, for a caller that writes its own lines.
 
         Args:
           amount: number of units.
@@ -84,7 +110,6 @@ class ProgressBar:
         return clock((self._total - self.done) / rate) if self._total is not None and rate else ""
 
     def close(self) -> None:
-        """Ends the bar."""
         self._bar.close()
 
 

@@ -39,5 +39,4 @@ def tokens_sha256(tokens: Sequence[str]) -> str:
 
 
 def file_sha256(path: str) -> str:
-    """Returns `tokens_sha256` of a vocabulary file."""
     return tokens_sha256(read_tokens(path))

@@ -52,12 +52,10 @@ class Cluster:
             )
 
     def name(self, index: int) -> str:
-        """Returns the name of a worker for messages."""
         return f"worker {index} ({self.hosts[index]})"
 
     @staticmethod
     def port(host: str) -> int:
-        """Returns the port in a "host:port"."""
         return int(host.rpartition(":")[2])
 
 

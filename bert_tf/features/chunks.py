@@ -71,7 +71,6 @@ class Format(abc.ABC):
         """Writes chunks to one part of the output, atomically."""
 
     def files(self, path: str) -> list[str]:
-        """Returns the files of a part."""
         return [path]
 
     def join(self, path: str, parts: Sequence[str], facts: Facts) -> None:

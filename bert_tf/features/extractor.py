@@ -12,12 +12,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 import numpy as np
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features import model
 from bert_tf.features.packed_encoder import PackedEncoder
 from bert_tf.features.pooling import Pooling
 from bert_tf.features.rows import RowMaker, Rows
 from bert_tf.features.texts import Text
-from bert_tf.jobs.progress import Progress
 from bert_tf.settings.features import VectorSettings
 from bert_tf.tokenization import BertTokenizer
 
@@ -128,7 +128,7 @@ class FeatureExtractor:
         return self._with_progress(texts if hasattr(texts, "__len__") else list(texts))
 
     def _with_progress(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
-        with Progress("extracting", len(texts), "texts", compiles=True, delay=_SECONDS_BEFORE_BAR) as progress:
+        with ProgressBar("extracting", len(texts), "texts", compiles=True, delay=_SECONDS_BEFORE_BAR) as progress:
             for found in self.vectors(_text(text, number) for number, text in enumerate(texts)):
                 yield found
                 progress.update(len(found[0]))

@@ -98,7 +98,6 @@ def _bytes(value: bytes) -> tf.train.Feature:
 
 
 def format_of(settings: FeaturesSettings) -> type[Format]:
-    """Returns the format of `--output_format`."""
     if settings.output_format == "parquet":
         from bert_tf.features.parquet import Parquet
 

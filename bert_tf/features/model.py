@@ -58,7 +58,6 @@ def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ..
 
 
 def config_of(settings: VectorSettings) -> BertConfig:
-    """Returns the configuration of the encoder."""
     return checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file).require_config()
 
 

@@ -47,7 +47,6 @@ class Rows:
         return np.diff(self.splits)
 
     def __getitem__(self, texts: slice) -> "Rows":
-        """Returns the rows of a range of texts."""
         start, stop, _ = texts.indices(len(self.is_truncated))
         splits = self.splits[start : stop + 1]
         tokens = slice(int(splits[0]), int(splits[-1]))

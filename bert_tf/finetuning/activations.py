@@ -25,11 +25,11 @@ from absl import logging
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation
 from bert_tf.finetuning.task import Split, Task
-from bert_tf.jobs.progress import Progress
 from bert_tf.tokenization import BertTokenizer
 
 _VERSION = 2
@@ -57,7 +57,6 @@ class StoredActivations:
 
     @property
     def array_shape(self) -> tuple[int, int, int]:
-        """Shape of the array in the file."""
         return int(self.counts.sum()), *self.shape[1:]
 
     @property
@@ -78,7 +77,6 @@ class StoredActivations:
         return tf.ensure_shape(found, [rows.shape[0], *self.shape])
 
     def is_there(self) -> bool:
-        """Returns whether the file exists and is complete."""
         try:
             return tf.io.gfile.exists(self.path) and _open(self.path).shape == self.array_shape
         except (ValueError, EOFError, OSError):
@@ -187,7 +185,7 @@ def _write(stored: StoredActivations, order: np.ndarray, results: Iterator[dict[
     tf.io.gfile.makedirs(os.path.dirname(stored.path))
     found: dict[int, np.ndarray] = {}
     with (
-        Progress(f"running the encoder over {name}", len(order), "rows", compiles=True) as shown,
+        ProgressBar(f"running the encoder over {name}", len(order), "rows", compiles=True) as shown,
         storage.atomic_path(stored.path) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as file,
     ):

@@ -47,7 +47,6 @@ class TaskDescription:
 
 
 def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: bool | None = False) -> TaskDescription:
-    """Returns the description of a task that is trained with these settings."""
     return TaskDescription(
         task.kind,
         task.name,
@@ -113,7 +112,6 @@ def write(folder: str, description: TaskDescription) -> None:
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has a `task.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
@@ -138,7 +136,6 @@ def of_run(settings: FineTuningSettings) -> TaskDescription | None:
 
 
 def read(folder: str) -> TaskDescription:
-    """Reads the `task.json` of a run's folder."""
     path = os.path.join(folder, NAME)
     if not exists(folder):
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"

@@ -16,7 +16,6 @@ _ROWS_PER_CALL = 4096
 
 
 def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
-    """Encodes the examples of a split."""
     columns = dict(task.encode(examples, tokenizer, max_seq_length))
     example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
     columns = {

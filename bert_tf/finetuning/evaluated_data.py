@@ -46,7 +46,6 @@ class EvaluatedData:
 
     @property
     def is_dev(self) -> bool:
-        """Whether this is the run's dev data."""
         return self.series == metrics_file.DEV
 
 

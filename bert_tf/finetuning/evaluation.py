@@ -8,10 +8,10 @@ from collections.abc import Callable
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.task import Task
-from bert_tf.jobs.progress import Progress
 from bert_tf.training.batch_parts import side_by_side
 
 
@@ -39,7 +39,7 @@ def evaluate_rows(
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, task, strategy, parts)
     result, loss, weight = None, 0.0, 0.0
-    with Progress(what, num_rows, "rows", compiles=True) as shown:
+    with ProgressBar(what, num_rows, "rows", compiles=True) as shown:
         for batch in strategy.distribute_datasets_from_function(make_batches):
             row_ids, predictions, losses, weights = (values.numpy() for values in objective.evaluation_step(batch))
             if result is None:

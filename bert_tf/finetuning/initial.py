@@ -38,9 +38,6 @@ def check_initial(
       path: a checkpoint in any supported format.
       reinitialize_head: whether to ignore the checkpoint's head.
       make_head: function that returns the model's head; None for the task's head.
-
-    Returns:
-      The open checkpoint.
     """
     if reinitialize_head:
         return checkpoints.check_initial(path, config)

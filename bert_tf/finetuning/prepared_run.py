@@ -122,7 +122,6 @@ class PreparedRun:
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
     def num_train_steps(self) -> int:
-        """Returns the number of steps of training."""
         settings, units = self.settings, self.num_train_units()
         # A product of floats could be just below a whole number.
         steps = int(units * fractions.Fraction(str(settings.num_train_epochs)) / settings.train_batch_size)
@@ -176,7 +175,6 @@ class PreparedRun:
         return of_encoder + rows * flops.bilstm_flops(config, int(self.splits["train"].lengths.max()))
 
     def batches_before(self, position: Position) -> int:
-        """Returns the number of training batches before a position."""
         units = position.epoch * self.num_train_units() + position.examples
         return units // self.settings.train_batch_size
 
@@ -226,7 +224,6 @@ class PreparedRun:
         return description.model_facts(self.described(), self.config, self.tokenizer.vocabulary)
 
     def described(self) -> description.TaskDescription:
-        """Returns the content of the run's `task.json`."""
         settings = self.settings
         return description.describe(self.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)
 

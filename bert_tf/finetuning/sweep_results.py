@@ -126,12 +126,10 @@ def folder_of(folder: str, trial: Trial) -> str:
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder contains the results of a sweep."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 
 def read(folder: str) -> Results:
-    """Reads the results of a sweep's folder."""
     path = os.path.join(folder, NAME)
     with storage.json_file(path, "give another folder", "does not belong to a sweep, or is damaged") as entries:
         trials = tuple(Trial(**entry) for entry in entries["trials"])

@@ -56,7 +56,6 @@ class TaskData:
         return name if origin == split else f"{self.held_out.share:.3g} of {name}"
 
     def fingerprint(self, split: str) -> list[str]:
-        """Returns the identity of a split's data."""
         origin = self._origin(split)
         found = self.prints(origin) if self.prints else identity.fingerprint(self.files(origin), whole=True)
         if origin == split:
@@ -64,7 +63,6 @@ class TaskData:
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
     def read(self, split: str) -> Sequence[Any]:
-        """Returns the examples of a split."""
         if self.held_out and self._origin(split) == "train":
             examples = self.load("train")
             return [examples[number] for number in self._divided[split].tolist()]

@@ -107,7 +107,6 @@ class Job:
 
     @property
     def id(self) -> str:
-        """A short hash of the identity."""
         return identity.digest(self.identity)
 
     def finished_shards(self) -> list[manifest.Shard | None]:
@@ -147,9 +146,6 @@ class Job:
           make: function that takes the result of `finished_shards`, makes the missing shards and the manifest, and
             returns all shards.
           check: function that refuses invalid input before anything is written.
-
-        Returns:
-          The shards.
         """
         if all(finished := self.finished_shards()):
             self.clear()

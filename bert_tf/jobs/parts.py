@@ -40,7 +40,6 @@ class PartTask:
 
     @property
     def result_path(self) -> str:
-        """The path of the file that contains the facts."""
         return self.path + ".json"
 
 
@@ -112,9 +111,6 @@ def run(
       settings: the resolved settings, a dataclass whose fields name the files.
       identity: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
       check: function that refuses invalid sources before anything is written.
-
-    Returns:
-      The shards.
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from bert_tf.jobs.progress import Progress
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.jobs.runner import Runner
 
 _Task = TypeVar("_Task")
@@ -36,8 +36,8 @@ def run_stage(
     """
     results = {index: found for index, task in enumerate(tasks) if (found := read(task)) is not None}
     todo = [(index, task) for index, task in enumerate(tasks) if index not in results]
-    with Progress(what, sum(map(amount, tasks)), unit, compiles=compiles) as progress:
-        progress.start_at(sum(amount(tasks[index]) for index in results))
+    with ProgressBar(what, sum(map(amount, tasks)), unit, compiles=compiles) as progress:
+        progress.add_done_before(sum(amount(tasks[index]) for index in results))
         for index, result in runner.map(functools.partial(_execute, do, read), todo):
             results[index] = result
             after(tasks[index])

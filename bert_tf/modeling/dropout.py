@@ -61,7 +61,6 @@ def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Te
 
 
 def static_or_dynamic_shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:
-    """Returns the static shape if it is fully known, else the shape as a tensor."""
     return x.shape if x.shape.is_fully_defined() else tf.shape(x)
 
 

@@ -252,7 +252,6 @@ def _make_trainer(
 
 
 def optimizer_of(settings: PretrainingSettings) -> keras.optimizers.Optimizer:
-    """Returns the optimizer with its learning-rate schedule."""
     end = settings.num_schedule_steps or settings.num_train_steps
     return make_optimizer(settings, settings.learning_rate, end, settings.num_warmup_steps)
 

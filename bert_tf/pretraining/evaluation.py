@@ -158,9 +158,6 @@ def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict
 
     Args:
       evaluation: function that evaluates the trainer's weights and returns the metrics.
-
-    Returns:
-      The metrics by name.
     """
     found = resume.find(folder, trainer.strategy)
     _refuse_untrained_head(folder, trainer)

@@ -57,7 +57,6 @@ class PretrainingData:
 
     @property
     def has_pairs(self) -> bool:
-        """Whether rows are sentence pairs with a label."""
         return any(feature.name == "next_sentence_labels" for feature in self.features)
 
     @property

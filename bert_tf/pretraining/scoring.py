@@ -237,7 +237,6 @@ def perplexity(log_likelihood: float, num_tokens: int) -> float:
 
 
 def guesses_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
-    """Returns the output for a text with [MASK]."""
     blanks = [
         [
             {"token": tokenizer.vocabulary[i], "probability": math.exp(value)}

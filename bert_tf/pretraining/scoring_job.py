@@ -104,7 +104,6 @@ def _scorer(settings: ScoringSettings, weights_sha256: str) -> MaskedScorer | Di
 
 
 def load_scorer(settings: ScoringSettings) -> MaskedScorer | DirectedScorer:
-    """Loads the model of resolved settings, and returns its scorer."""
     silence_compilation_messages()
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     model = BertPretrainer(contents.require_config())

@@ -11,7 +11,6 @@ from bert_tf.core.flag_parsing import run_on_words
 
 
 def main(folders: Sequence[str]) -> None:
-    """Writes the report of each folder."""
     from bert_tf.report import run_report
 
     for folder in folders:

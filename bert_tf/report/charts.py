@@ -86,9 +86,6 @@ def panel(
       from_zero: whether the axis of values begins at 0.
       phases: steps at which phases begin; a vertical line marks each of these steps.
       last_step: end of the axis of steps, if the axis begins at 0; None if the axis covers only the points.
-
-    Returns:
-      An SVG element.
     """
     figure = Figure(figsize=(4.4, 2.7))
     axis = figure.add_axes((0.15, 0.13, 0.82, 0.74), title=title)  # the same position in all panels of a page
@@ -133,9 +130,6 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
       title: the name of the values.
       rows: the name and the values of each group, from top to bottom.
       percent: whether values are fractions.
-
-    Returns:
-      An SVG element.
     """
     figure, axis = _axes(title, size=(8.8, 0.7 + 0.26 * len(rows)))
     axis.grid(visible=False, axis="y")

@@ -42,7 +42,6 @@ def _head(name: str, folder: str) -> str:
 
 
 def draw(part: Part) -> str:
-    """Returns the section of a part as HTML."""
     if isinstance(part, Confusions):
         return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
     table = elements.table(part.head, part.rows, [] if part.is_text else None) if part.rows else ""

@@ -45,7 +45,6 @@ class RunKind:
 
     @property
     def settings(self) -> tuple[str, ...]:
-        """The settings to show."""
         return (*self.settings_class.reported, *_SETTINGS)
 
 
@@ -67,7 +66,6 @@ PRETRAINING = RunKind(
 
 
 def of_run(phases: Sequence[Phase]) -> RunKind:
-    """Returns the kind of the run with these phases."""
     task = phases and registry.kinds().get(phases[-1].model.get("model"))
     if not task:
         return PRETRAINING

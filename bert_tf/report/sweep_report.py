@@ -10,7 +10,6 @@ from bert_tf.training import metrics_file
 
 
 def page(folder: str) -> str:
-    """Returns the page of a sweep's folder."""
     results = sweep_results.read(folder)
     counts = {state: sum(t.state == state for t in results.trials) for state in (FINISHED, FAILED, PENDING)}
     told = ", ".join(f"{count} {state}" for state, count in counts.items() if count)

@@ -123,19 +123,15 @@ def best_weights(folder: str) -> list[str]:
 
 
 def at_step(folder: str, step: int) -> str:
-    """Returns the prefix of the checkpoint at a step."""
     return os.path.join(folder, f"ckpt-{step}")
 
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
-    """Adds a checkpoint to a folder, and deletes the oldest checkpoints except for the best checkpoint's weights.
+    """Adds a checkpoint, and deletes the oldest ones except for the best checkpoint's weights; returns the prefix.
 
     Args:
       folder: the run's folder; TensorFlow must be able to write to this path.
       most: number of checkpoints to keep; 0 keeps all.
-
-    Returns:
-      The checkpoint's prefix.
     """
     # `restore` expects this counter, but `write` does not create it.
     checkpoint.save_counter.assign(1)

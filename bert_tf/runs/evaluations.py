@@ -59,7 +59,6 @@ def rank(scores: Mapping[str, float], metric: str, higher_is_better: bool) -> tu
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has an `evaluations.json`."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 

@@ -34,7 +34,6 @@ class Location:
 
     @property
     def folder(self) -> str:
-        """The folder of the files."""
         return os.path.dirname(self.path) or "."
 
 

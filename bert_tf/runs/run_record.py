@@ -40,7 +40,6 @@ class Phase:
 
 
 def exists(folder: str) -> bool:
-    """Returns whether a folder has the record of a run."""
     return tf.io.gfile.exists(os.path.join(folder, NAME))
 
 

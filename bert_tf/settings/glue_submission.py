@@ -28,5 +28,4 @@ class GlueSubmissionSettings:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """The folders in `run_dirs`."""
         return items(self.run_dirs)

@@ -68,7 +68,6 @@ class Kind:
 
 
 def kinds() -> dict[str, Kind]:
-    """Returns all kinds by name."""
     modules = [importlib.import_module(f"bert_tf.tasks.{folder}.kind") for folder in FOLDERS]
     return {kind.name: kind for module in modules for kind in module.KINDS}
 

@@ -96,7 +96,6 @@ def worst(entries: Sequence[Mapping]) -> list[Mapping]:
 
 
 def texts(entry: Mapping) -> list[str]:
-    """Returns the one or two texts of an entry."""
     return [short(entry[name]) for name in ("text_a", "text_b") if name in entry]
 
 

@@ -37,7 +37,6 @@ class DataVocabulary:
 
     @property
     def name(self) -> str:
-        """The name of the vocabulary in messages."""
         return f"{os.path.basename(self.vocab_file)}, SHA-256 {self.sha256[:12]}"
 
     def refuse(self, other: "DataVocabulary") -> None:
@@ -64,5 +63,4 @@ def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | No
 
 
 def flag_value(value: bool) -> str:
-    """Writes a boolean as the value of a flag."""
     return str(value).lower()

@@ -50,7 +50,6 @@ def entry(kind: int, value: int = 0) -> int:
 
 
 def load(do_lower_case: bool) -> Table:
-    """Reads the table for one value of do_lower_case."""
     case = "lower" if do_lower_case else "keep"
     with np.load(PATH) as file:
         kinds, expansions = file[f"{case}_kinds"].astype(np.int32), file[f"{case}_expansions"]

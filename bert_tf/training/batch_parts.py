@@ -48,7 +48,7 @@ def split(batch: Mapping[str, tf.Tensor], count: int) -> dict[str, tf.Tensor]:
 
 
 def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int, *arguments: list) -> list:
-    """Applies a function to equal parts of a batch.
+    """Returns the results of a function for equal parts of a batch.
 
     The function is traced once. The calls do not depend on each other, so TensorFlow runs the calls at the same time.
 
@@ -57,9 +57,6 @@ def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int,
       batch: columns [B, ...].
       count: number of parts.
       *arguments: lists with one entry per part.
-
-    Returns:
-      The function's results, one per part.
     """
     traced, columns = tf.function(function, autograph=False), split(batch, count)
     parts = [{name: value[index] for name, value in columns.items()} for index in range(count)]

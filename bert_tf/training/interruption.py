@@ -39,7 +39,6 @@ class Interruption:
 
     @property
     def noted(self) -> bool:
-        """Whether training must stop."""
         return bool(self._noted)
 
     def stop(self) -> None:

@@ -51,7 +51,6 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         return tf.where(step < self.warmup_steps, warm, decayed)
 
     def get_config(self):
-        """Returns the constructor's arguments."""
         return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
 
 
@@ -106,7 +105,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._built = True
 
     def update_step(self, gradient, variable):
-        """Applies one update to one weight."""
         self._update(variable, gradient, tf.constant(1.0), tf.constant(True), self._kernel_scalars)
 
     def apply_scaled(
@@ -238,7 +236,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return 1.0
 
     def get_config(self):
-        """Returns the constructor's arguments."""
         return {
             "name": self.name,
             "learning_rate": self._serialize_hyperparameter(self._learning_rate),

@@ -36,7 +36,7 @@ class TrainingProgress:
     ):
         self._output_dir, self._last_step, self._declared = output_dir, last_step, declared
         metrics_file.record(output_dir, metrics_file.START, first_step, facts or {})
-        self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True)
+        self._bar = ProgressBar("train", last_step, "steps", first_step, compiles=True, leave=True)
         self._last_shown = time.monotonic()
         self._tenths = 10 * first_step // last_step  # log a line per tenth: a run may end within ten seconds
 
@@ -69,7 +69,6 @@ class TrainingProgress:
             logging.info("step %d/%d%s  %s", step, self._last_step, left, described)
 
     def close(self) -> None:
-        """Ends the bar."""
         self._bar.close()
 
 

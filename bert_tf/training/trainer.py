@@ -11,7 +11,7 @@ import orbit
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.jobs.progress import Progress
+from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import batch_parts, gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
@@ -172,7 +172,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return run
 
     def train_step(self, iterator):
-        """Trains one step on all replicas."""
         bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
         self.global_step.assign_add(1)
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1))
@@ -254,12 +253,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             mean.reset_states()
 
     def train_loop_begin(self):
-        """Resets the metrics of the previous loop."""
         self._reset()
         self.throughput.start()
 
     def train_loop_end(self):
-        """Returns the metrics of the loop."""
         speed = self.throughput.rates()
         if self._skips:
             speed["skipped_steps"] = self._skipped[0]
@@ -267,11 +264,10 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def evaluate(self, num_steps: tf.Tensor):
         """Evaluates at most `num_steps` batches, shows the progress, and returns the metrics."""
-        with Progress("evaluating", int(num_steps), "steps", compiles=True) as self._evaluation:
+        with ProgressBar("evaluating", int(num_steps), "steps", compiles=True) as self._evaluation:
             return super().evaluate(num_steps)
 
     def eval_begin(self):
-        """Resets the metrics of training."""
         self._reset()
 
     def eval_reduce(self, state=None, step_outputs=None):
@@ -279,7 +275,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._evaluation.update()
 
     def eval_end(self):
-        """Returns the metrics of the evaluation."""
         return self._measured()
 
     def _measured(self) -> dict[str, tf.Tensor]:

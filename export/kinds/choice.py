@@ -51,11 +51,7 @@ class ServedChoice(ServedTask):
         return _chosen(tf.scatter_nd(tf.where(is_there), scores, tf.shape(choices, tf.int64)), is_there)
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Chooses one of the N rows of each example. The inputs are int32 [B, N, S]; a row without tokens is padding.
-
-        Returns:
-          See `answer`.
-        """
+        """Chooses one of N rows for each example. The inputs are int32 [B, N, S]; a row without tokens is padding."""
         shape = tf.shape(inputs["input_ids"])
         rows = {name: tf.reshape(values, [shape[0] * shape[1], shape[2]]) for name, values in inputs.items()}
         scores = tf.reshape(self._model(rows)["logits"], shape[:2])

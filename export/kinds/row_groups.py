@@ -22,9 +22,6 @@ def compute(
       inputs: int32 inputs of the model. The first axis of each input runs over the rows; `input_ids` is [N, S].
       tokens: number of tokens per part. A part has an even number of rows, so that the two rows of a pair of texts in
         both orders stay together.
-
-    Returns:
-      The model's output for all rows, in the order of the inputs.
     """
     rows, length = tf.unstack(tf.shape(inputs["input_ids"]))
     size = 2 * tf.maximum(tokens // length // 2, 1)

@@ -12,7 +12,6 @@ _LIBRARIES = ("aiohttp", "grpc", "grpc_health", "prometheus_client")
 
 
 def main(settings: ServeSettings) -> None:
-    """Runs the script with resolved settings."""
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
     command_line.require(not missing, f"{', '.join(missing)} missing; install the extra: pip install 'bert_tf[serve]'")
     from export.serve.server import serve

@@ -40,7 +40,6 @@ class Alone:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Ends the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
@@ -105,7 +104,6 @@ class Batcher:
         return await task.answer
 
     def close(self) -> None:
-        """Ends the threads."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start_batches(self) -> None:

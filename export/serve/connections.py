@@ -42,7 +42,6 @@ class Connections(web.Server):
         self._close_idle()
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
-        """Adds a connection."""
         super().connection_made(handler, transport)
         if len(self._open) >= self._most:
             longest = next(iter(self._waiting), None)
@@ -54,7 +53,6 @@ class Connections(web.Server):
         self._wait(handler)
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
-        """Removes a connection."""
         super().connection_lost(handler, exc)
         self._open.pop(handler, None)
         self._waiting.pop(handler, None)

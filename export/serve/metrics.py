@@ -57,5 +57,4 @@ class Metrics:
         self._batch_sizes.observe(rows)
 
     def page(self) -> bytes:
-        """Returns the page that Prometheus reads."""
         return prometheus_client.generate_latest(self._registry)

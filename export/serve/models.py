@@ -39,11 +39,9 @@ class Models:
         self._pollers: list[asyncio.Task] = []
 
     def names(self) -> list[str]:
-        """Returns the names of the models."""
         return sorted(self._models)
 
     def latest(self, name: str) -> Version | None:
-        """Returns the newest available version of a model."""
         return self._models[name].latest()
 
     async def start(self) -> None:

@@ -30,7 +30,6 @@ def read_labels(folder: str) -> list[str]:
 
 
 def render(labels: Mapping[str, Sequence[str]]) -> bytes:
-    """Returns the page."""
     models = json.dumps([{"name": name, "labels": list(classes)} for name, classes in labels.items()])
     # Without this replacement, "</script>" in a name would end the script.
     return _TEMPLATE.replace("MODELS", models.replace("<", "\\u003c"), 1).encode()

@@ -10,10 +10,10 @@ from absl import logging
 from aiohttp import web
 from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
-from export.serve import inference, json_answers, json_requests, page
+from export.serve import json_bodies, page
 from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception, invalid
-from export.serve.servable import Arrays, Servable
+from export.serve.servable import Arrays, Servable, find_signature
 from export.serve.service import SIGNATURES, Service
 from export.serve.settings import ServeSettings
 
@@ -72,7 +72,7 @@ class Rest:
             known = from_exception(error)
             if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
                 logging.exception("%s %s failed", request.method, request.rel_url.raw_path)
-            response = _json(json_answers.error(known.message), known.http_status)
+            response = _json(json_bodies.error(known.message), known.http_status)
             if not request.content.at_eof():  # the rest of the body is not read
                 response.force_close()
             return response
@@ -100,9 +100,9 @@ class Rest:
 
     def _get(self, spec: model_pb2.ModelSpec, is_metadata: bool) -> web.Response:
         if not is_metadata:
-            return _json(json_answers.status(self._service.models.status(spec)))
+            return _json(json_bodies.status(self._service.models.status(spec)))
         request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=[SIGNATURES])
-        return _json(json_answers.metadata(self._service.metadata(request)))
+        return _json(json_bodies.metadata(self._service.metadata(request)))
 
     async def _post(
         self, request: web.BaseRequest, spec: model_pb2.ModelSpec, held: contextlib.ExitStack
@@ -151,18 +151,18 @@ class Rest:
             outputs = await self._service.infer(self._runner, version, name, inputs)
             values = sum(array.size for array in outputs.values())
             if values > _LARGE_ANSWER:
-                return await asyncio.to_thread(json_answers.predictions, outputs, by_rows)
-            return json_answers.predictions(outputs, by_rows)
+                return await asyncio.to_thread(json_bodies.predictions, outputs, by_rows)
+            return json_bodies.predictions(outputs, by_rows)
 
 
 def _read(body: bytes, servable: Servable) -> tuple[str, Arrays, bool]:
     """Returns the name of the signature, the arrays, and whether the request lists rows."""
-    document = json_requests.parse(body)
-    name = json_requests.signature_name(document)
-    signature = inference.find_signature(servable, name)
+    document = json_bodies.parse(body)
+    name = json_bodies.signature_name(document)
+    signature = find_signature(servable, name)
     if not signature.inputs:
         raise invalid("the signature has no inputs")
-    return name, *json_requests.predict_inputs(document, signature.inputs)
+    return name, *json_bodies.predict_inputs(document, signature.inputs)
 
 
 def _target(request: web.BaseRequest) -> str:

@@ -19,7 +19,7 @@ from tensorflow_serving.apis import (
 from export.serve import tensors
 from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception
-from export.serve.inference import DEFAULT_SIGNATURE
+from export.serve.servable import DEFAULT_SIGNATURE
 from export.serve.service import Service
 from export.serve.settings import ServeSettings
 

@@ -1,23 +1,27 @@
-"""A loaded version of a model, with its signatures."""
+"""A loaded version of a model: finds the tensors of a call of Predict, for REST and for gRPC, and computes them."""
 
 import contextlib
 import ctypes
 import functools
 import gc
+import itertools
 import math
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from tensorflow.core.protobuf import meta_graph_pb2
 
-from export.serve.errors import invalid, reason
+from export import warmup
+from export.serve.errors import Code, ServingError, from_exception, invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
 # Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so the cache has a limit.
 _KEPT_CALLS = 32
+DEFAULT_SIGNATURE = "serving_default"
+_MOST_WARMUP_REQUESTS = 1000
 
 
 class Servable:
@@ -64,9 +68,6 @@ class Servable:
         Args:
           feeds: maps tensor names to values.
 
-        Returns:
-          A map from tensor names to values.
-
         Raises:
           tf.errors.OpError, ServingError: an operation fails, or the run takes longer than `limit_runs` allows.
         """
@@ -96,3 +97,89 @@ def _return_freed_memory() -> None:
     """Makes glibc return freed memory to the system, which it otherwise keeps for each thread that allocated memory."""
     with contextlib.suppress(OSError, AttributeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def find_signature(servable: Servable, name: str) -> meta_graph_pb2.SignatureDef:
+    """Returns a signature; "" is the name of the default signature.
+
+    Raises:
+      ServingError: the signature does not exist.
+    """
+    signature = servable.signatures.get(name or DEFAULT_SIGNATURE)
+    if signature is None or not signature.method_name:  # the initializer of a SavedModel has no method
+        known = ", ".join(sorted(key for key, each in servable.signatures.items() if each.method_name))
+        raise ServingError(
+            Code.FAILED_PRECONDITION, f"no signature {name or DEFAULT_SIGNATURE}; the model has {known or 'none'}"
+        )
+    return signature
+
+
+def plan_predict(
+    servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()
+) -> tuple[Arrays, dict[str, str]]:
+    """Finds the tensors of a Predict call.
+
+    Args:
+      signature_name: name of the signature; "" means the default signature.
+      output_filter: names of the outputs to compute; empty means all outputs.
+
+    Returns:
+      The arrays to feed, by tensor name; and the names of the tensors to compute, by output name.
+
+    Raises:
+      ServingError: the signature does not exist, or the inputs or the filter do not fit the signature.
+    """
+    signature = find_signature(servable, signature_name)
+    _check_inputs(signature, inputs)
+    chosen = set(output_filter) or set(signature.outputs)
+    if unknown := chosen - set(signature.outputs):
+        raise invalid(f"no output {', '.join(sorted(unknown))}; the signature has {_names(signature.outputs)}")
+    outputs = {name: signature.outputs[name].name for name in sorted(chosen)}
+    return {signature.inputs[name].name: array for name, array in inputs.items()}, outputs
+
+
+def _check_inputs(signature: meta_graph_pb2.SignatureDef, inputs: Arrays) -> None:
+    """Checks the names, types and shapes of inputs, so that no invalid request reaches the graph or a batch."""
+    if inputs.keys() != set(signature.inputs):
+        raise invalid(f"the signature has the inputs {_names(signature.inputs)}, the request has {_names(inputs)}")
+    for name, info in sorted(signature.inputs.items()):
+        given, expected = tf.as_dtype(inputs[name].dtype), tf.as_dtype(info.dtype)
+        if given != expected and {given, expected} != {tf.string, tf.as_dtype(np.object_)}:
+            raise invalid(f"input {name} is {given.name}; it must be {expected.name}")
+        shape = tf.TensorShape(info.tensor_shape)
+        if not shape.is_compatible_with(inputs[name].shape):
+            raise invalid(f"input {name} has the shape {list(inputs[name].shape)}, which does not fit {shape}")
+
+
+def _names(named: Mapping) -> str:
+    return ", ".join(sorted(named)) or "none"
+
+
+def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
+    """Reshapes an array to the shape in a request.
+
+    Raises:
+      ServingError: the shape has more dimensions than NumPy supports.
+    """
+    try:
+        return array.reshape(sizes)
+    except ValueError as error:
+        raise invalid(f"a tensor of {len(sizes)} dimensions is not supported") from error
+
+
+def replay(folder: str, servable: Servable) -> int:
+    """Runs the requests that the export recorded, so that the first client does not wait; returns their number.
+
+    Raises:
+      ServingError: a recorded request fails, or the file is damaged.
+    """
+    count = 0
+    try:
+        for request in itertools.islice(warmup.read(folder), _MOST_WARMUP_REQUESTS):
+            feeds, outputs = plan_predict(servable, request.signature, request.inputs)
+            servable.run(feeds, tuple(outputs.values()))
+            count += 1
+    except Exception as error:
+        known = from_exception(error)
+        raise ServingError(known.code, f"{warmup.NAME}, request {count}: {known.message}") from error
+    return count

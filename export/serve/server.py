@@ -20,10 +20,9 @@ from export.serve.batching import Alone, Batcher
 from export.serve.connections import Connections
 from export.serve.metrics import Metrics
 from export.serve.models import Models
-from export.serve.servable import Servable
+from export.serve.servable import Servable, replay
 from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
-from export.serve.warmup import replay
 
 # When the server stops, clients with open connections may be about to send a request. Therefore the server closes the
 # connections only after this time without requests.

@@ -8,10 +8,9 @@ from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.batching import Alone, Batcher
 from export.serve.errors import Code, ServingError, from_exception, invalid
-from export.serve.inference import plan_predict
 from export.serve.metrics import Metrics
 from export.serve.models import Models
-from export.serve.servable import Arrays
+from export.serve.servable import Arrays, plan_predict
 from export.serve.versions import Version
 
 SIGNATURES = "signature_def"

@@ -1,13 +1,13 @@
 """Converts between TensorProto and arrays."""
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.framework import tensor_pb2, tensor_shape_pb2
 
 from export.serve.errors import invalid
+from export.serve.servable import reshaped
 
 # Maps each dtype to the field of TensorProto that contains its values.
 _FIELDS = {
@@ -64,18 +64,6 @@ def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: 
     array = np.empty(count, np.object_)
     array[:] = values
     return reshaped(array, sizes)
-
-
-def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Reshapes an array to the shape in a request.
-
-    Raises:
-      ServingError: the shape has more dimensions than NumPy supports.
-    """
-    try:
-        return array.reshape(sizes)
-    except ValueError as error:
-        raise invalid(f"a tensor of {len(sizes)} dimensions is not supported") from error
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:

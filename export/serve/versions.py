@@ -56,7 +56,6 @@ class Version:
         self._requests += 1
 
     def release(self) -> None:
-        """Ends a `hold`."""
         self._requests -= 1
         if not self._requests:
             self._unused.set()
@@ -110,11 +109,9 @@ class Versions:
         return [self._versions[number] for number in sorted(self._versions, reverse=True)]
 
     def get(self, number: int) -> Version | None:
-        """Returns a version in any state."""
         return self._versions.get(number)
 
     def latest(self) -> Version | None:
-        """Returns the newest available version."""
         return next((version for version in self.all() if version.state == State.AVAILABLE), None)
 
     async def update(self) -> None:
@@ -204,5 +201,4 @@ def _files(folder: str) -> tuple:
 
 
 def status_of(version: Version) -> tuple[int, str]:
-    """Returns the code and message of a version's status."""
     return (version.error.code, version.error.message) if version.error else (Code.OK, "")

@@ -106,4 +106,4 @@ def test_reading_a_large_checkpoint_shows_its_progress(pretrained, caplog, monke
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level(logging.INFO, "absl"):
         checkpoints.load_encoder(str(pretrained[0]))
-    assert f"{pretrained[0]}/ckpt-7: read 39 of 39 tensors" in caplog.text
+    assert f"reading {pretrained[0]}/ckpt-7: 39 of 39 tensors" in caplog.text

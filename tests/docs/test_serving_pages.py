@@ -37,8 +37,6 @@ def test_the_pages_clients(server):
     curl = shlex.split(re.search(r"^ {4}(curl .*)$", TUTORIAL, re.MULTILINE)[1])
     status, _, answer = server.http("POST", curl[3].partition(":8501")[2], curl[2].encode())
     assert status == 200
-    shape = re.search(r'^ {4}\{\n {8}"predictions"[\s\S]*?^ {4}\}$', TUTORIAL, re.MULTILINE)[0]
-    without_numbers = [
-        re.sub(r"\[[\d., ]+\]", "[]", text) for text in (answer.decode(), shape.replace("\n    ", "\n")[4:])
-    ]
+    shape = re.search(r'^ {4}(\{"predictions".*\})$', TUTORIAL, re.MULTILINE)[1]
+    without_numbers = [re.sub(r"\[[\d.,]+\]", "[]", text) for text in (answer.decode(), shape)]
     assert without_numbers[0] == without_numbers[1], "the answer looks as on the page"

@@ -16,11 +16,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import loading, operations, warmup
+from export import loading, warmup
 from export.check import check
 from export.saved_model import export_saved_model
-from export.serve.servable import Servable
-from export.serve.warmup import replay
+from export.serve.servable import Servable, replay
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
 from tests.export.conftest import DEV_TEXTS
@@ -179,6 +178,6 @@ def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path)
     storage.write_text(str(tmp_path / "2/none"), "")
     (tmp_path / "2/saved_model.pb").write_bytes(model.SerializeToString())
     with pytest.raises(InputError, match="the operation SomebodysOp in the graph is neither"):
-        operations.check(str(tmp_path / "2"))
+        loading._check_operations(str(tmp_path / "2"))
     assert {"FastWordpieceTokenizeWithOffsets", "MatMul", "VarHandleOp", "StatefulPartitionedCall", "While", "Const",
-            "RaggedTensorToTensor", "ParseExampleV2"} < operations.allowed()  # fmt: skip
+            "RaggedTensorToTensor", "ParseExampleV2"} < loading.allowed()  # fmt: skip

@@ -63,7 +63,6 @@ class ChoiceExample:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that the model reads."""
         return self.context, self.start, *self.choices
 
 

@@ -88,7 +88,6 @@ class Answers(abc.ABC):
         """
 
     def is_labeled(self, labels: Sequence) -> bool:
-        """Returns whether all labels are known."""
         return None not in labels
 
     def without_tuning(self) -> "Answers":

@@ -72,7 +72,6 @@ class Benchmark:
 
 
 def benchmark_task(benchmark: Benchmark, data_dir: str) -> ClassificationTask:
-    """Returns the task of a benchmark for the files in a folder."""
     data, has_pairs = _data(benchmark, data_dir), benchmark.splits["train"][0].columns.text_b is not None
     submit = functools.partial(_submit, benchmark, data) if benchmark.has_server else None
     return ClassificationTask(benchmark.name, benchmark.answers, has_pairs, data, submit=submit)

@@ -27,9 +27,6 @@ def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple
         the weight of a class is the inverse of its count. Labels that are left out have the weight of `other`.
       labels: names of the C classes.
       counts: number of training examples of each class.
-
-    Returns:
-      C factors.
     """
     counts = np.asarray(counts, np.float64)
     given = 1 / np.maximum(counts, 1) if text == BALANCED else _given(text, labels)
@@ -47,9 +44,6 @@ def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_e
       labels: names of the C labels.
       counts: number of training examples with each label.
       num_examples: number of training examples.
-
-    Returns:
-      C factors.
     """
     if text != BALANCED:
         return tuple(_given(text, labels).tolist())

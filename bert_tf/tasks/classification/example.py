@@ -33,7 +33,6 @@ class Example:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that the model reads."""
         return (self.text_a,) if self.text_b is None else (self.text_a, self.text_b)
 
 

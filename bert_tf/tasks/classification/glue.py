@@ -148,5 +148,4 @@ INFERENCE_TASKS = {
 
 
 def task(name: str, data_dir: str) -> ClassificationTask:
-    """Returns the task with this name for the files in a folder."""
     return benchmark_task(TASKS[name], data_dir)

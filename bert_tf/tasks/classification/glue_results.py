@@ -45,11 +45,7 @@ def average(columns: Mapping[str, float]) -> float:
 
 
 def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
-    """Reads the columns of Table 1 from the evaluations of runs; leaves out columns without an evaluation.
-
-    Returns:
-      The columns and their scores, in the order of Table 1.
-    """
+    """Reads the columns of Table 1 from the evaluations of runs; leaves out columns without an evaluation."""
     folders: dict[str, str] = {}
     for folder in run_dirs:
         task = description.read(folder).task_name

@@ -46,12 +46,10 @@ class Reading:
 
     @classmethod
     def of_parameters(cls, parameters: Mapping[str, Any]) -> "Reading":
-        """Returns the options in the parameters of `task.json`."""
         return cls(**{field.name: parameters.get(field.name, field.default) for field in dataclasses.fields(cls)})
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters for `task.json`."""
         return dataclasses.asdict(self)
 
     @property

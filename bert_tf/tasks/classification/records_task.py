@@ -52,7 +52,6 @@ class Row(Example):
     number: int = 0
 
     def __repr__(self) -> str:
-        """Returns the content of the row, which identifies the data."""
         return " ".join(f"{name}={column[self.number].tolist()}" for name, column in sorted(self.columns.items()))
 
 
@@ -95,7 +94,6 @@ class RecordsTask(ClassificationTask):
                 )
 
     def encode(self, examples: Sequence[Row], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Returns the columns of the records."""
         numbers = [row.number for row in examples]
         columns = {name: column[numbers] for name, column in examples[0].columns.items()}
         ids = columns["input_ids"]

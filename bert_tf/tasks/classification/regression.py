@@ -96,7 +96,6 @@ class Regression(Answers):
 
 
 def parse_score(text: str, low: float = -math.inf, high: float = math.inf) -> float:
-    """Converts the label of a regression to a score."""
     try:
         score = float(text.replace("_", " "))  # `float` would accept underscores in numbers
     except ValueError as error:

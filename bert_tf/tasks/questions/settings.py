@@ -105,5 +105,4 @@ class SquadSettings(FineTuningSettings):
 
     @property
     def ensemble_members(self) -> tuple[str, ...]:
-        """The folders and prefixes in `ensemble_checkpoints`."""
         return tuple(dict.fromkeys(member.rstrip("/") for member in items(self.ensemble_checkpoints)))

@@ -65,7 +65,6 @@ class Candidate:
 
     @property
     def score(self) -> float:
-        """The sum of the two logits."""
         return self.start_logit + self.end_logit
 
 

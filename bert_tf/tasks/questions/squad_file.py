@@ -53,7 +53,6 @@ class Question:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The texts that the model reads."""
         return self.context, self.text
 
     @property
@@ -106,7 +105,6 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Question]:
-    """Reads the questions of a file."""
     questions, place = [], path
     try:
         for number, article in enumerate(_parsed(path)["data"]):

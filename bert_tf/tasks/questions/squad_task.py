@@ -218,7 +218,6 @@ def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def squad_task(command: Command) -> SquadTask:
-    """Returns the task for the flags of `run_squad`."""
     settings, of_model = command.settings, command.of_model(*_OF_MODEL)
     has_unanswerable = of_model["version_2_with_negative"]
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.

@@ -43,12 +43,10 @@ class Sentence:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """The words that the model reads."""
         return self.words
 
     @property
     def label(self) -> tuple[str, ...] | None:
-        """The right tags."""
         return self.tags
 
 

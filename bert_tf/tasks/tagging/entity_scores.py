@@ -72,7 +72,6 @@ class Comparison:
         return {"f1": total.f1, "precision": total.precision, "recall": total.recall, "accuracy": accuracy}
 
     def describe(self) -> str:
-        """Returns the text that conlleval prints."""
         total = self.total
         lines = [
             f"processed {self.words} tokens with {total.true} phrases; found: {total.predicted} phrases; correct: "

@@ -40,7 +40,6 @@ def split_tag(tag: str) -> tuple[str, str]:
 
 
 def join_tag(prefix: str, type_: str) -> str:
-    """Returns the tag with this prefix and this type."""
     return f"{prefix}-{type_}" if type_ else prefix
 
 

@@ -120,7 +120,6 @@ class TaggedFiles:
     test_has_tags: bool = True
 
     def scheme_of(self, sentences: Sequence[Sentence]) -> str:
-        """Returns the tag scheme of the sentences."""
         if self.scheme != AUTO:
             return self.scheme
         return tag_schemes.recognize(sentence.tags for sentence in sentences if sentence.tags)

@@ -59,7 +59,7 @@ ANSWERS = {
     ),
     "integers that float32 rounds": (
         ":predict", {"signature_name": "float32", "instances": [1435774380, -(2**24) - 1, 10**30]},
-        {"predictions": [1.43577434e09, -16777216.0, 1e30]},
+        {"predictions": [1.4357743e09, -16777216.0, 1e30]},
     ),
     "integers that float64 rounds": (
         ":predict", {"signature_name": "float64", "instances": [2**53 + 1, 2**64]},

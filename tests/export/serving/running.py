@@ -13,7 +13,7 @@ import tensorflow as tf
 from tensorflow_serving.apis import model_service_pb2_grpc, predict_pb2, prediction_service_pb2_grpc
 
 from bert_tf.core.command_line import parse
-from export.serve import inference
+from export.serve import servable as servables
 from export.serve.server import Server
 from export.serve.settings import ServeSettings
 from tests.bert_tf.ports import free_hosts
@@ -97,7 +97,7 @@ class Running:
     def _run(self, model: str, signature: str, rows: int) -> np.ndarray:
         """Runs a model directly, without the limits of the server."""
         servable = self.server._models.latest(model).servable
-        feeds, outputs = inference.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
+        feeds, outputs = servables.plan_predict(servable, signature, {"x": np.zeros(rows, np.int32)})
         return servable.run(feeds, (outputs["y"],))[outputs["y"]]
 
     def stop(self) -> None:

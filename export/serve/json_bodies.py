@@ -1,7 +1,8 @@
-"""Reads the JSON bodies of REST requests.
+"""Reads the JSON bodies of REST requests, and writes the JSON bodies of answers.
 
 `instances` lists rows; each row is a value, a list, or an object with a value for each input. `inputs` contains a
-complete tensor for each input. A binary string has the form {"b64": "..."}.
+complete tensor for each input. A binary string has the form {"b64": "..."}. In answers, a number has as many digits as
+its type needs, NaN and Infinity have no quotes, and outputs whose name ends with `_bytes` contain binary strings.
 """
 
 import base64
@@ -11,15 +12,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import orjson
 import tensorflow as tf
+from google.protobuf import json_format
+from google.protobuf.message import Message
 from tensorflow.core.protobuf import meta_graph_pb2
+from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.errors import Code, ServingError, invalid
-from export.serve.tensors import reshaped
+from export.serve.servable import reshaped
 
 Inputs = Mapping[str, meta_graph_pb2.TensorInfo]
 # Maximum number of characters that an error message quotes from a request.
 _LONGEST_QUOTE = 200
+_BYTES_SUFFIX = "_bytes"
 
 
 def parse(body: bytes) -> dict[str, Any]:
@@ -192,3 +198,69 @@ def _refuse(value: Any, dtype: tf.DType):
 def _quoted(value: Any) -> str:
     text = json.dumps(value)
     return text if len(text) <= _LONGEST_QUOTE else text[:_LONGEST_QUOTE] + "..."
+
+
+def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
+    """Returns the body of a Predict answer. If there is only one output, the body does not contain the output's name.
+
+    Args:
+      outputs: arrays by name. If `by_rows` is true, all arrays must have the same number of rows.
+      by_rows: whether the request listed rows (`instances`).
+
+    Raises:
+      ServingError: the numbers of rows differ, or JSON cannot represent an output's type.
+    """
+    values = {name: _value(name, array) for name, array in outputs.items()}
+    if by_rows:
+        counts = {len(array) if array.ndim else None for array in outputs.values()}
+        if None in counts or len(counts) > 1:
+            raise invalid("the outputs are not lists of the same number of rows; send inputs instead of instances")
+    answer: Any = next(iter(values.values())) if len(values) == 1 else values
+    if by_rows and len(values) > 1:
+        answer = [dict(zip(values, row, strict=True)) for row in zip(*values.values(), strict=True)]
+    body = {"predictions" if by_rows else "outputs": answer}
+    floats = (array for array in outputs.values() if tf.as_dtype(array.dtype).is_floating)
+    if all(np.isfinite(array).all() for array in floats):
+        return orjson.dumps(body, option=orjson.OPT_SERIALIZE_NUMPY)
+    return json.dumps(body, default=lambda array: array.tolist(), ensure_ascii=False).encode()
+
+
+def _value(name: str, array: np.ndarray) -> Any:
+    if array.dtype == np.object_:
+        written = _binary if name.endswith(_BYTES_SUFFIX) else _text
+        return np.frompyfunc(written, 1, 1)(array).tolist() if array.ndim else written(array.item())
+    dtype = tf.as_dtype(array.dtype)
+    if dtype.is_floating and dtype.size < 4:
+        array = array.astype(np.float32)
+    elif not (dtype.is_floating or dtype.is_integer or dtype.is_bool):
+        raise invalid(f"JSON has no values of the type {dtype.name} ({name}); send the request over gRPC")
+    return np.ascontiguousarray(array) if array.ndim else array[()]
+
+
+def _text(value: bytes) -> str:
+    return value.decode("utf-8", "replace")
+
+
+def _binary(value: bytes) -> dict[str, str]:
+    return {"b64": base64.b64encode(value).decode()}
+
+
+def error(message: str) -> bytes:
+    return json.dumps({"error": message}).encode()
+
+
+def status(response: Message) -> bytes:
+    return _message(response).encode()
+
+
+def metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) -> bytes:
+    signatures = get_model_metadata_pb2.SignatureDefMap()
+    response.metadata["signature_def"].Unpack(signatures)
+    spec, listed = _message(response.model_spec), _message(signatures)
+    return f'{{"model_spec": {spec}, "metadata": {{"signature_def": {listed}}}}}'.encode()
+
+
+def _message(message: Message) -> str:
+    return json_format.MessageToJson(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, indent=1
+    )
