@@ -178,9 +178,6 @@ def check_initial(
 
     Returns:
       The open checkpoint.
-
-    Raises:
-      InputError: see `initialize`.
     """
     contents = open_checkpoint(path)
     if with_heads:
@@ -205,9 +202,6 @@ def model_files(settings, *flags: str) -> dict[str, str]:
 
     Returns:
       The path of the file for each flag.
-
-    Raises:
-      InputError: a flag is empty, and neither folder has the file.
     """
     # A run's folder contains the run's own files. But if the folder has no checkpoint, the files come from a failed
     # start, and training does not use them.
@@ -246,11 +240,7 @@ def _refuse_missing(settings, missing: Sequence[str]) -> None:
 
 
 def read_config(path: str) -> BertConfig:
-    """Reads a model's configuration file of any format.
-
-    Raises:
-      InputError: see `model_config.read`.
-    """
+    """Reads a model's configuration file of any format."""
     return model_config.read(path)[0]
 
 

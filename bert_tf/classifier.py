@@ -263,11 +263,7 @@ class TextClassifier:
 
 
 def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
-    """Refuses dev texts that differ from the dev texts of the run in the folder, because training resumes this run.
-
-    Raises:
-      InputError: the run holds out a share of its texts, or was evaluated on other texts.
-    """
+    """Refuses dev texts that differ from the dev texts of the run in the folder, because training resumes this run."""
     settings, known = command.settings, command.trained
     share = known.data.get("dev_share") if known else None
     if share is not None and settings.dev_share is None:

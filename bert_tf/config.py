@@ -245,11 +245,7 @@ class BertConfig:
 
 
 def read_json(path: str) -> dict:
-    """Reads a file with one JSON object from any tf.io.gfile path.
-
-    Raises:
-      InputError: the file is missing, or does not contain one JSON object.
-    """
+    """Reads a file with one JSON object from any tf.io.gfile path."""
     import tensorflow as tf
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -270,9 +266,6 @@ def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> Non
     Args:
       entries: keys and values of the configuration; the value null is equivalent to a missing key.
       fixed: the only supported value of each key. The keys may be missing in `entries`.
-
-    Raises:
-      InputError: a value is not supported; the message names the key.
     """
     for key, only in fixed.items():
         if entries.get(key) is not None and entries[key] != only:
@@ -280,11 +273,7 @@ def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> Non
 
 
 def require_segments(config: BertConfig, config_file: str) -> None:
-    """Checks that a model has segment embeddings for a second text.
-
-    Raises:
-      InputError: the model has only one segment; the message names the configuration file.
-    """
+    """Checks that a model has segment embeddings for a second text."""
     if config.type_vocab_size < 2:
         raise InputError(f"{config_file}: type_vocab_size={config.type_vocab_size}, but pairs of texts need 2")
 

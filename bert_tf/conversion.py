@@ -103,9 +103,6 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
 
     Yields:
       The folder.
-
-    Raises:
-      InputError: there is no fine-tuned model, or no file states whether it reads pairs of texts.
     """
     is_on_hub = path.startswith(hub.SCHEME)
     if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or checkpoint_folder.prefixes(path)):
@@ -134,11 +131,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
 
 @contextlib.contextmanager
 def _clear_errors(output: str) -> Iterator[None]:
-    """Converts a write error into one line that names the output.
-
-    Raises:
-      InputError: the output cannot be written, for example because the disk is full.
-    """
+    """Converts a write error into one line that names the output."""
     try:
         yield
     except (OSError, tf.errors.OpError) as error:

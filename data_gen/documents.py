@@ -124,12 +124,13 @@ def _line_documents(chunk: bytes) -> list[Document]:
 
 
 def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> Iterator[Document]:
+    from bert_tf.core.json_lines import LineError
     from data_gen import jsonl
 
     for line in chunk.split(b"\n"):
         try:
             yield jsonl.document(line, text_field)
-        except jsonl.LineError as error:
+        except LineError as error:
             raise InputError(f"{path}, line {_line_number(path, position)}: {error}") from error
         position += len(line) + 1
 

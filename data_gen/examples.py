@@ -44,7 +44,6 @@ class UnitTask:
       unit: the work unit.
       window: the blocks from which random next sentences are drawn, including the unit's own block.
       own_block: index of the unit's own block in `window`.
-      special_tokens: see `SpecialTokens`.
       folder: folder for the unit's records.
     """
 
@@ -145,7 +144,6 @@ def example_columns(
     Args:
       window: the documents to process, and other documents for random next sentences.
       settings: the settings of the generator; the lengths, the objective and the masking are used.
-      special_tokens: see `SpecialTokens`.
 
     Yields:
       For each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them.
@@ -182,7 +180,6 @@ def fill_rows(
       tokens: int [T], the token ids that the rows' ranges index.
       rows: R segments or pairs of segments.
       max_seq_length: row length S.
-      special_tokens: see `SpecialTokens`.
 
     Returns:
       columns: dict of `input_ids`, int32 [R, S], and of `input_mask` and `segment_ids`, uint8 [R, S].

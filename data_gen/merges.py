@@ -21,7 +21,6 @@ class Merges:
 
     Args:
       words: the tokens of each word; tokens that continue a word start with "##".
-      counts: number of occurrences of each word.
     """
 
     def __init__(self, words: list[list[str]], counts: Sequence[int]):

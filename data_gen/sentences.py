@@ -12,11 +12,7 @@ _BLANK_LINE = re.compile(r"\n\s*\n")
 
 @functools.cache
 def load(name: str) -> types.ModuleType:
-    """Imports a library of the extra `text`.
-
-    Raises:
-        InputError: The library is not installed.
-    """
+    """Imports a library of the extra `text`."""
     try:
         return importlib.import_module(name)
     except ImportError as error:
@@ -27,19 +23,10 @@ def load(name: str) -> types.ModuleType:
 
 
 def split_sentences(text: str) -> list[str]:
-    """Splits a text into sentences.
+    """Splits a text without lone surrogates into sentences, which are stripped and not empty.
 
     No text is lost except white space: each run of white space, including line ends, becomes one space. A blank line
     ends a sentence.
-
-    Args:
-        text: str, any length, without lone surrogates.
-
-    Returns:
-        list of str, the sentences, stripped and not empty.
-
-    Raises:
-        InputError: sentencex is not installed.
     """
     segment = load("sentencex").segment
     sentences = []

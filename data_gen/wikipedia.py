@@ -18,17 +18,10 @@ def articles(text: bytes, source: str, start: int) -> list[list[str]]:
     """Returns the articles of an export: pages of namespace 0 that contain text and are not redirects.
 
     Args:
-        text: bytes, a whole MediaWiki XML export of schema 0.6 or newer, or a part that starts at a `<page>` and ends
-            after a `</page>` or after the export's `</mediawiki>`. The first bytes distinguish an export from a part.
-        source: str, the file's name, for messages.
-        start: int, the byte offset of the text in the file, for messages.
-
-    Returns:
-        list of list of str, the sentences of each article.
-
-    Raises:
-        InputError: The text is not an export, or is damaged (the message names the byte); a page's namespace is not a
-            number (the message names the page); or a library of the extra `text` is not installed.
+      text: a whole MediaWiki XML export of schema 0.6 or newer, or a part that starts at a `<page>` and ends after a
+        `</page>` or after the export's `</mediawiki>`. The first bytes distinguish an export from a part.
+      source: the file's name, for messages.
+      start: the byte offset of the text in the file, for messages.
     """
     head = text.removeprefix(b"\xef\xbb\xbf").strip()
     if not head:

@@ -83,21 +83,12 @@ _FEWEST_WORDS = 3
 
 
 def passages(wikitext: str) -> list[str]:
-    """Returns the paragraphs of running text of a page.
+    """Returns the paragraphs of running text of a page, one line each. Malformed parts may be lost.
 
     The function removes lists, tables, headings, templates, references, comments, formulas, files, galleries,
     categories, paragraphs of fewer than three words, and the sections at the end of an article that are not prose (See
     also, References, ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except
     for a few that are used within sentences.
-
-    Args:
-        wikitext: str, any text; malformed parts may be lost but never raise an error.
-
-    Returns:
-        list of str, one line per paragraph.
-
-    Raises:
-        InputError: mwparserfromhell is not installed.
     """
     found = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext)))
     return [text for text in found if len(_WORD.findall(text)) >= _FEWEST_WORDS]

@@ -39,8 +39,7 @@ def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
 def check(folder: str) -> int:
     """Checks the operations of an export, loads it, and replays its warm-up requests.
 
-    Returns:
-      The number of warm-up requests.
+    Returns the number of warm-up requests.
     """
     definitions = signature_defs(folder)
     _check_operations(folder)

@@ -40,9 +40,6 @@ def _gpu(
     """Returns a GPU with its description for XLA, so that compilation does not need such a GPU.
 
     Args:
-      flops: see `Chip`.
-      bandwidth: see `Chip`.
-      memory: see `Chip`.
       cores: number of multiprocessors.
       fpus: number of float32 units per multiprocessor.
       shared_memory: bytes of shared memory per multiprocessor; a block of threads can use all but 1 KiB of it.

@@ -74,7 +74,6 @@ class Compiler:
 
     Args:
       python: path of the Python interpreter in the compiler's environment, by kind of chip.
-      cache_dir: folder for programs and their results.
     """
 
     def __init__(self, python: Mapping[str, str], cache_dir: str):

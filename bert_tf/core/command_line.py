@@ -95,24 +95,18 @@ def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
         for name in inspect.get_annotations(owner):
             if field := fields.pop(name, None):
                 title = field.metadata["group"] or getattr(owner, "flag_group", "Flags")
-                groups.setdefault(title, []).append(_flag_help(field, _plain(types[name]) is bool))
+                groups.setdefault(title, []).append(_flag_help(field, is_boolean=_plain(types[name]) is bool))
     return {title: groups[title] for title in sorted(groups, key=help_text.GROUPS.index)}
 
 
 def _flag_help(field: dataclasses.Field, is_boolean: bool) -> help_text.FlagHelp:
-    known, is_required = field.metadata, field.default is dataclasses.MISSING
+    is_required = field.default is dataclasses.MISSING
+    shown = {name: field.metadata[name] for name in ("help", "choices", "alias", "new_run")}
     return help_text.FlagHelp(
-        field.name,
-        known["help"],
-        None if is_required else field.default,
-        known["choices"],
-        known["alias"],
-        is_boolean,
-        is_required,
-        known["first"] or is_required,
-        _bounds(known["bounds"]),
-        known["new_run"],
-    )
+        field.name, **shown, default=None if is_required else field.default, is_boolean=is_boolean,
+        is_required=is_required, is_first=field.metadata["first"] or is_required,
+        bounds=_bounds(field.metadata["bounds"]),
+    )  # fmt: skip
 
 
 def _bounds(bounds: Mapping[str, float]) -> str:

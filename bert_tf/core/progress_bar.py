@@ -16,7 +16,6 @@ class ProgressBar:
     """A context manager that counts work; draws a tqdm bar on a terminal, and logs lines elsewhere.
 
     Args:
-      what: one or two words that name the work.
       total: total units of work; None if unknown.
       unit: name of the units that are counted; "B" is shown in megabytes.
       done: units that an earlier run has completed; the rate does not include them.

@@ -57,7 +57,6 @@ class Format(abc.ABC):
     """A format for storing vectors; by default, parts are concatenated into a shard.
 
     Args:
-      settings: the settings of the output.
       hidden_size: hidden size H of the encoder.
       vocabulary: tokens in the order of their ids; only `write` needs the tokens.
     """

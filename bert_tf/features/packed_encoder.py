@@ -25,9 +25,7 @@ class PackedEncoder:
     All batches with the same length of packed rows have the same static shape, so TensorFlow compiles few programs.
 
     Args:
-      encoder: the encoder.
       layers: the layers to return; 0 is the embeddings.
-      max_seq_length: length of the longest row.
       batch_size: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, also at most
         `_TOKENS_ON_CPU`.
     """

@@ -35,7 +35,6 @@ class Pooling:
 
         Args:
           values: vectors of the tokens, float32 [T, L, H].
-          splits: see `Rows`.
 
         Returns:
           Vectors of the texts, float32 [N, L, H].

@@ -56,12 +56,7 @@ class Rows:
 
 
 class RowMaker:
-    """Makes rows from texts.
-
-    Args:
-      tokenizer: the tokenizer.
-      max_seq_length: length of the longest row.
-    """
+    """Makes rows from texts."""
 
     def __init__(self, tokenizer: BertTokenizer, max_seq_length: int):
         self._tokenizer, self._length = tokenizer, max_seq_length

@@ -1,10 +1,10 @@
 """Reads texts from JSON Lines, and from lines that contain one text, or two texts as `a ||| b`."""
 
 import dataclasses
-import json
 import re
 from collections.abc import Iterator
 
+from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
 from bert_tf.jobs.line_ranges import LineRange, read_lines
 from bert_tf.settings.features import FeaturesSettings
@@ -54,36 +54,24 @@ def text_of_line(content: str, line: int) -> Text:
 
 
 def _text_of_json(content: str, line: int, where: str, settings: FeaturesSettings) -> Text:
-    try:
-        record = json.loads(content.removeprefix("\ufeff"))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{where}: not JSON ({error}); fix the line, or check --input_format") from error
-    if not isinstance(record, dict):
-        raise InputError(f"{where}: not a JSON object; fix the line, or check --input_format")
     names = {"text_field": settings.text_field, "text_b_field": settings.text_b_field}
-    segments = tuple(_string(record, name, flag, where) for flag, name in names.items() if name)
-    return Text(line, segments, (0,) * len(segments), _id(record, settings.id_field, where))
+    try:
+        record = json_lines.parse(content)
+        segments = tuple(_string(record, name, flag) for flag, name in names.items() if name)
+        return Text(line, segments, (0,) * len(segments), _id(record, settings.id_field))
+    except json_lines.LineError as error:
+        raise InputError(f"{where}: {error}") from error
 
 
-def _field(record: dict, name: str, flag: str, where: str):
-    if name not in record:
-        found = ", ".join(map(repr, list(record)[:10])) or "none"
-        raise InputError(f"{where}: no field {name!r}; give one of its fields as --{flag}: {found}")
-    return record[name]
-
-
-def _string(record: dict, name: str, flag: str, where: str) -> str:
-    value = _field(record, name, flag, where)
+def _string(record: dict, name: str, flag: str) -> str:
+    value = json_lines.field(record, name, flag)
     if not isinstance(value, str):
-        raise InputError(f"{where}: the field {name!r} must be a string; fix the line")
-    # JSON can escape lone surrogates, which UTF-8 cannot encode.
-    return value.encode("utf-8", "ignore").decode("utf-8")
+        raise json_lines.LineError(f"the field {name!r} must be a string; fix the line")
+    return json_lines.without_surrogates(value)
 
 
-def _id(record: dict, name: str, where: str) -> str | int | None:
-    if not name:
-        return None
-    value = _field(record, name, "id_field", where)
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise InputError(f"{where}: the field {name!r} must be a string or a whole number; fix the line")
+def _id(record: dict, name: str) -> str | int | None:
+    value = json_lines.field(record, name, "id_field") if name else None
+    if isinstance(value, bool) or (name and not isinstance(value, str | int)):
+        raise json_lines.LineError(f"the field {name!r} must be a string or a whole number; fix the line")
     return value

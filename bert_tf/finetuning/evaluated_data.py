@@ -25,8 +25,6 @@ from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress
 
-# Prefixes of the names of a task's evaluation files; the key is `EvaluatedData.is_dev`.
-_PREFIXES = {True: "dev", False: "eval"}
 _MOST_LOGGED = 4
 
 
@@ -120,7 +118,7 @@ def keep(
             metrics_file.record(output_dir, data.series, step, {"data": data.id, **scores, **always})
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
-    task.keep_evaluation(data.folder, split, predictions, step, _PREFIXES[data.is_dev])
+    task.keep_evaluation(data.folder, split, predictions, step, "dev" if data.is_dev else "eval")
 
 
 def write_predictions(output_dir: str, data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray) -> None:

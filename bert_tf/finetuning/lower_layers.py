@@ -57,7 +57,6 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
     The result is two thirds of the FLOPs for training these layers.
 
     Args:
-      frozen_layers: see `FineTuningSettings`.
       length: length of the row, in tokens.
     """
     if not frozen_layers:

@@ -34,10 +34,8 @@ class FineTunedBert(keras.Model):
     Paper: section 3.2, Figure 4.
 
     Args:
-      config: configuration of the encoder.
       make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs; see
         `Task.head`.
-      recompute_activations: see `BertEncoder`.
       has_language_model: whether the model also has the masked-LM head, for the auxiliary loss of
         `FineTuningObjective`.
     """
@@ -151,7 +149,6 @@ class FineTuningObjective:
 
     Args:
       model: model that maps a batch to `logits`.
-      task: task that computes the losses from the logits.
       lm_coefficient: c; if it is above 0, the model must have a language model.
 
     Attributes:

@@ -15,11 +15,10 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import activations, description, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
-from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import FineTuningSettings

@@ -56,8 +56,7 @@ def _epoch(lengths: np.ndarray, batch_size: int, rng: np.random.Generator, head:
 def _drawn(order: np.ndarray, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Draws one row from each of `count` equal strata of sorted rows.
 
-    Returns:
-      The drawn rows in random order, and the remaining rows in sorted order.
+    Returns the drawn rows in random order, and the remaining rows in sorted order.
     """
     edges = np.linspace(0, len(order), count + 1).astype(int)
     taken = rng.integers(edges[:-1], edges[1:])

@@ -151,11 +151,7 @@ def write(folder: str, results: Results) -> None:
 
 
 def best_folder(folder: str, allow_unfinished: bool) -> str:
-    """Returns the folder of a sweep's best trial; if `folder` has no sweep, returns `folder`.
-
-    Args:
-      allow_unfinished: whether the sweep may have trials that are not trained yet.
-    """
+    """Returns the folder of a sweep's best trial; if `folder` has no sweep, returns `folder`."""
     if not exists(folder):
         return folder
     results = read(folder)

@@ -23,7 +23,7 @@ from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
 ACCURACY = Metric("accuracy", "acc", "task", form=Form.FRACTION, higher_is_better=True)
-_TEXTS_PER_CALL = 4096
+_TEXTS_PER_CALL = _ROWS_PER_CALL = 4096
 
 Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
 
@@ -273,8 +273,7 @@ class Task(abc.ABC):
 def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
     """Tokenizes any number of texts; each call of the tokenizer gets a limited number of texts.
 
-    Returns:
-      Token ids of the N texts, int32 [N, (tokens)].
+    Returns token ids of the N texts, int32 [N, (tokens)].
     """
     # A tf.function would not help, because tracing would take as long as a hundred calls.
     parts = [
@@ -282,3 +281,23 @@ def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
         for i in range(0, max(1, len(texts)), _TEXTS_PER_CALL)
     ]
     return tf.concat(parts, axis=0)
+
+
+def encoded_split(task: Task, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Split:
+    columns = dict(task.encode(examples, tokenizer, max_seq_length))
+    example_ids = np.asarray(columns.pop("example_ids", np.arange(len(examples))), np.int64)
+    columns = {
+        name: column if isinstance(column, tf.RaggedTensor) else tf.convert_to_tensor(column)
+        for name, column in columns.items()
+    }
+    lengths = _lengths(task, columns, len(example_ids), tokenizer, max_seq_length)
+    return Split(examples, columns, example_ids, lengths, tokenizer)
+
+
+def _lengths(task: Task, columns: Columns, count: int, tokenizer: BertTokenizer, max_seq_length: int) -> np.ndarray:
+    parts = [np.zeros(0, np.int32)]
+    for begin in range(0, count, _ROWS_PER_CALL):
+        rows = {name: column[begin : begin + _ROWS_PER_CALL] for name, column in columns.items()}
+        inputs = task.model_inputs(rows, tokenizer, max_seq_length)
+        parts.append(tf.reduce_sum(inputs["input_mask"], axis=1).numpy())
+    return np.concatenate(parts)

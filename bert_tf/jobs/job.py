@@ -69,14 +69,11 @@ class Job:
 
     Args:
       recipe: a number that changes whenever the program begins to make other bytes from the same settings.
-      settings: the resolved settings, a dataclass.
-      outputs: paths of the shards.
       corpus: the files of the corpus, as `content.corpus_entries` returns them.
       facts: SHA-256 of each input on which the bytes depend: `vocab_sha256` for a vocabulary, `weights_sha256` for
         weights.
 
     Attributes:
-      settings, outputs: see the arguments.
       manifest_path: path of the finished set's manifest.
       folder: path of the unfinished set's work folder.
       identity: everything on which the bytes of the set depend, as a dict that can be written as JSON.

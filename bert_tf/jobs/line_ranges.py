@@ -72,7 +72,6 @@ class _Cuts:
     """The cuts of a file: the byte offsets at which some of its lines start.
 
     Args:
-      path: the file.
       lines_each: initial number of lines between two cuts.
       most: maximum number of cuts. If there are more, every second cut is dropped, unless the cuts are already
         `_MOST_LINES` lines apart.

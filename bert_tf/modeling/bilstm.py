@@ -112,7 +112,6 @@ class BiLstmHead(keras.layers.Layer):
     and the backward state at the first token. Both states depend on the whole row.
 
     Args:
-      config: the encoder's configuration.
       make_head: function that returns the task's head for a configuration; the function gets a configuration with the
         hidden size 2 H.
 

@@ -162,7 +162,6 @@ class _HalvedRows(JoinedRows):
         Args:
           x: float [N, H].
           queries: float [B, Q, H], the vectors at the positions to compute; None for all positions.
-          attention_bias: see `Attention.call`.
 
         Returns:
           float [N, A/2 D] or [B Q, A/2 D].

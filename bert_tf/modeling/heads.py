@@ -114,7 +114,6 @@ class ClassificationHead(keras.layers.Layer):
     Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
 
     Args:
-      config: the encoder's configuration.
       num_outputs: number of classes; 1 for a regression.
       pooling: the vector of a row; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
       adds_orders: whether two consecutive rows are the two orders of one pair of texts. Both rows then have the logits
@@ -224,7 +223,6 @@ class FeatureTaggingHead(keras.layers.Layer):
     Paper: section 5.3. In a sum of layers, the weights of the layers are the softmax of learned numbers.
 
     Args:
-      config: the encoder's configuration.
       num_labels: number of labels C.
       features: a name in `FEATURES`.
       lstm_size: number of units of each direction.

@@ -50,8 +50,6 @@ class Evaluation:
     split.
 
     Args:
-      settings: the run's settings.
-      trainer: a trainer with evaluation data.
       looks: predicts the tokens of some rows; None if there are no such rows.
       write_report: function that is called with the run's folder after each evaluation.
       eval_prints: `identity.fingerprint` of the evaluated files.

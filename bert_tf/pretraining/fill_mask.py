@@ -110,9 +110,6 @@ class FillMask:
 
     Args:
       model: a model that was created in the scope of `strategy`.
-      strategy: the distribution strategy.
-      rows: the rows with the blanks.
-      vocabulary: tokens by id.
       max_seq_length: S, the length to which rows are padded.
     """
 

@@ -100,8 +100,7 @@ def inspect(
 ) -> tuple[PretrainingSettings, PretrainingData]:
     """Inspects the files and checks that they fit the settings, the model and each other.
 
-    Returns:
-      The settings and the data. Masking flags that were not given take their values from the data's manifests.
+    Returns the settings and the data. Masking flags that were not given take their values from the data's manifests.
     """
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if len(config.encoders) > 1:

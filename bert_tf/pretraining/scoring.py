@@ -93,8 +93,6 @@ class MaskedScorer:
     """Predicts masked tokens with a trained model, in batches of static shapes.
 
     Args:
-      model: a trained bidirectional model.
-      tokenizer: the model's tokenizer.
       batch_size: B, number of rows in a batch.
       num_guesses: G, number of guesses per masked position.
       hide_rest_of_word: whether to mask each token together with the later tokens of the same word.
@@ -179,9 +177,6 @@ class DirectedScorer:
 
     Args:
       model: a trained model with the directionality "ltr" or "rtl".
-
-    Attributes:
-      prefix: see `MaskedScorer`.
     """
 
     prefix = ""

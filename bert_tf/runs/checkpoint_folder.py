@@ -224,8 +224,8 @@ def tidy(folder: str, found: ResumePoint) -> None:
 def discard_latest(folder: str) -> str:
     """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
 
-    Returns:
-      The prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result is "".
+    Returns the prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result
+    is "".
     """
     newest, *others = prefixes(folder)
     if not others:

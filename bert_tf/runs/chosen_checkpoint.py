@@ -14,12 +14,7 @@ _LAST = "--use_checkpoint=last"
 
 
 def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> ResumePoint:
-    """Chooses the checkpoint of a finished run. Without `run.json`, the function assumes that the run is finished.
-
-    Args:
-      use: see `choose`.
-      allow_unfinished: see `run_folder.check_finished`.
-    """
+    """Chooses the checkpoint of a finished run. Without `run.json`, the function assumes that the run is finished."""
     checkpoint_folder.check_there(folder)
     newest = checkpoint_folder.find(folder)
     if run_record.exists(folder):

@@ -7,13 +7,14 @@ newlines. In the format `jsonl`, each line is a JSON object.
 import csv
 import dataclasses
 import io
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
-from bert_tf.tasks import json_lines
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
 # Possible names of a split's file in a folder, without the extension.
@@ -105,7 +106,7 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
       MissingColumn: the file lacks a column.
     """
     if layout.format == "jsonl":
-        objects = json_lines.read_objects(path, decoded_lines(path))
+        objects = read_objects(path)
         return Columns(columns, [(line, _fields(f"{path}, line {line}", found, columns)) for line, found in objects])
     rows, delimiter, quoted = _read_rows(path, layout), layout.delimiter, layout.has_quotes
     if len(rows) <= layout.has_header:
@@ -145,6 +146,23 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
             have = ", ".join(entries) or "none"
             raise MissingColumn(f"{place}: there is no field {column!r}; the line has {have}")
     return tuple(entries[column] for column in columns)
+
+
+def read_objects(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the number of each line of a JSON Lines file, counted from 1, and its object; skips blank lines."""
+    for number, line in enumerate(decoded_lines(path), 1):
+        if not line.strip():
+            continue
+        try:
+            entries = json_lines.parse(line)
+            if "\\u" in line:
+                json.dumps(entries, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            reason = "has half of a surrogate pair, which is not a character; fix the text"
+            raise InputError(f"{path}, line {number}: {reason}") from error
+        except json_lines.LineError as error:
+            raise InputError(f"{path}, line {number}: {error}") from error
+        yield number, entries
 
 
 def decoded_lines(path: str) -> Iterator[str]:

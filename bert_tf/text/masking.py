@@ -209,8 +209,8 @@ def _ngrams_in_random_order(
 def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Tries the candidates of all rows in parallel; takes each candidate that fits and overlaps no taken candidate.
 
-    Returns:
-      int [B, W], the index of the taken candidate that contains each word; _NONE for a word in no taken candidate.
+    Returns int [B, W], the index of the taken candidate that contains each word; _NONE for a word in no taken
+    candidate.
     """
     firsts, sizes = candidates
     rows, words = lengths.shape

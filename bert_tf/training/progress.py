@@ -21,9 +21,7 @@ class TrainingProgress:
     Args:
       output_dir: the folder of `metrics.jsonl`.
       first_step: number of steps before this start of the run.
-      last_step: the last step of the run.
       facts: facts about this start of the run, which are recorded in `metrics.jsonl`.
-      declared: the objective's metrics.
     """
 
     def __init__(

@@ -55,7 +55,6 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     """A model with its data; orbit's controller trains and evaluates the model.
 
     Args:
-      objective: model and loss.
       strategy: distribution strategy; create the trainer in the strategy's scope.
       random_seed: seed of the dropout masks. The masks also depend on the step, the replica, the micro-batch and the
         part.

@@ -39,9 +39,7 @@ class ServedModel(tf.Module, abc.ABC):
 
     Args:
       model: a model with trained weights and the inputs of `BertEncoder`.
-      tokenizer: the tokenizer that the model was trained with.
       description: the task's description; for a checkpoint without a task, a description with the kind's parameters.
-      assets: maps the names of additional files to their paths.
 
     Attributes:
       method: TF Serving's method for the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.

@@ -90,11 +90,7 @@ class ServedRegression(_ServedClassification):
     method = REGRESS
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Converts logits to scores.
-
-        Returns:
-          `score`: float32 [B], on the scale of the training data's scores.
-        """
+        """Converts logits to scores; returns `score`: float32 [B], on the scale of the training data's scores."""
         mean, deviation = score_scale(self._description.parameters)
         return {"score": logits[:, 0] * deviation + mean}
 

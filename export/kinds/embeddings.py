@@ -73,8 +73,7 @@ class ServedEmbeddings(ServedCheckpoint):
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of texts, string [B].
 
-        Returns:
-          `embedding`: float32 [B, H], or [B, L, H] if several layers are read.
+        Returns `embedding`: float32 [B, H], or [B, L, H] if several layers are read.
         """
         return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(text)))}
 
@@ -113,8 +112,7 @@ class ServedEmbeddings(ServedCheckpoint):
     def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
         """Aligns the values of tokens, [B, (tokens)], with the columns of the rows.
 
-        Returns:
-          int32 with the shape of `is_token`; `NOWHERE` at [CLS], [SEP] and padding.
+        Returns int32 with the shape of `is_token`; `NOWHERE` at [CLS], [SEP] and padding.
         """
         values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self.length - 2])
         return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]

@@ -100,8 +100,7 @@ class ServedFillMask(ServedCheckpoint):
     def _likeliest(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Finds the most probable tokens at each mask.
 
-        Returns:
-          float32 [N, 2, M, K]: the probabilities, and the token ids, whose int32 bits are stored as float32.
+        Returns float32 [N, 2, M, K]: the probabilities, and the token ids, whose int32 bits are stored as float32.
         """
         # The embedding table may have more rows than the vocabulary has tokens.
         size = len(self.tokenizer.vocabulary)
@@ -157,8 +156,7 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
     def joined(chosen: tf.Tensor) -> tf.Tensor:
         """Joins strings of `best`. Row m of `chosen`, bool [M, M], selects the strings for mask m.
 
-        Returns:
-          string [B, M, 1].
+        Returns string [B, M, 1].
         """
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 

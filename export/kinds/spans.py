@@ -58,7 +58,6 @@ def decode(
 
     Args:
       logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
-      decoding: see `Decoding`; the offsets are exact even if `exact_offsets` is false.
       threshold: the null threshold. A question with larger null odds has no answer.
     """
     rows = contexts.ids.nrows()

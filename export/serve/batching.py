@@ -24,7 +24,6 @@ class Alone:
 
     Args:
       threads: number of requests that run at the same time.
-      name: prefix of the thread names.
     """
 
     def __init__(self, threads: int, name: str):

@@ -22,9 +22,7 @@ class Connections(web.Server):
     server closes the new connection.
 
     Args:
-      handle: computes and sends the answer to a request.
       most: maximum number of connections.
-      idle_seconds: time that a connection may wait.
     """
 
     def __init__(

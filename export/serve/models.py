@@ -19,10 +19,8 @@ class Models:
     """The served models. All methods run in the event loop.
 
     Args:
-      folders: maps the name of each model to the folder with its versions.
       load: loads the version in a folder and warms the version up; runs in a thread.
       poll_seconds: time between two searches for new versions; 0 means to search only once.
-      on_load: see `Versions`.
     """
 
     def __init__(

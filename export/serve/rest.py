@@ -34,13 +34,7 @@ METRICS_PATH = "/monitoring/prometheus/metrics"
 
 
 class Rest:
-    """Answers HTTP requests.
-
-    Args:
-      service: answers calls.
-      runner: runs models for REST.
-      settings: the flags.
-    """
+    """Answers HTTP requests."""
 
     def __init__(self, service: Service, runner: Alone | Batcher, settings: ServeSettings):
         self._service, self._runner = service, runner

@@ -71,11 +71,7 @@ def load(folder: str, settings: ServeSettings) -> Servable:
 
 
 class Server:
-    """The served models, and the interfaces that listen for requests.
-
-    Args:
-      settings: the flags.
-    """
+    """The served models, and the interfaces that listen for requests."""
 
     def __init__(self, settings: ServeSettings):
         self._settings = settings

@@ -64,9 +64,6 @@ class Service:
     """Answers inference and metadata requests of both APIs.
 
     Args:
-      models: the served models.
-      admission: limits the requests.
-      metrics: counts requests.
       largest_bytes: maximum size of a request's body, of each decoded array of a request, and of all arrays of an
         answer together.
       most_rows: maximum number of rows in a request.
@@ -88,11 +85,7 @@ class Service:
         inputs: Arrays,
         output_filter: Iterable[str] = (),
     ) -> Arrays:
-        """Answers a Predict request; returns arrays by output name.
-
-        Args:
-          signature_name: see `plan_predict`, also for the following arguments.
-        """
+        """Answers a Predict request; returns arrays by output name."""
         feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
         self._check_rows(feeds)
         arrays = await runner.run(version, feeds, tuple(outputs.values()))

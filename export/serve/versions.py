@@ -34,7 +34,6 @@ class Version:
 
     Attributes:
       number: number of the version.
-      state: see `State`.
       error: the error, if the version could not be loaded.
       servable: the loaded model in the states AVAILABLE and UNLOADING, otherwise None.
       files: names, sizes and modification times of the version's files before loading. If the files change, a failed
@@ -79,10 +78,7 @@ class Versions:
     """Loads and unloads the versions of a model. All methods run in the event loop; loading runs in threads.
 
     Args:
-      model: name of the model.
-      folder: folder with the model's versions.
       load: loads the version in a folder and warms the version up; runs in a thread.
-      executor: provides the threads.
       on_load: called after each attempt to load a version, with the model's folder, the seconds that the attempt took,
         and whether the attempt succeeded.
     """

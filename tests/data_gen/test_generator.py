@@ -312,7 +312,7 @@ def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):
         ({"input_file": "{0}/one.txt"}, "--input_file={0}/one.txt: contains 1 document, but"),
         ({"input_file": "{0}/empty.txt"}, "--input_file={0}/empty.txt: contains no text"),
         ({"input_file": "{0}/blank.txt"}, "--input_file={0}/blank.txt: contains no text"),
-        ({"input_file": "{0}/bad.jsonl", "input_format": "jsonl"}, "{0}/bad.jsonl, line 3: not JSON"),
+        ({"input_file": "{0}/bad.jsonl", "input_format": "jsonl"}, "{0}/bad.jsonl, line 3: is not JSON"),
         ({"input_file": "{0}/cut.txt.gz"}, "{0}/cut.txt.gz: is truncated or damaged"),
         ({"input_file": "{0}/one.txt", "input_format": "wikipedia"}, "{0}/one.txt: at byte 0: expected a MediaWiki"),
         ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),

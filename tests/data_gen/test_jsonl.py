@@ -35,14 +35,14 @@ def test_the_field_is_the_one_asked_for():
 @pytest.mark.parametrize(
     "content, message",
     [
-        (b'{"text": "a"', "not JSON: Expecting ',' delimiter at character 13"),
-        (b"plain text", "not JSON: Expecting value at character 1"),
-        (b'["text"]', "expected a JSON object with the field 'text', found a list"),
-        (line(body="a", id=3), "no field 'text'; give one of the line's fields as --text_field: 'body', 'id'"),
+        (b'{"text": "a"', "is not JSON (Expecting ',' delimiter at character 13); write one object per line"),
+        (b"plain text", "is not JSON (Expecting value at character 1)"),
+        (b'["text"]', "is a list, not an object"),
+        (line(body="a", id=3), "no field 'text'; give one of its fields as --text_field: 'body', 'id'"),
         (line(text=None), "field 'text' must be a string or a list of strings, found null"),
         (line(text=["a", 3]), "field 'text' must be a list of strings, found a number in it"),
-        (b'{"text":' + b"[" * 100_000, "JSON that cannot be read: "),
-        (b'{"text":' + b"9" * 10_000 + b"}", "JSON that cannot be read: "),
+        (b'{"text":' + b"[" * 100_000, "is not JSON ("),
+        (b'{"text":' + b"9" * 10_000 + b"}", "is not JSON ("),
     ],
 )
 def test_what_is_wrong_with_a_line(content, message):

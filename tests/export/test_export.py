@@ -17,8 +17,8 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_record

@@ -10,7 +10,7 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.runs import run_record
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Decoding

@@ -7,8 +7,8 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_file
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask

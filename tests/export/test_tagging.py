@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.tagging import tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer

@@ -16,11 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.core import identity
+from bert_tf.core import identity, json_lines
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks import json_lines, tables
+from bert_tf.tasks import tables
 from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # Possible names of the context and of the start, as columns or as fields in JSON Lines. If a file has several of these
@@ -188,7 +188,7 @@ def _number(place: str, cell: str) -> int:
 
 
 def _read_json_lines(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    for line, entries in json_lines.read_objects(path, tables.decoded_lines(path)):
+    for line, entries in tables.read_objects(path):
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
         start = _text(place, entries, _START, is_needed=False)

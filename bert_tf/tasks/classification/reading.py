@@ -15,8 +15,7 @@ import tensorflow as tf
 
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Columns, Split
-from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, pack, without_common_padding
-from bert_tf.text.windows import cut_windows
+from bert_tf.text.packing import HEAD_TAIL, TRUNCATE, WINDOW, cut_windows, pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 
 
@@ -27,7 +26,6 @@ class Reading:
     Attributes:
       pooling: the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`.
       long_text: the treatment of long texts: "truncate", "head_tail" or "window"; see `ClassifierSettings`.
-      window_stride: see `cut_windows`.
       pair_order: "given" for one row per pair of texts, or "both" for one row in each order.
     """
 

@@ -61,7 +61,6 @@ class RecordsTask(ClassificationTask):
 
     Attributes:
       has_weights: whether the records have a weight for each example.
-      row_length: see `Task`.
     """
 
     meta_file: str = ""

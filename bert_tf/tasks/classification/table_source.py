@@ -10,9 +10,9 @@ from typing import Any
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import meaning
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification.example import Example, TextData
-from bert_tf.tasks.json_lines import meaning
 from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # The flags that decide how a user's files are read.

@@ -123,7 +123,6 @@ def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decod
       logits: float32 [N, S, 2], logits of start and end; they are very low at positions without a token.
       windows: N windows.
       num_tokens: int64 [], number of tokens of all contexts, T.
-      decoding: see `Decoding`.
     """
     # If logits are equal, top_k returns them in the order of their positions.
     count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
@@ -162,7 +161,6 @@ def decode(
       columns: columns of `encode_questions`, with N rows.
       example_ids: int64 [N], the index of each row's question, ascending.
       logits: float32 [N, S, 2], logits of start and end.
-      decoding: see `Decoding`.
     """
     bounds = np.searchsorted(example_ids, np.arange(len(questions) + 1)).tolist()
     answers = []

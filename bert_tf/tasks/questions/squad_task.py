@@ -47,11 +47,9 @@ class SquadTask(Task):
 
     Attributes:
       decoding: options for decoding logits to answers.
-      doc_stride, max_query_length: see `encode_questions`.
       run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
       null_threshold: value of the flag `null_score_diff_threshold`; None if the flag is not given.
       tune_null_threshold: whether an evaluation chooses a new threshold.
-      data: see `Task`.
     """
 
     decoding: Decoding

@@ -101,7 +101,6 @@ def encode_questions(
 
     Args:
       questions: any number of questions; a question gets no row if its context has no token.
-      tokenizer: see `BertTokenizer`.
       max_seq_length: maximum number of tokens in a row.
       doc_stride: number of tokens between the starts of two consecutive windows.
       max_query_length: maximum number of tokens of a question; longer questions are truncated.

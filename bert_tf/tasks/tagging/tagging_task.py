@@ -48,7 +48,6 @@ class TaggingTask(Task):
       features: the layers of the frozen encoder that the head reads. The value is a name in `modeling.heads.FEATURES`,
         or "" to train the encoder.
       lstm_size: number of units in each direction of the BiLSTM on features.
-      activations_dir: see `Task`.
     """
 
     types: tuple[str, ...]

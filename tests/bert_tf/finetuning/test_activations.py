@@ -7,9 +7,9 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning import activations
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.row_plan import RowPlan
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.tagging import make_task, sentences
 from tests.small_configs import small_config

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from bert_tf.finetuning import data_summary
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.prepared_run import PreparedRun
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tokenization import BertTokenizer

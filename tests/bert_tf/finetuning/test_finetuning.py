@@ -4,10 +4,10 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.finetuning.batches import row_batches
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.input.record_order import Position
 from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.tasks.classification.example import Example

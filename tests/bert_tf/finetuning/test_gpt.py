@@ -11,9 +11,9 @@ from bert_tf import checkpoints
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tokenization import BertTokenizer

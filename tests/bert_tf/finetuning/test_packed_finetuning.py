@@ -8,9 +8,9 @@ import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.batches import row_batches, row_columns
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example

@@ -15,10 +15,10 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches, row_columns
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import plan_evaluation
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.run_classifier import main as run_classifier

@@ -10,15 +10,14 @@ import tensorflow as tf
 from sklearn import metrics
 
 from bert_tf.finetuning import description
-from bert_tf.finetuning.encoding import encoded_split
-from bert_tf.finetuning.task import Split
+from bert_tf.finetuning.task import Split, encoded_split
 from bert_tf.report import evaluation
 from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.classification import multi_label, scores
 from bert_tf.tasks.classification.classes import probabilities
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tasks.classification.report import class_table
+from bert_tf.tasks.classification.kind import class_table
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate
 from bert_tf.tasks.questions.squad_file import Answer, Question

@@ -11,16 +11,16 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import plan_evaluation
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text import packing
-from bert_tf.text.windows import cut_windows
+from bert_tf.text.packing import cut_windows
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 

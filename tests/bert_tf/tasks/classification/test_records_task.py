@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification import records_task
 from bert_tf.tasks.classification.example import Example

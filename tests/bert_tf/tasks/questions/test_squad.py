@@ -14,7 +14,7 @@ from official.nlp.tools import squad_evaluate_v1_1, squad_evaluate_v2_0
 from official.nlp.tools.tokenization import FullTokenizer
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.encoding import encoded_split
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_file, squad_results
 from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
 from bert_tf.tasks.questions.squad_file import Answer, Question

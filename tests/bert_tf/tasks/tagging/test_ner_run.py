@@ -14,8 +14,8 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.finetuning import activations
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.run_ner import main as run_ner
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging import conll_files

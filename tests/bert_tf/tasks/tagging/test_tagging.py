@@ -11,9 +11,9 @@ from official.nlp.tools import tokenization as original
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.batches import row_batches, row_columns
-from bert_tf.finetuning.encoding import encoded_split
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_training
+from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
 from bert_tf.tokenization import BertTokenizer
