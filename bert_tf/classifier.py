@@ -17,41 +17,32 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints, conversion, report
-from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf import conversion, report
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
-from bert_tf.finetuning import description, evaluated_data, sweep_results
+from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split, Task
+from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
-from bert_tf.runs import checkpoint_folder, evaluations, run_record
-from bert_tf.tasks import trained
+from bert_tf.runs import evaluations
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
-from bert_tf.tasks.classification.multi_label import LABEL_SCORES_NAME, THRESHOLDS
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
-from bert_tf.training import metrics_file
 
-# The files that `save` copies from the run's folder. `save` writes the weights and the records itself.
-_SAVED_FILES = (
-    checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS.name,
-    metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
-)  # fmt: skip
 # With fewer texts than _FEW_TEXTS, a batch has _SMALL_BATCH texts, and there are enough epochs for _ENOUGH_STEPS steps.
 _FEW_TEXTS, _SMALL_BATCH, _ENOUGH_STEPS = 1000, 8, 200
 
 
-class TextClassifier:
+class TextClassifier(FinishedRun):
     """A trained classifier or regression model for texts or pairs of texts, with one or several labels per text.
 
     Attributes:
-      folder: the run's folder, or the folder of the best trial of a sweep; `export_saved_model` accepts this folder.
+      folder, scores: see `FinishedRun`.
       labels: names of the classes; () for a regression.
-      scores: metrics of this checkpoint on the dev data; {} if the checkpoint was not evaluated.
     """
 
     def __init__(
@@ -62,17 +53,14 @@ class TextClassifier:
         self._files = contextlib.ExitStack()
         weakref.finalize(self, self._files.close)
         folder = self._files.enter_context(conversion.run_of(os.fspath(folder), has_pairs))
-        self.folder = sweep_results.best_folder(folder, allow_unfinished=False)
-        with policy("float32"):
-            self._trained = trained.load(self.folder, use_checkpoint)
+        super().__init__(folder, scores, use_checkpoint)
         described = self._trained.description
         self._answers = answers_of(described, self.folder)
         if not self._answers:
             raise InputError(f"{folder}: was trained for {described.kind}; give a classifier or a regression model")
         self.labels, self._has_pairs = tuple(described.labels), described.parameters["has_pairs"]
         self._reading = Reading.of_parameters(described.parameters)
-        self._use_checkpoint, self._step = use_checkpoint, self._trained.step
-        self.scores = scores or self._recorded_scores()
+        self._step = self._trained.step
         names = ("segment_a", "segment_b") if self._has_pairs else ("segment_a",)
         self._logits = tf.function(
             self._logits_of_texts, input_signature=[{name: tf.TensorSpec([None], tf.string) for name in names}]
@@ -190,53 +178,6 @@ class TextClassifier:
         predictions = self._outputs(texts, batch_size)
         columns = {"label_ids": tf.constant(task.targets(examples))}
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
-
-    def save(self, folder: str) -> None:
-        """Writes the model into a new folder, without the state of the optimizer and other files of the training.
-
-        `load`, `export_saved_model`, `run_classifier` and --init_checkpoint accept this folder like the run's folder.
-
-        Raises:
-          InputError: the folder is not empty.
-        """
-        folder = os.fspath(folder)
-        if tf.io.gfile.exists(folder) and tf.io.gfile.listdir(folder):
-            raise InputError(f"{folder}: the folder is not empty; give a new folder")
-        tf.io.gfile.makedirs(folder)
-        for name in filter(lambda name: tf.io.gfile.exists(os.path.join(self.folder, name)), _SAVED_FILES):
-            tf.io.gfile.copy(os.path.join(self.folder, name), os.path.join(folder, name))
-        run_record.write(folder, run_record.read_phases(self.folder), self._step)
-        recorded = evaluations.read(self.folder)
-        known = {step: scores for step, scores in recorded.scores.items() if step == self._step}
-        evaluations.write(folder, dataclasses.replace(recorded, scores=known))
-        step = tf.Variable(self._step, dtype=tf.int64)
-        checkpoint_folder.save(folder, tf.train.Checkpoint(model=self._trained.model, global_step=step), self._step)
-
-    def export(self, export_dir: str, **settings) -> str:
-        """Exports the model for serving; see `export_saved_model`.
-
-        Args:
-          export_dir: a new folder for this version, or a folder of versions, to which the next version is added.
-          **settings: further flags of `export_saved_model`, without the dashes, such as `dtype` or `format`.
-
-        Returns:
-          The version's folder.
-
-        Raises:
-          InputError: a setting or the folder is invalid.
-        """
-        from export.saved_model import export_saved_model  # `export` is a higher layer, which only this method needs
-        from export.settings import ExportSettings
-
-        given = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
-        return export_saved_model(ExportSettings(**given, export_dir=os.fspath(export_dir)))
-
-    def _recorded_scores(self) -> dict[str, float]:
-        if recorded := evaluations.read(self.folder).scores.get(self._step):
-            return dict(recorded)
-        found = metrics_file.read_results(self.folder)
-        step = found.pop("global_step", None)
-        return {name.removeprefix("eval_"): value for name, value in found.items()} if step == self._step else {}
 
     def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
         """Returns logits, or a regression's scores in the range of the training labels, float32 [N, C]."""

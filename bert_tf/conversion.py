@@ -40,6 +40,8 @@ _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
 # The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
+# The formats whose weights and configuration are those of transformers.
+_OF_TRANSFORMERS = ("hugging_face", "sentence_transformers")
 
 
 def convert_checkpoint(settings: ConversionSettings) -> None:
@@ -77,7 +79,7 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     if settings.format != "bert_tf":
         tensors = _with_users_scores(tensors, contents.folder)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
-        if settings.format == "hugging_face":
+        if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
@@ -166,7 +168,7 @@ def _write_tokenizer(
         kind = registry.of_task(task, tokenizer.folder)
         if kind.tuned and kind.tuned.path(tokenizer.folder):
             kind.tuned.write(folder, kind.tuned.read(tokenizer.folder, step, task.labels), None, task.labels)
-    if settings.format != "hugging_face":
+    if settings.format not in _OF_TRANSFORMERS:
         return
     if not vocab_file:
         logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
@@ -260,6 +262,11 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
         raise InputError(
             f"--format={format}: {contents.source} has directionality={config.directionality}, but the format's "
             "original code does not support this direction and would compute other outputs; give --format=bert_tf"
+        )
+    if format == "sentence_transformers" and not sentence_transformers.is_stated(contents.folder):
+        raise InputError(
+            f"--format={format}: no file beside {contents.source} says how to pool its vectors; give a model of "
+            "run_embeddings or of sentence-transformers"
         )
     heads = names.heads_in(contents.tensors)
     task = _read_task(contents.folder)

@@ -78,6 +78,10 @@ class ExportSettings:
         None,
         group="Embeddings and masks",
     )
+    dimensions: int | None = setting(
+        "--task_name=embeddings: keep only the first numbers of pooled vectors, before they are normalized; for models "
+        "that were trained with --matryoshka_dims", None, group="Embeddings and masks", above=0,
+    )  # fmt: skip
     max_seq_length: int | None = setting(
         "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
         "for embeddings: the value in the files of a sentence-transformers checkpoint (sentence_bert_config.json or "

@@ -8,7 +8,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints, conversion
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.runs import checkpoint_folder
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint
 from bert_tf.tasks import trained
 from bert_tf.tasks.trained import Trained
 from bert_tf.tokenization import BertTokenizer
@@ -24,12 +24,19 @@ def load(settings: ExportSettings) -> Iterator[Trained]:
         yield _of_checkpoint(settings)
         return
     with conversion.run_of(settings.checkpoint_dir, settings.has_pairs) as folder:
-        yield _of_run(dataclasses.replace(settings, checkpoint_dir=folder))
+        folder = sweep_results.best_folder(folder, settings.allow_unfinished)
+        settings = dataclasses.replace(settings, checkpoint_dir=folder)
+        if description.exists(folder) and (kind := description.read(folder).kind) in CHECKPOINT_KINDS:
+            # The model of such a run is an encoder alone, and the files beside it say how its outputs are used.
+            found = chosen_checkpoint.of_finished(folder, settings.use_checkpoint, settings.allow_unfinished)
+            yield _of_checkpoint(dataclasses.replace(settings, checkpoint_dir=found.prefix, task_name=kind))
+            return
+        yield _of_run(settings)
 
 
 def _of_run(settings: ExportSettings) -> Trained:
     """Loads the checkpoint that `--use_checkpoint` selects from a fine-tuning run."""
-    folder = sweep_results.best_folder(settings.checkpoint_dir, settings.allow_unfinished)
+    folder = settings.checkpoint_dir
     if checkpoint_folder.prefixes(folder) and not description.exists(folder):
         raise InputError(
             f"{folder}: contains no fine-tuned model; give --task_name=embeddings or fill_mask for a pre-trained model"

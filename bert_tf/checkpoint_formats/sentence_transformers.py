@@ -1,16 +1,23 @@
-"""Reads and copies the files of sentence-transformers that define a model's pooling and sequence length."""
+"""The files of sentence-transformers that define a model's pooling, normalization, prompts and sequence length."""
 
+import json
 import os
+from collections.abc import Mapping
 
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats import tokenizer_config
+from bert_tf.config import read_json
 from bert_tf.core import storage
+from bert_tf.core.errors import InputError
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 _OTHERS = (LENGTH, PROMPTS)
+# Maps names to modes. The first three names are from before version 5.
+_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
 
 
 def read_modules(folder: str) -> dict[str, dict]:
@@ -29,6 +36,44 @@ def pooling_file(folder: str) -> str:
     return os.path.join(folder, str(path or POOLING), "config.json")
 
 
+def read_prompts(folder: str) -> dict[str, str]:
+    """Returns the texts that sentence-transformers can write before a text, by name; {} if there are none."""
+    return dict(_prompts(folder).get("prompts") or {})
+
+
+def _prompts(folder: str) -> dict:
+    path = os.path.join(folder, PROMPTS)
+    return read_json(path) if tf.io.gfile.exists(path) else {}
+
+
+def write(
+    folder: str, pooling: str, normalize: bool, hidden_size: int, max_seq_length: int, prompts: Mapping[str, str]
+) -> None:
+    """Writes the files with which sentence-transformers pools the vectors of an encoder in the same folder.
+
+    Args:
+      pooling: "cls", "mean" or "max".
+      prompts: texts before a text, by name.
+    """
+    modules = [("", "Transformer"), (POOLING, "Pooling"), *([("2_Normalize", "Normalize")] if normalize else [])]
+    listed = [
+        {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for index, (path, kind) in enumerate(modules)
+    ]
+    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+    pooled = {f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()}
+    similarity = {"default_prompt_name": None, "similarity_fn_name": "cosine"}
+    contents = {
+        MODULES: listed,
+        os.path.join(POOLING, "config.json"): {"word_embedding_dimension": hidden_size, **pooled},
+        LENGTH: {"max_seq_length": max_seq_length, "do_lower_case": False},
+        PROMPTS: {"prompts": dict(prompts), **similarity},
+    }
+    tf.io.gfile.makedirs(os.path.join(folder, POOLING))
+    for name, entries in contents.items():
+        storage.write_text(os.path.join(folder, name), json.dumps(entries, indent=2) + "\n")
+
+
 def copy(source: str, target: str) -> None:
     """Copies the files to another folder. If `modules.json` has an unknown module, only warns and copies nothing."""
     if unknown := [kind for kind in read_modules(source) if kind not in KNOWN_MODULES]:
@@ -42,3 +87,80 @@ def copy(source: str, target: str) -> None:
             continue
         tf.io.gfile.makedirs(os.path.dirname(os.path.join(target, name)))
         tf.io.gfile.copy(path, os.path.join(target, name))
+
+
+def is_stated(folder: str) -> bool:
+    """Returns whether a checkpoint's folder says how sentence-transformers pools the checkpoint's vectors."""
+    names = (MODULES, POOLING)
+    return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
+
+
+def pooling_mode(folder: str) -> str:
+    """Returns how sentence-transformers pools a checkpoint's vectors: "cls", "mean" or "max"."""
+    pooling = pooling_file(folder)
+    if not tf.io.gfile.exists(pooling):
+        raise InputError(f"--sentence_vectors: there is no {pooling}; give --pooling=cls, mean or max")
+    return _mode(read_json(pooling), pooling)
+
+
+def is_normalized(folder: str) -> bool:
+    """Returns whether sentence-transformers normalizes a checkpoint's vectors; false without `modules.json`."""
+    kinds = read_modules(folder)
+    if unknown := [kind for kind in kinds if kind not in KNOWN_MODULES]:
+        path = os.path.join(folder, MODULES)
+        raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
+    return "Normalize" in kinds
+
+
+def check_texts(folder: str, do_lower_case: bool) -> None:
+    """Refuses a checkpoint for which sentence-transformers changes each text before tokenization.
+
+    Args:
+      do_lower_case: whether the tokenizer lower-cases text. If so, texts that are lower-cased before give the same
+        tokens.
+    """
+    path = os.path.join(folder, LENGTH)
+    if not do_lower_case and tf.io.gfile.exists(path) and read_json(path).get("do_lower_case") is True:
+        raise InputError(
+            f"{path}: do_lower_case, which is not supported for a cased tokenizer; lower-case the texts yourself, and "
+            "set the entry to false"
+        )
+
+
+def prompt_of(folder: str, name: str) -> str:
+    """Returns the text that sentence-transformers writes before each text; `name` is "" for the default prompt."""
+    prompts, default = read_prompts(folder), _prompts(folder).get("default_prompt_name")
+    if name and name not in prompts:
+        listed = ", ".join(prompts) or "none"
+        raise InputError(f"--prompt_name={name}: {folder} has the prompts {listed}; give one of them, or --prompt")
+    text, path = prompts.get(name or default, ""), pooling_file(folder)
+    if text and tf.io.gfile.exists(path) and read_json(path).get("include_prompt") is False:
+        raise InputError(f"{path}: include_prompt is false, which is not supported; give --prompt= to drop the prompt")
+    return text
+
+
+def _mode(entries: dict, path: str) -> str:
+    prefix = "pooling_mode_"
+    modes = [name.removeprefix(prefix) for name, value in entries.items() if name.startswith(prefix) and value is True]
+    if isinstance(entries.get("pooling_mode"), str):
+        modes = [entries["pooling_mode"]]
+    if len(modes) != 1 or modes[0] not in _MODES:
+        found = " and ".join(modes) or "nothing"
+        raise InputError(f"{path}: selects {found}; only cls, mean or max is supported; choose with --pooling")
+    return _MODES[modes[0]]
+
+
+def longest_sentence(folder: str, positions: int) -> int:
+    """Returns the row length that sentence-transformers uses with a checkpoint.
+
+    Args:
+      folder: folder of the checkpoint. Since version 6 of sentence-transformers, only the folder's
+        `tokenizer_config.json` states the length.
+      positions: number of positions of the model. This is the maximum length, and the length if the folder does not
+        state a length.
+    """
+    path = os.path.join(folder, LENGTH)
+    stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
+    known = (stated, tokenizer_config.read(folder).get("model_max_length"))
+    lengths = [length for length in known if isinstance(length, int) and length >= 3]
+    return min([*lengths[:1], positions])

@@ -57,12 +57,12 @@ class Format(abc.ABC):
     """A format for storing vectors; by default, parts are concatenated into a shard.
 
     Args:
-      hidden_size: hidden size H of the encoder.
+      vector_size: number of values of a vector.
       vocabulary: tokens in the order of their ids; only `write` needs the tokens.
     """
 
-    def __init__(self, settings: FeaturesSettings, hidden_size: int, vocabulary: Sequence[str] = ()):
-        self.settings, self.hidden_size, self.vocabulary = settings, hidden_size, vocabulary
+    def __init__(self, settings: FeaturesSettings, vector_size: int, vocabulary: Sequence[str] = ()):
+        self.settings, self.vector_size, self.vocabulary = settings, vector_size, vocabulary
         self.layers, self.is_pooled, self.has_ids = settings.layer_numbers, settings.is_pooled, bool(settings.id_field)
 
     @abc.abstractmethod

@@ -47,7 +47,7 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
 
 def _write(task: PartTask) -> Facts:
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
-    output = format_of(settings)(settings, extractor.hidden_size, extractor.tokenizer.vocabulary)
+    output = format_of(settings)(settings, extractor.vector_size, extractor.tokenizer.vocabulary)
     counts = {"facts": Facts(lines=task.source.lines)}
 
     def chunks() -> Iterator[Chunk]:
@@ -76,8 +76,8 @@ def _files(task: PartTask) -> list[str]:
 
 
 def _join(task: JoinTask) -> None:
-    hidden_size = model.config_of(task.settings).hidden_size
-    format_of(task.settings)(task.settings, hidden_size).join(task.path, task.parts, task.facts)
+    size = model.vector_size(task.settings, model.config_of(task.settings))
+    format_of(task.settings)(task.settings, size).join(task.path, task.parts, task.facts)
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:

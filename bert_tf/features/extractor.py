@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features import model
@@ -62,6 +64,7 @@ class FeatureExtractor:
       tokenizer: the checkpoint's tokenizer.
       layers: the layers of the settings, in the given order.
       hidden_size: hidden size H of the encoder.
+      vector_size: number of values of a vector: H, or `dimensions`.
 
     Raises:
       InputError: there is no checkpoint or vocabulary, or a setting is wrong.
@@ -77,6 +80,18 @@ class FeatureExtractor:
         extractor._load(settings)
         return extractor
 
+    @classmethod
+    def of_texts(cls, checkpoint: str, prompt_name: str = "", **settings) -> "FeatureExtractor":
+        """Returns an extractor of one vector per text, pooled as the checkpoint's files state, else by the mean.
+
+        Args:
+          prompt_name: name of the text before each text; has no effect if the checkpoint lacks this prompt.
+        """
+        folder = checkpoints.open_checkpoint(os.fspath(checkpoint)).folder
+        pooling = {} if sentence_transformers.is_stated(folder) else {"pooling": "mean"}
+        name = prompt_name if prompt_name in sentence_transformers.read_prompts(folder) else ""
+        return cls(checkpoint, sentence_vectors=not pooling, prompt_name=name, **pooling | settings)
+
     def _load(self, settings: VectorSettings) -> None:
         self.settings, self.layers = settings, settings.layer_numbers
         self.tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
@@ -86,7 +101,9 @@ class FeatureExtractor:
         layers = model.layer_indices(settings, encoder.config)
         self._encode = PackedEncoder(encoder, layers, length, settings.batch_size)
         self._make_rows = RowMaker(self.tokenizer, length)
-        self._pool = Pooling(settings.pooling, bool(settings.normalize)) if settings.is_pooled else None
+        pool = Pooling(settings.pooling, bool(settings.normalize), settings.dimensions)
+        self._pool, self._prompt = pool if settings.is_pooled else None, settings.prompt or ""
+        self.vector_size = model.vector_size(settings, encoder.config)
 
     def tokens(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[TokenFeatures]:
         """Returns the tokens of N texts and their vectors.
@@ -109,6 +126,8 @@ class FeatureExtractor:
     def sentences(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> np.ndarray:
         """Returns pooled vectors of N texts, one per text and layer: float32 [N, L, H], or [N, H] for a single layer.
 
+        With the setting `dimensions`, the vectors have this size instead of H.
+
         Raises:
           InputError: the extractor has no pooling, or a text is not a string or a pair.
         """
@@ -116,7 +135,7 @@ class FeatureExtractor:
             raise InputError("the extractor has no pooling; give pooling='mean' or sentence_vectors=True")
         parts = [self._pool(values, rows.splits) for _, rows, values in self._all(texts)]
         layers = len(self.layers)
-        pooled = np.concatenate([np.empty([0, layers, self.hidden_size], np.float32), *parts])
+        pooled = np.concatenate([np.empty([0, layers, self.vector_size], np.float32), *parts])
         return pooled[:, 0] if layers == 1 else pooled
 
     def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
@@ -140,9 +159,12 @@ class FeatureExtractor:
         """
         most = max(1, _VALUE_BYTES // (4 * len(self.layers) * self.hidden_size))
         for group in _groups(texts):
-            rows = self._make_rows(group)
+            rows = self._make_rows([self._prompted(text) for text in group] if self._prompt else group)
             for taken in _slices(rows.splits, most):
                 yield group[taken], rows[taken], self._encode(rows[taken])
+
+    def _prompted(self, text: Text) -> Text:
+        return dataclasses.replace(text, segments=(self._prompt + text.segments[0], *text.segments[1:]))
 
     def pooled(self, values: np.ndarray, rows: Rows) -> np.ndarray:
         """Returns the output for rows: pooled values [N, L, H] if the extractor pools, else the given values."""

@@ -6,12 +6,11 @@ Paper: section 5.3.
 import dataclasses
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats import names, sentence_transformers
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
-from bert_tf.features import pooling
 from bert_tf.settings.features import VectorSettings
 
 _DEFAULT_LENGTH = 128
@@ -26,12 +25,15 @@ def resolve(settings: VectorSettings) -> VectorSettings:
     changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
     changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}
     if settings.sentence_vectors:
-        pooling.check_texts(folder, lower)
+        sentence_transformers.check_texts(folder, lower)
         mode, normalize = settings.pooling, settings.normalize
         changes |= {
-            "pooling": pooling.pooling_of(folder).mode if mode is None else mode,
-            "normalize": pooling.is_normalized(folder) if normalize is None else normalize,
+            "pooling": sentence_transformers.pooling_mode(folder) if mode is None else mode,
+            "normalize": sentence_transformers.is_normalized(folder) if normalize is None else normalize,
         }
+    if settings.is_pooled and settings.prompt is None:
+        changes["prompt"] = sentence_transformers.prompt_of(folder, settings.prompt_name)
+    vector_size(settings, contents.require_config())
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
@@ -39,8 +41,9 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
     config = contents.require_config()
     if settings.max_seq_length is None:
         positions = config.max_position_embeddings
-        length = pooling.longest_sentence(folder, positions) if settings.sentence_vectors else _DEFAULT_LENGTH
-        return min(length, positions)
+        if settings.sentence_vectors:
+            return sentence_transformers.longest_sentence(folder, positions)
+        return min(_DEFAULT_LENGTH, positions)
     config.check_length(settings.max_seq_length, contents.config_file)
     return settings.max_seq_length
 
@@ -55,6 +58,16 @@ def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ..
                 "0 the embeddings"
             )
     return tuple(number if number >= 0 else depth + 1 + number for number in settings.layer_numbers)
+
+
+def vector_size(settings: VectorSettings, config: BertConfig) -> int:
+    """Returns the size of a vector: `dimensions`, or the hidden size."""
+    size = settings.dimensions or config.hidden_size
+    if size > config.hidden_size:
+        raise InputError(
+            f"--dimensions={size}: the model's vectors have {config.hidden_size} numbers; give at most this"
+        )
+    return size
 
 
 def config_of(settings: VectorSettings) -> BertConfig:

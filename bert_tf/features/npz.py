@@ -60,7 +60,7 @@ class Npz(Format):
         columns = self._columns()
         shapes = dict.fromkeys(TOKEN_COLUMNS, (facts.tokens,))
         vectors = facts.texts if self.is_pooled else facts.tokens
-        shapes["values"] = (vectors, len(self.layers), self.hidden_size)
+        shapes["values"] = (vectors, len(self.layers), self.vector_size)
         with local_files.written(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
             _add(archive, "layers", np.dtype(np.int64), (len(self.layers),), [np.array(self.layers).tobytes()])
             for name, dtype in columns.items():

@@ -45,7 +45,7 @@ def _writer(path: str, schema: pyarrow.Schema) -> pyarrow.parquet.ParquetWriter:
 
 def _vector(output: Format) -> pyarrow.DataType:
     kind = pyarrow.float16() if output.settings.dtype == "float16" else pyarrow.float32()
-    return pyarrow.list_(kind, output.hidden_size)
+    return pyarrow.list_(kind, output.vector_size)
 
 
 def _schema(output: Format) -> pyarrow.Schema:
@@ -70,6 +70,6 @@ def _arrays(chunk: Chunk, output: Format) -> list[pyarrow.Array]:
         arrays += [of_texts(pyarrow.array(getattr(chunk.rows, name))) for name in TOKEN_COLUMNS]
     for index in range(len(output.layers)):
         flat = pyarrow.array(np.ascontiguousarray(chunk.values[:, index]).reshape(-1))
-        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, output.hidden_size)
+        vectors = pyarrow.FixedSizeListArray.from_arrays(flat, output.vector_size)
         arrays.append(vectors if output.is_pooled else of_texts(vectors))
     return arrays

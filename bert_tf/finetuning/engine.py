@@ -45,7 +45,7 @@ from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
 # Maps a step to the predictions and the loss on the dev split, computed with the weights of this step.
-DevOutputs = dict[int, tuple[np.ndarray, float]]
+DevOutputs = dict[int, tuple[np.ndarray, dict[str, float]]]
 
 
 def run_finetuning(
@@ -301,7 +301,7 @@ def _make_trainer(
 
 def _predictions(
     run: PreparedRun, objective: FineTuningObjective, split: str, batch_size: int
-) -> tuple[np.ndarray, float]:
+) -> tuple[np.ndarray, dict[str, float]]:
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     return evaluate_rows(
         objective,
@@ -329,7 +329,7 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
         dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
     predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
-    scores = {**run.task.scores(split, predictions), "loss": loss}
+    scores = {**run.task.scores(split, predictions), **loss}
     if strategies.is_chief(run.strategy):
         evaluated_data.become_dev(folder, data)
         evaluated_data.keep(folder, data, run.task, split, predictions, scores, step, is_new)
@@ -350,7 +350,7 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
     rows = {"train": run.splits["train"].first(batch_size)}
     _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
     found = resume.find(settings.output_dir, run.strategy)
-    metrics.require_finite({"loss": loss}, f"step {found.step} of {settings.output_dir}")
+    metrics.require_finite(loss, f"step {found.step} of {settings.output_dir}")
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
@@ -363,7 +363,7 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
     total = float(np.sum(predictions, dtype=np.float64))
     # Predicted tags are finite even if the logits are not. Therefore, also check the loss of the logits.
-    metrics.require_finite({"predictions": total, "loss": loss}, f"step {step} of {folder}")
+    metrics.require_finite({"predictions": total, **loss}, f"step {step} of {folder}")
     if not strategies.is_chief(run.strategy):
         return
     split, predictions = run.task.by_example(run.splits["test"], predictions)
@@ -371,5 +371,5 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_same_examples:
         task = run.task.without_tuning()
-        scores = {**task.scores(split, predictions), "loss": loss}
+        scores = {**task.scores(split, predictions), **loss}
         evaluated_data.keep(folder, data, task, split, predictions, scores, step)

@@ -23,7 +23,7 @@ def evaluate_rows(
     num_rows: int,
     parts: int = 1,
     what: str = "predicting",
-) -> tuple[np.ndarray, float]:
+) -> tuple[np.ndarray, dict[str, float]]:
     """Computes the predictions and the mean loss of all rows.
 
     Args:
@@ -33,8 +33,8 @@ def evaluate_rows(
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
 
     Returns:
-      The predictions [N, ...] in the order of the rows, and the mean loss. If labels are unknown, the loss has no
-      meaning.
+      The predictions [N, ...] in the order of the rows, and the mean loss as "loss". If labels are unknown, the loss
+      has no meaning. There is no loss if no row has a weight, or if the loss compares the rows of a batch.
     """
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, task, strategy, parts)
@@ -48,7 +48,7 @@ def evaluate_rows(
             result[row_ids[real]] = predictions[real]
             loss, weight = loss + float(losses.sum()), weight + float(weights.sum())
             shown.update(int(real.sum()))
-    return result, loss / weight if weight else 0.0
+    return result, {"loss": loss / weight} if weight and not objective.couples_rows else {}
 
 
 def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:

@@ -159,6 +159,7 @@ class FineTuningObjective:
         self.model, self._task, self._lm_coefficient = model, task, lm_coefficient
         self.evaluation_step: Callable | None = None
         self.metrics = (*task.metrics, _LM_LOSS) if lm_coefficient else task.metrics
+        self.couples_rows = task.couples_rows
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weighted loss divided by the sum of the weights, float32 []; see the class."""
@@ -186,6 +187,18 @@ class FineTuningObjective:
             terms[_LM_LOSS.name] = self._language_model_loss(outputs["sequence_output"], batch)
         return {"loss": terms, "metrics": sums}
 
+    def outputs(self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
+        return self.model(batch, training=True, seed=seed)["logits"]
+
+    def columns(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        return {name: column for name, column in row_columns(batch).items() if column.shape.rank == 1}
+
+    def numerators_of(
+        self, outputs: tf.Tensor, columns: Mapping[str, tf.Tensor], is_own: tf.Tensor
+    ) -> dict[str, dict[str, tf.Tensor]]:
+        sums = self.weighted_sums(outputs, columns, is_own)
+        return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}
+
     def _predicted(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the tokens that the language model predicts; see `every_token_predicted`.
 
@@ -204,9 +217,15 @@ class FineTuningObjective:
         losses, _ = head.losses(scores, tf.reshape(predicted["masked_lm_ids"], [-1]))
         return tf.reduce_sum(losses * tf.reshape(predicted["masked_lm_weights"], [-1]))
 
-    def weighted_sums(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the weighted sums of the loss and of the metrics, float32 [] each."""
+    def weighted_sums(
+        self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor], factors: tf.Tensor | float = 1.0
+    ) -> dict[str, tf.Tensor]:
+        """Computes the weighted sums of the loss and of the metrics, float32 [] each.
+
+        Args:
+          factors: factors of the weights, with the shape of the weights.
+        """
         batch = row_columns(batch)
-        weights = self._task.weights(batch)
+        weights = self._task.weights(batch) * factors
         values = self._task.losses(logits, batch)
         return {name: tf.reduce_sum(value * weights) for name, value in values.items()}

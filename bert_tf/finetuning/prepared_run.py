@@ -111,6 +111,7 @@ class PreparedRun:
         settings, folder = self.settings, self.settings.output_dir
         checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
         description.write(folder, self.described())
+        self.task.keep_files(folder, self.config, settings.max_seq_length)
 
     def num_train_units(self) -> int:
         """Returns the number of units of an epoch.
@@ -256,8 +257,10 @@ def _check_start(path: str, settings: FineTuningSettings, task: Task, config: Be
     """Refuses an initial checkpoint that lacks the weights that the run needs; see also `check_initial`."""
     make_head = head_maker(task.head, settings.bilstm_head)
     contents = check_initial(path, task, config, settings.reinitialize_head, make_head)
-    head = getattr(make_head(config), "checkpoint_name", "head")
-    has_head = head in names.heads_in([*contents.tensors, *contents.own_heads])
+    head = make_head(config)
+    name = getattr(head, "checkpoint_name", "head")
+    there = names.heads_in([*contents.tensors, *contents.own_heads])
+    has_head = name in there or not checkpoints.variables_by_path(head)  # some heads have no weights
     if run_folder.takes_over(settings) and (settings.reinitialize_head or not has_head):
         raise InputError(
             f"{contents.source}: has no head for this task, and {settings.output_dir} has no trained model; give "

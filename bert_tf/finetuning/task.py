@@ -132,6 +132,10 @@ class Task(abc.ABC):
     # unknown which rows were truncated.
     row_length: int | None = None
 
+    # Whether the loss compares all rows of a batch. Then `losses` gets the rows of all micro-batches and replicas, and
+    # all columns with one number per row.
+    couples_rows: bool = False
+
     # Whether "dev" and "test" are the same data, so that only one of them is predicted.
     test_is_dev: bool = False
 
@@ -252,6 +256,9 @@ class Task(abc.ABC):
           step: training step of the evaluated weights; None for an ensemble.
           prefix: prefix of the names of prediction files: "dev" for the run's dev data, else "eval".
         """
+
+    def keep_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:  # noqa: B027 - a default
+        """Writes further files of the model into a run's folder; by default, no files."""
 
     def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
         """Raises InputError if the files of `keep_evaluation` do not belong to the checkpoint of `step`."""

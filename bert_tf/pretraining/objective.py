@@ -107,6 +107,8 @@ def _examples(inputs: Mapping[str, tf.Tensor]) -> int:
 class PretrainingObjective:
     """The joint loss and its metrics; see `gradients.Objective`."""
 
+    couples_rows = False
+
     def __init__(self, model: BertPretrainer, next_sentence: bool = True, starts_word: Sequence[bool] | None = None):
         """Creates the objective of a model.
 

@@ -6,7 +6,7 @@ Letters: N examples.
 import dataclasses
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import matplotlib
 import numpy as np
@@ -141,6 +141,20 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
     axis.set_ylim(len(rows) - 0.5, -0.5)
     if percent:
         axis.xaxis.set_major_formatter(_PERCENT)
+    return _svg(figure)
+
+
+@_with_style
+def histogram(title: str, groups: Mapping[str, np.ndarray]) -> str:
+    """Draws the distributions of groups of values, float [N] each, as shares of their group."""
+    figure, axis = _axes(title, size=(4.4, 2.7))
+    every = np.concatenate(list(groups.values()))
+    edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), 31)
+    for (name, values), color in zip(groups.items(), (BLUE, ORANGE), strict=False):
+        axis.hist(values, edges, weights=np.full(len(values), 1 / max(1, len(values))), histtype="step", color=color,
+                  label=name)  # fmt: skip
+    axis.yaxis.set_major_formatter(_PERCENT)
+    axis.legend()
     return _svg(figure)
 
 

@@ -14,7 +14,7 @@ from bert_tf.finetuning import description
 from bert_tf.report import charts
 from bert_tf.report.page import confusion_matrix, elements
 from bert_tf.tasks import registry
-from bert_tf.tasks.report_parts import MOST_ERRORS, Confusions, Part
+from bert_tf.tasks.report_parts import MOST_ERRORS, Confusions, Histogram, Part
 from bert_tf.training import metrics_file
 
 # A larger matrix would not be readable.
@@ -44,6 +44,8 @@ def _head(name: str, folder: str) -> str:
 def draw(part: Part) -> str:
     if isinstance(part, Confusions):
         return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
+    if isinstance(part, Histogram):
+        return elements.section("", elements.charts([charts.histogram(part.title, part.groups)], "single"))
     table = elements.table(part.head, part.rows, [] if part.is_text else None) if part.rows else ""
     drawn = [elements.charts([charts.scatter(*part.scores)], "single")] if part.scores else []
     return elements.section(part.title, table, *drawn, note=part.note)

@@ -15,8 +15,9 @@ class ConversionSettings:
     output: str = setting("output folder; must be new or empty", group="Output")
     format: str = setting(
         "output format; bert_tf: the format of this project; tf1: the format of google-research/bert; tf_models: the "
-        "format of tf-models-official; hugging_face: the format of transformers",
-        choices=("bert_tf", "tf1", "tf_models", "hugging_face"),
+        "format of tf-models-official; hugging_face: the format of transformers; sentence_transformers: a folder of "
+        "sentence-transformers",
+        choices=("bert_tf", "tf1", "tf_models", "hugging_face", "sentence_transformers"),
         group="Output",
     )
     bert_config_file: str = setting("configuration of the input; empty: the file in the input's folder", "")

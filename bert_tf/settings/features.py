@@ -58,9 +58,24 @@ class VectorSettings:
         group="Vectors",
     )
 
+    dimensions: int | None = setting(
+        "keep only the first numbers of pooled vectors, for models that were trained with --matryoshka_dims; "
+        "normalization comes after this", None, group="Vectors", above=0,
+    )  # fmt: skip
+    prompt_name: str = setting(
+        "name of the text before each text, such as query or document, in config_sentence_transformers.json beside the "
+        "checkpoint; empty: the default prompt of this file, or none", "", group="Vectors",
+    )  # fmt: skip
+    prompt: str | None = setting("text before each text; default: see --prompt_name", None, group="Vectors")
+
     def __post_init__(self):
         check_values(self)
         _ = self.layer_numbers
+        for name in ("dimensions", "prompt_name", "prompt"):
+            require(
+                not getattr(self, name) or self.is_pooled,
+                f"--{name} is for pooled vectors; add --sentence_vectors or --pooling, or drop --{name}",
+            )
         require(
             self.normalize is None or self.is_pooled,
             "--normalize is for pooled vectors; add --sentence_vectors or --pooling, or drop --normalize",

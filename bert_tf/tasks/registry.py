@@ -29,6 +29,7 @@ FOLDERS = [
     "questions",
     "tagging",
     "choice",
+    "embeddings",
 ]
 
 

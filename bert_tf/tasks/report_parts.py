@@ -50,7 +50,19 @@ class Confusions:
     labels: Sequence[str]
 
 
-Part = Table | Confusions
+@dataclasses.dataclass(frozen=True)
+class Histogram:
+    """A diagram of the distributions of groups of values.
+
+    Attributes:
+      groups: the values of each group by its name, float [N] each.
+    """
+
+    title: str
+    groups: Mapping[str, np.ndarray]
+
+
+Part = Table | Confusions | Histogram
 
 
 def of_lines(parts: Callable[[list[dict], Sequence[str]], list[Part]]) -> Callable:

@@ -20,8 +20,10 @@ class Objective(Protocol):
 
     Attributes:
       metrics: declarations of all loss terms, measured metrics and derived metrics.
+      couples_rows: whether the loss compares all rows of a batch. If so, the objective is a `CoupledObjective`.
     """
 
+    couples_rows: bool
     model: keras.Model
     metrics: tuple[metrics.Metric, ...]
 
@@ -48,6 +50,19 @@ class Objective(Protocol):
         If the numerators cover only some rows and the denominators cover all rows, the result is the contribution of
         the rows that the numerators cover.
         """
+
+
+class CoupledObjective(Objective, Protocol):
+    """An objective whose loss compares all rows of a batch; see `cached_gradients`."""
+
+    def outputs(self, batch: Mapping, seed: tf.Tensor) -> tf.Tensor:
+        """Runs the model on rows in training; returns float32 [rows, ...]."""
+
+    def columns(self, batch: Mapping) -> dict[str, tf.Tensor]:
+        """Returns the columns that the loss reads, [rows, ...]."""
+
+    def numerators_of(self, outputs: tf.Tensor, columns: Mapping, is_own: tf.Tensor) -> dict[str, dict[str, tf.Tensor]]:
+        """Returns the numerators of the rows with `is_own`, float32 [rows], among the outputs of all replicas."""
 
 
 def sums_over_replicas(values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -104,7 +119,7 @@ def accumulate(
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
     # Seeds are derived outside the compiled program, because XLA would derive different seeds.
-    seeds = _derived(seed, micro_batches)
+    seeds = derived_seeds(seed, micro_batches)
 
     def of_micro_batch(rows, drawn):
         return of_rows(rows, drawn) if parts == 1 else _in_parts(of_rows, rows, drawn, parts)
@@ -112,20 +127,20 @@ def accumulate(
     def of_all_rows():
         if micro_batches == 1:
             return of_micro_batch(batch, seed)
-        return _summed(of_micro_batch, names, variables, batch, tf.stack(seeds))
+        return summed_over_parts(of_micro_batch, names, variables, batch, tf.stack(seeds))
 
     # Each replica has its own function, which captures the replica's own copies of the weights.
     return (tf.function(of_all_rows, jit_compile=True, autograph=False) if compiled else of_all_rows)()
 
 
-def _derived(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
+def derived_seeds(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
     fold_in = tf.random.experimental.stateless_fold_in
     return [fold_in(seed, index) for index in range(count)] if count > 1 else [seed]
 
 
 def _in_parts(of_rows: Callable, batch: Mapping, seed: tf.Tensor, count: int) -> tuple[list, Scalars]:
     """Applies `of_rows` to equal parts of a batch at the same time, and sums the results."""
-    gradients, numerators = zip(*side_by_side(of_rows, batch, count, _derived(seed, count)), strict=True)
+    gradients, numerators = zip(*side_by_side(of_rows, batch, count, derived_seeds(seed, count)), strict=True)
     sums = [None if of_one[0] is None else _sum(of_one) for of_one in zip(*gradients, strict=True)]
     return sums, tf.nest.map_structure(lambda *terms: tf.add_n(terms), *numerators)
 
@@ -138,7 +153,7 @@ def _sum(terms: Sequence[tf.Tensor | tf.IndexedSlices]) -> tf.Tensor | tf.Indexe
     return tf.IndexedSlices(values, indices, terms[0].dense_shape)
 
 
-def _summed(
+def summed_over_parts(
     of_rows: Callable, names: Sequence[str], variables: list[tf.Variable], batch: Mapping, seeds: tf.Tensor
 ) -> tuple[list[tf.Tensor | None], Scalars]:
     """Applies `of_rows` to parts of a batch one after another, and sums the results; `seeds` has one row per part."""

@@ -13,7 +13,7 @@ import tf_keras as keras
 
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.settings import DeviceSettings
-from bert_tf.training import batch_parts, gradients, metrics, optimization
+from bert_tf.training import batch_parts, cached_gradients, gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
 from bert_tf.training.throughput import Throughput
 
@@ -207,18 +207,14 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         variables = self.objective.model.trainable_variables
         own = self.objective.denominators(batch)
         denominators = gradients.sums_over_replicas(own["loss"])
-        grads, numerators = gradients.accumulate(
-            self.objective,
-            self._measured_names,
-            variables,
-            batch,
-            seed,
-            denominators,
-            micro_batches=self._micro_batches,
-            parts=self._parts,
-            scaled=self.optimizer.get_scaled_loss if scaling else tf.identity,
-            compiled=self._compiles,
-        )
+        shared = {"micro_batches": self._micro_batches, "parts": self._parts}
+        shared["scaled"] = self.optimizer.get_scaled_loss if scaling else tf.identity
+        if self.objective.couples_rows:
+            of_batch = functools.partial(cached_gradients.accumulate, self.objective)
+        else:
+            names = self._measured_names
+            of_batch = functools.partial(gradients.accumulate, self.objective, names, compiled=self._compiles)
+        grads, numerators = of_batch(variables, batch, seed, denominators, **shared)
         loss = self.objective.loss(numerators, denominators)
         # A weight that does not affect the loss has no gradient, such as the weights of a pooler that no head reads.
         used = [(g, v) for g, v in zip(grads, variables, strict=True) if g is not None]

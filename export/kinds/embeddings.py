@@ -5,12 +5,14 @@ Paper: section 5.3; for pooled vectors, N. Reimers and I. Gurevych, "Sentence-BE
 Letters: B batch, S sequence length, T tokens of the longest text, L layers that are read, H hidden size.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.encoder import make_encoder
@@ -43,7 +45,7 @@ class ServedEmbeddings(ServedCheckpoint):
 
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
-        is_stated = pooling.is_stated(contents.folder)
+        is_stated = sentence_transformers.is_stated(contents.folder)
         vectors = VectorSettings(
             init_checkpoint=contents.source,
             layers=settings.layers,
@@ -51,13 +53,17 @@ class ServedEmbeddings(ServedCheckpoint):
             sentence_vectors=is_stated,
             pooling=settings.pooling or (None if is_stated else _DEFAULT_POOLING),
             normalize=settings.normalize,
+            dimensions=settings.dimensions,
         )
-        vectors = features.resolve(vectors)
+        vectors, prompts = features.resolve(vectors), sentence_transformers.read_prompts(contents.folder)
         return {
             "layers": features.layer_indices(vectors, contents.require_config()),
             "pooling": vectors.pooling,
             "normalize": bool(vectors.normalize),
             "max_seq_length": vectors.max_seq_length,
+            "dimensions": vectors.dimensions,
+            "prompt": vectors.prompt,
+            "prompts": {name: text for name, text in prompts.items() if text},
         }
 
     @staticmethod
@@ -68,14 +74,22 @@ class ServedEmbeddings(ServedCheckpoint):
         return {"text": tf.TensorSpec([None], tf.string)}
 
     def more_signatures(self) -> MoreSignatures:
-        return {"token_embeddings": (self.token_embeddings, self.inputs())}
+        """Returns the signature for token vectors, and one for each prompt, such as `query` and `document`."""
+        prompts = self._description.parameters["prompts"]
+        asked = {name: (functools.partial(self.prompted, text), self.inputs()) for name, text in prompts.items()}
+        return {"token_embeddings": (self.token_embeddings, self.inputs()), **asked}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes the vectors of texts, string [B].
+        """Computes the vectors of texts, string [B], with the default prompt.
 
-        Returns `embedding`: float32 [B, H], or [B, L, H] if several layers are read.
+        Returns `embedding`: float32 [B, H], or [B, L, H] if several layers are read. H may be `--dimensions`.
         """
-        return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(text)))}
+        return self.prompted(self._description.parameters["prompt"], text)
+
+    def prompted(self, prompt: str, text: tf.Tensor) -> dict[str, tf.Tensor]:
+        """Computes the vectors of texts with a prompt before each text; see `answer`."""
+        texts = tf.strings.join([prompt, text]) if prompt else text
+        return {"embedding": row_groups.compute(self._pooled, self.rows(self.tokenizer.encode(texts)))}
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], including [CLS] and [SEP].
@@ -135,6 +149,7 @@ class ServedEmbeddings(ServedCheckpoint):
             shape = tf.shape(vectors)
             flat = tf.reshape(vectors, [shape[0], shape[1], vectors.shape[2:].num_elements()])
             pooled = tf.reshape(pool_tokens(flat, input_mask, mode), [-1, *vectors.shape[2:]])
+        pooled = pooled[..., : self._description.parameters["dimensions"]]
         if self._description.parameters["normalize"]:
             pooled /= tf.maximum(tf.norm(pooled, axis=-1, keepdims=True), pooling.SMALLEST_NORM)
         return pooled

@@ -306,5 +306,5 @@ def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
 @pytest.mark.parametrize(("step", "expected"), [(5, {"accuracy": 0.75}), (9, {})])
 def test_scores_are_those_of_the_loaded_checkpoint(tmp_path, step, expected):
     metrics_file.write_results(str(tmp_path), {"eval_accuracy": 0.75, "global_step": 5})
-    model = types.SimpleNamespace(folder=str(tmp_path), _step=step)
+    model = types.SimpleNamespace(folder=str(tmp_path), _trained=types.SimpleNamespace(step=step))
     assert TextClassifier._recorded_scores(model) == expected

@@ -25,7 +25,7 @@ def test_texts_with_fewer_masks_than_others_end_unchanged():
 
 
 def test_the_vector_of_each_layer_has_length_1():
-    description = types.SimpleNamespace(parameters={"pooling": "mean", "normalize": True})
+    description = types.SimpleNamespace(parameters={"pooling": "mean", "normalize": True, "dimensions": None})
     vectors = tf.constant([[[[3.0, 4.0], [0.0, 2.0]], [[3.0, 4.0], [0.0, 6.0]]]])  # [B, S, L, H]
     pooled = ServedEmbeddings._pool(types.SimpleNamespace(_description=description), vectors, tf.ones([1, 2], tf.int32))
     np.testing.assert_allclose(pooled, [[[0.6, 0.8], [0.0, 1.0]]], rtol=1e-6)

@@ -8,11 +8,12 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_tf.checkpoint_formats.sentence_transformers import is_normalized, pooling_mode
 from bert_tf.core import progress_bar
 from bert_tf.core.errors import InputError
 from bert_tf.features import model, packed_encoder
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.features.pooling import Pooling, pooling_of
+from bert_tf.features.pooling import Pooling
 from bert_tf.features.texts import read_texts, text_of_line
 from bert_tf.jobs.line_ranges import LineRange, plan_sources
 from bert_tf.jobs.parts import PartTask, _groups
@@ -169,7 +170,7 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     own = FeatureExtractor(tmp_path, pooling="cls", max_seq_length=16).settings
     assert (own.pooling, own.normalize, own.max_seq_length) == ("cls", None, 16)
     sentence_transformer(tmp_path, {"pooling_mode": "mean"})
-    assert pooling_of(str(tmp_path)) == Pooling("mean", False)
+    assert (pooling_mode(str(tmp_path)), is_normalized(str(tmp_path))) == ("mean", False)
     for mode, modules, message in (
         ({"pooling_mode_mean_sqrt_len_tokens": True}, (), "mean_sqrt_len_tokens; only cls"),
         (modes | {"pooling_mode_cls_token": True}, (), "cls_token and max_tokens"),
@@ -177,7 +178,7 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
     ):
         sentence_transformer(tmp_path, mode, *modules)
         with pytest.raises(InputError, match=message):
-            pooling_of(str(tmp_path))
+            (pooling_mode(str(tmp_path)), is_normalized(str(tmp_path)))
 
 
 def test_another_pooling_keeps_the_normalization_and_the_length_of_sentence_transformers(pretrained, tmp_path):
@@ -200,11 +201,6 @@ def test_another_pooling_keeps_the_normalization_and_the_length_of_sentence_tran
     "file, entries, message",
     [
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case, which is not supported for a cased"),
-        (
-            "config_sentence_transformers.json",
-            {"prompts": {"query": "query: ", "text": ""}, "default_prompt_name": "query"},
-            "default_prompt_name, .* write 'query: ' before each text",
-        ),
     ],
 )
 def test_texts_that_sentence_transformers_changes_are_refused(pretrained, tmp_path, file, entries, message):
@@ -215,9 +211,34 @@ def test_texts_that_sentence_transformers_changes_are_refused(pretrained, tmp_pa
     with pytest.raises(InputError, match=message):
         model.resolve(VectorSettings(sentence_vectors=True, **flags))
     assert model.resolve(VectorSettings(pooling="mean", **flags)).max_seq_length == 40
-    entries |= {"default_prompt_name": "text"}
-    (folder / file).write_text(json.dumps(entries))
     assert model.resolve(VectorSettings(sentence_vectors=True, **flags | {"do_lower_case": True})).pooling == "mean"
+
+
+def test_prompts_are_those_of_sentence_transformers(pretrained, tmp_path):
+    folder = shutil.copytree(pretrained[0], tmp_path / "model")
+    sentence_transformer(folder, {"pooling_mode": "mean"})
+    prompts = {"query": "the man ", "none": ""}
+    (folder / "config_sentence_transformers.json").write_text(
+        json.dumps({"prompts": prompts, "default_prompt_name": "query"})
+    )
+    texts = ["was", "said so"]
+    plain = FeatureExtractor(folder, sentence_vectors=True, prompt="").sentences(texts)
+    asked = FeatureExtractor(folder, sentence_vectors=True).sentences(texts)
+    np.testing.assert_allclose(
+        FeatureExtractor(folder, pooling="mean", prompt="").sentences([f"the man {t}" for t in texts]), asked
+    )
+    np.testing.assert_allclose(
+        FeatureExtractor(folder, sentence_vectors=True, prompt_name="none").sentences(texts), plain
+    )
+    with pytest.raises(InputError, match="--prompt_name=other: .* has the prompts query, none"):
+        FeatureExtractor(folder, sentence_vectors=True, prompt_name="other")
+    short = FeatureExtractor(folder, sentence_vectors=True, dimensions=3, normalize=True).sentences(texts)
+    np.testing.assert_allclose(short, asked[:, :3] / np.linalg.norm(asked[:, :3], axis=1, keepdims=True), rtol=1e-5)
+    with pytest.raises(InputError, match="--dimensions=99: the model's vectors have"):
+        FeatureExtractor(folder, sentence_vectors=True, dimensions=99)
+    sentence_transformer(folder, {"pooling_mode": "mean", "include_prompt": False})
+    with pytest.raises(InputError, match="include_prompt is false"):
+        FeatureExtractor(folder, sentence_vectors=True)
 
 
 def test_a_checkpoint_without_pooling_is_one_line(pretrained):

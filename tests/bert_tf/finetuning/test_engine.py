@@ -34,7 +34,7 @@ def test_a_task_of_another_shape_is_trained_evaluated_and_predicted(folder, trai
 
 
 def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
-    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), float("nan")))
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), {"loss": float("nan")}))
     with pytest.raises(InputError, match=r"step 48 of .* is unusable: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), lambda _: FindTheWord(folder))
 
@@ -62,7 +62,7 @@ def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder,
 def test_predictions_that_are_not_finite_are_not_written(
     folder, vocab_file, trained, monkeypatch, predictions, loss, name
 ):
-    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (predictions, loss))
+    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (predictions, {"loss": loss}))
     monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
     with pytest.raises(InputError, match=rf"step 48 of .* is not finite \({name}\)"):
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), lambda _: FindTheWord(folder))

@@ -13,6 +13,7 @@ from bert_tf.training.trainer import Trainer, make_optimizer
 class Drawing:
     """An objective whose metric is a number that its seed determines, instead of a dropout mask."""
 
+    couples_rows = False
     metrics = (Metric("loss"), Metric("drawn"))
 
     def __init__(self):

@@ -88,6 +88,7 @@ def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
 class Plain:
     """A minimal model that can be trained."""
 
+    couples_rows = False
     metrics = (Metric("loss"),)
 
     def __init__(self):

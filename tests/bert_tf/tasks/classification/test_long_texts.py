@@ -119,7 +119,7 @@ def test_each_example_counts_once_in_the_loss_and_has_the_mean_of_its_windows(to
     labels = split.columns["label_ids"].numpy().astype(int)
     losses = np.logaddexp.reduce(logits, axis=1) - logits[np.arange(6), labels]
     example_losses = [losses[split.example_ids == example].mean() for example in range(3)]
-    np.testing.assert_allclose(loss, np.mean(example_losses), rtol=1e-6)
+    np.testing.assert_allclose(loss["loss"], np.mean(example_losses), rtol=1e-6)
     by_example, means = task.by_example(split, logits)
     expected = [logits[split.example_ids == example].mean(axis=0) for example in range(3)]
     np.testing.assert_allclose(means, expected, rtol=1e-6)

@@ -1,0 +1,133 @@
+"""Vectors of texts for Python programs: trains on pairs, evaluates, encodes, saves, loads and exports.
+
+Paper: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. The model, the settings and the folder are the same as
+for `run_embeddings`.
+
+Letters: N texts, H size of a vector.
+"""
+
+import functools
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_tf import report
+from bert_tf.core.errors import InputError
+from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.finetuning.engine import run_finetuning
+from bert_tf.finetuning.resolution import Command
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.finished_run import FinishedRun
+from bert_tf.modeling.precision import policy
+from bert_tf.tasks.embeddings import data
+from bert_tf.tasks.embeddings.data import Texts
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, embedding_task
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
+
+# What messages call data in memory.
+_IN_MEMORY = "examples in memory"
+
+
+class TextEmbedder(FinishedRun):
+    """A trained model that maps texts to vectors; similar texts have vectors with a high cosine.
+
+    Attributes:
+      folder, scores: see `FinishedRun`.
+    """
+
+    def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
+        super().__init__(os.fspath(folder), scores, use_checkpoint)
+        if self._trained.description.kind != EMBEDDINGS:
+            raise InputError(
+                f"{folder}: was trained for {self._trained.description.kind}; give a run of run_embeddings"
+            )
+
+    @classmethod
+    def load(cls, folder: str, use_checkpoint: str = "best") -> "TextEmbedder":
+        """Loads a model that `train` or `run_embeddings` trained. For any other checkpoint, use `FeatureExtractor`.
+
+        Args:
+          folder: the folder of a run or a sweep.
+          use_checkpoint: "best" or "last"; see `--use_checkpoint` of `run_embeddings`.
+
+        Raises:
+          InputError: the folder does not contain a finished run.
+        """
+        return cls(folder, use_checkpoint=use_checkpoint)
+
+    @classmethod
+    def train(
+        cls, examples: Sequence, checkpoint: str, output_dir: str, *, dev: Sequence | None = None, **settings
+    ) -> "TextEmbedder":
+        """Trains a model. After an interruption, the same call resumes the training.
+
+        Args:
+          examples: tuples of an anchor, its positive and any number of negatives; or tuples of two texts and a score
+            (a number); or single texts.
+          checkpoint: weights to start from; see `--init_checkpoint` of `run_embeddings`.
+          output_dir: folder for checkpoints and report.
+          dev: examples for the evaluation: pairs or scored pairs; None for no evaluation.
+          **settings: further flags of `run_embeddings`, without the dashes, such as `num_train_epochs`.
+
+        Returns:
+          The model with its `scores`.
+
+        Raises:
+          InputError: examples or settings are invalid, or do not match the run in the folder.
+        """
+        found = {"train": _examples(examples, "examples")} | ({} if dev is None else {"dev": _examples(dev, "dev")})
+        texts = TaskData(
+            load=functools.cache(lambda split: found.get(split, ())), has_dev=dev is not None,
+            titles=lambda split: f"{split} {_IN_MEMORY}", prints=lambda split: [data.print_of(found[split])],
+        )  # fmt: skip
+        paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
+        flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": dev is not None}
+        parsed = EmbeddingSettings(**paths, **flags | settings)
+        task = embedding_task(Command.of(parsed), texts)
+        with policy():
+            scores = run_finetuning(parsed, lambda _: task, report.write)
+        return cls(parsed.output_dir, scores, parsed.use_checkpoint)
+
+    def encode(self, texts: Sequence[str], prompt_name: str = "", dimensions: int | None = None) -> np.ndarray:
+        """Computes the vectors of N texts.
+
+        Args:
+          texts: strings.
+          prompt_name: "query" or "document" to write the model's prefix before each text; "" for no prefix.
+          dimensions: number of the first values of each vector to keep; None to keep all.
+
+        Returns:
+          float32 [N, H], of length 1 if the model normalizes vectors.
+
+        Raises:
+          InputError: a text is not a string, or an argument is invalid.
+        """
+        extractor = self._extractor(prompt_name, dimensions)
+        return extractor.sentences(texts)
+
+    @functools.lru_cache(maxsize=2)  # noqa: B019 - the model lives as long as its extractors
+    def _extractor(self, prompt_name: str, dimensions: int | None) -> FeatureExtractor:
+        checkpoint = self._trained.checkpoint
+        return FeatureExtractor(checkpoint, sentence_vectors=True, prompt_name=prompt_name, dimensions=dimensions)
+
+
+def _examples(given: Sequence, name: str) -> list[Texts]:
+    if isinstance(given, str) or not len(given):
+        raise InputError(f"{name}: give a list with at least one example")
+    found = [_example(one, f"{name}[{number}]") for number, one in enumerate(given)]
+    data.form_of(found)
+    return found
+
+
+def _example(given: Any, place: str) -> Texts:
+    parts = (given,) if isinstance(given, str) else tuple(given)
+    *texts, last = parts
+    score = isinstance(last, int | float) and not isinstance(last, bool) and len(parts) == 3
+    texts = texts if score else parts
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        what = "one, two with a score, or an anchor, its positive and negatives"
+        raise InputError(f"{place}: must be texts that are not empty: {what}")
+    form = data.SCORED if score else data.PAIRS if len(texts) > 1 else data.TEXTS
+    return Texts(tuple(texts), form, float(last) if score else None, place=place)

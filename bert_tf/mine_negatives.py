@@ -1,0 +1,26 @@
+r"""Finds texts that a model takes for the positive of an anchor, and writes them as negatives for `run_embeddings`.
+
+mine_negatives --init_checkpoint=search_model --input_file=pairs.jsonl --corpus_file=corpus.jsonl \
+      --output_file=mined.jsonl --min_rank=5 --max_rank=50 --margin=0.05
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # The script was started by its path; the packages are one folder above.
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf.core import command_line
+from bert_tf.tasks.embeddings.settings import MiningSettings
+
+
+def main(settings: MiningSettings) -> None:
+    from bert_tf.mining import mine
+
+    mine(settings)
+
+
+run = command_line.script_of(MiningSettings, main, __doc__)
+
+if __name__ == "__main__":
+    run()

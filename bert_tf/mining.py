@@ -1,0 +1,97 @@
+"""Mines hard negatives: texts that are similar to an anchor but are not its positives.
+
+Paper: L. Xiong et al., "Approximate Nearest Neighbor Negative Contrastive Learning for Dense Text Retrieval", 2021.
+Here, the search is exact.
+
+Letters: Q anchors, D texts of the corpus.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+from absl import logging
+
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.core.progress_bar import ProgressBar
+from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.tasks import tables
+from bert_tf.tasks.embeddings import data, retrieval
+from bert_tf.tasks.embeddings.data import PAIRS, Texts
+from bert_tf.tasks.embeddings.prompts import DOCUMENT, QUERY
+from bert_tf.tasks.embeddings.settings import MiningSettings
+
+
+def mine(settings: MiningSettings) -> None:
+    """Writes each pair with the negatives that were found for it, which may be fewer than were asked for."""
+    storage.check_outputs([settings.output_file], read=[settings.input_file])
+    pairs = data.read_table(settings.input_file, "train")
+    if not pairs or data.form_of(pairs) != PAIRS:
+        raise InputError(f"--input_file={settings.input_file}: must hold pairs; give the columns anchor and positive")
+    positives: dict[str, list[str]] = {}
+    for pair in pairs:
+        positives.setdefault(pair.texts[0], []).append(pair.texts[1])
+    corpus = list(dict.fromkeys([*_corpus(settings.corpus_file), *(pair.texts[1] for pair in pairs)]))
+    queries, documents = _vectors(settings, QUERY, list(positives)), _vectors(settings, DOCUMENT, corpus)
+    place, found = {text: number for number, text in enumerate(corpus)}, {}
+    with ProgressBar("mining", len(positives), "anchors") as progress:
+        for number, values in retrieval.cosines(queries, documents):
+            anchor = list(positives)[number]
+            own = [place[text] for text in positives[anchor]]
+            rng = np.random.default_rng((settings.random_seed, number))
+            found[anchor] = [corpus[one] for one in _chosen(values, own, place.get(anchor), settings, rng)]
+            progress.update()
+    _write(settings, pairs, found)
+
+
+def _corpus(path: str) -> list[str]:
+    if not path:
+        return []
+    if os.path.basename(path) == "corpus.jsonl":
+        return list(data.texts_by_id(path).values())
+    if path.lower().endswith((".jsonl", ".tsv", ".csv")):
+        return [example.texts[0] for example in data.read_table(path, "train")]
+    return [line.strip() for line in tables.decoded_lines(path) if line.strip()]
+
+
+def _vectors(settings: MiningSettings, prompt: str, texts: Sequence[str]) -> np.ndarray:
+    length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
+    return FeatureExtractor.of_texts(settings.init_checkpoint, prompt, **length).sentences(texts)
+
+
+def _chosen(
+    values: np.ndarray, own: Sequence[int], itself: int | None, settings: MiningSettings, rng: np.random.Generator
+) -> list[int]:
+    """Returns the indices of the negatives of an anchor, the most similar first.
+
+    Args:
+      values: cosines with all texts, float32 [D].
+      own: the positives of the anchor.
+      itself: the index of the anchor's own text; None if it is not in the corpus.
+    """
+    values = values.copy()
+    least = min(values[own])
+    values[[*own, *([] if itself is None else [itself])]] = -np.inf
+    ranked = retrieval.highest(values, settings.max_rank)[settings.min_rank - 1 :]
+    ranked = ranked[(values[ranked] <= least - settings.margin) & np.isfinite(values[ranked])]
+    if settings.sampling == "random" and len(ranked) > settings.num_negatives:
+        ranked = ranked[np.sort(rng.choice(len(ranked), settings.num_negatives, replace=False))]
+    return ranked[: settings.num_negatives].tolist()
+
+
+def _write(settings: MiningSettings, pairs: Sequence[Texts], found: dict[str, list[str]]) -> None:
+    lines = []
+    for pair in pairs:
+        negatives = {f"negative_{number}": text for number, text in enumerate(found[pair.texts[0]], 1)}
+        row = {"anchor": pair.texts[0], "positive": pair.texts[1], **negatives}
+        lines.append(json.dumps(row, ensure_ascii=False) + "\n")
+    folder = os.path.dirname(settings.output_file)
+    if folder:
+        tf.io.gfile.makedirs(folder)
+    storage.write_text(settings.output_file, "".join(lines))
+    fewer = sum(len(found[pair.texts[0]]) < settings.num_negatives for pair in pairs)
+    logging.info("wrote %d pairs to %s; %d of them have fewer than %d negatives", len(pairs), settings.output_file,
+                 fewer, settings.num_negatives)  # fmt: skip

@@ -1,0 +1,24 @@
+r"""Trains, evaluates and runs a model that maps texts to vectors, for search and similarity.
+
+run_embeddings --train_data_path=pairs.jsonl --eval_data_path=collection --init_checkpoint=pretrained \
+      --output_dir=search_model --do_train --do_eval --train_batch_size=64 --learning_rate=2e-5
+
+Training data has the columns anchor and positive, and any number of columns negative_1, ...; or sentence1, sentence2
+and score; or only text. The other texts of a batch are negatives too, so large batches help:
+--gradient_accumulation_steps divides a batch into micro-batches without a change of its loss or its gradients.
+"""
+
+import pathlib
+import sys
+
+if not __package__:  # The script was started by its path; the packages are one folder above.
+    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
+
+from bert_tf import task_script
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
+
+main = task_script.main
+run = task_script.script_of(EmbeddingSettings, __doc__)
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,1 @@
+"""Vectors of texts for search and similarity: training, evaluation and mining of negatives."""

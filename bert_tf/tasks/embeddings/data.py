@@ -1,0 +1,196 @@
+"""Reads pairs, triplets, scored pairs and single texts from tables, and collections for retrieval in BEIR's layout.
+
+Collections: N. Thakur et al., "BEIR: A Heterogeneous Benchmark for Zero-shot Evaluation of Information Retrieval
+Models", 2021. A collection is a folder with `corpus.jsonl`, `queries.jsonl` and `qrels/SPLIT.tsv`.
+"""
+
+import dataclasses
+import os
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.core import identity
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks import tables
+from bert_tf.tasks.split_files import file_data
+from bert_tf.tasks.tables import Layout
+
+# The forms of data: an anchor with its positive and negatives, two texts with a score, one text, and a collection.
+PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a collection"
+# Possible names of the columns of pairs and of scored pairs. If a file has several of these pairs, the first is used.
+_PAIRS = (("anchor", "positive"), ("query", "document"), ("question", "answer"))
+_SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
+_NEGATIVE, _SCORE, _TEXT = "negative", "score", "text"
+_QRELS = {"dev": ("dev", "validation", "test"), "test": ("test", "dev"), "train": ("train",)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Texts:
+    """An example of training or evaluation.
+
+    Attributes:
+      texts: an anchor, its positive and any number of negatives; the two texts of a scored pair; or one text.
+      label: the score of a scored pair; None if it is unknown or there is none.
+      id: id of the example in its file; None if absent.
+      place: where the example is, for messages.
+    """
+
+    texts: tuple[str, ...]
+    form: str
+    label: float | None = None
+    id: str | None = None
+    place: str = dataclasses.field(default="", repr=False, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class CollectionText:
+    """A query or a document of a collection.
+
+    Attributes:
+      relevant: for a query, the gain of each relevant document by the document's id; None for a document.
+      label: whether the text is part of an evaluation; always true.
+    """
+
+    id: str
+    texts: tuple[str]
+    relevant: Mapping[str, float] | None = None
+    form: str = COLLECTION
+    label: bool = True
+    place: str = dataclasses.field(default="", repr=False, compare=False)
+
+
+def text_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
+    """Returns data with a file or the folder of a collection per split; see `file_data`."""
+    found = file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read, strata=_strata)
+
+    def prints(split: str) -> list[str]:
+        """Returns one entry for each file, and one entry for all files of a collection."""
+        contents = [_files_of(path, split) if tf.io.gfile.isdir(path) else [path] for path in found.files(split)]
+        return [identity.identify(identity.fingerprint(files, whole=True)) for files in contents]
+
+    return dataclasses.replace(found, prints=prints)
+
+
+def _files_of(folder: str, split: str) -> list[str]:
+    """Returns the documents, the queries and the judgments of a collection."""
+    judged = [os.path.join(folder, "qrels", f"{name}.tsv") for name in _QRELS[split]]
+    own = next(filter(tf.io.gfile.exists, judged), judged[0])
+    return [os.path.join(folder, "corpus.jsonl"), os.path.join(folder, "queries.jsonl"), own]
+
+
+def _strata(examples: Sequence[Texts]) -> tuple[list[str], list[Hashable]]:
+    return [content_of(*example.texts) for example in examples], [None] * len(examples)
+
+
+def print_of(examples: Sequence[Texts]) -> str:
+    """Returns the identity of examples in memory."""
+    return identity.digest([repr(example) for example in examples])
+
+
+def form_of(examples: Sequence[Any]) -> str:
+    """Returns the form of the examples of a split, which may be from several files."""
+    other = next((example for example in examples if example.form != examples[0].form), None)
+    if other:
+        raise InputError(f"{other.place}: holds {other.form}, but {examples[0].place} holds {examples[0].form}; "
+                         "give files of one form")  # fmt: skip
+    return examples[0].form
+
+
+def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
+    """Reads a file, or the folder of a collection."""
+    if not tf.io.gfile.isdir(path):
+        return read_table(path, split)
+    if split == "train":
+        raise InputError(f"{path}: a collection is for evaluation; give a file with pairs, scored pairs or texts")
+    return read_collection(path, split)
+
+
+def read_table(path: str, split: str) -> list[Texts]:
+    """Reads a table with the columns of one form; examples of "test" may lack scores."""
+    rows = _rows(path)
+    if not rows:
+        return []
+    names = list(dict.fromkeys(name for _, row in rows for name in row))
+    negatives = [name for name in names if name.startswith(_NEGATIVE)]
+    pair = next((pair for pair in (*_PAIRS, *_SCORED) if set(pair) <= set(names)), ())
+    # The test data of scored pairs may lack the scores.
+    form = SCORED if _SCORE in names or (pair in _SCORED and split == "test") else PAIRS if pair in _PAIRS else TEXTS
+    columns = [*pair, *negatives] if pair else [_TEXT]
+    if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and (negatives or not pair)):
+        raise InputError(
+            f"{path}: has the columns {', '.join(names)}; give anchor and positive (and negative_1, ...), or "
+            "sentence1, sentence2 and score, or text"
+        )
+    found = []
+    for line, row in rows:
+        place = f"{path}, line {line}"
+        texts = [_text(place, row, name) for name in columns if row.get(name) is not None or name not in negatives]
+        label = _score(place, row.get(_SCORE), split) if form == SCORED else None
+        found.append(Texts(tuple(texts), form, label, place=place))
+    return found
+
+
+def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
+    """Returns the number of each row's line, and its cells by the names of the columns."""
+    layout = Layout(tables.format_of(path))
+    if layout.format == "jsonl":
+        return list(tables.read_objects(path))
+    found = tables.read_columns(path, layout)
+    return [(line, dict(zip(found.names, cells, strict=True))) for line, cells in found.rows]
+
+
+def _text(place: str, row: Mapping[str, Any], name: str) -> str:
+    text = row.get(name)
+    if not isinstance(text, str) or not text.strip():
+        what = "is empty" if isinstance(text, str) else "is not a string" if name in row else "is missing"
+        raise InputError(f"{place}: {name} {what}; give a text in each row")
+    return text
+
+
+def _score(place: str, value: Any, split: str) -> float | None:
+    if value in (None, "") and split == "test":
+        return None
+    try:
+        return float(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{place}: {_SCORE} is {value!r}, not a number; fix the row") from error
+
+
+def read_collection(folder: str, split: str) -> list[CollectionText]:
+    """Reads the queries of a split with their relevant documents, then all documents."""
+    *both, path = _files_of(folder, split)
+    documents, queries = map(texts_by_id, both)
+    relevant: dict[str, dict[str, float]] = {}
+    judged = tables.read_columns(path, Layout("tsv"), ["query-id", "corpus-id", "score"])
+    for line, (query, document, gain) in judged.rows:
+        place = f"{path}, line {line}"
+        for id, known, name in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
+            if id not in known:
+                raise InputError(f"{place}: the id {id!r} is not in {name}; fix the line, or add the text")
+        try:
+            if float(gain) > 0:
+                relevant.setdefault(query, {})[document] = float(gain)
+        except ValueError as error:
+            raise InputError(f"{place}: score is {gain!r}, not a number; fix the line") from error
+    if not relevant:
+        raise InputError(f"{path}: names no relevant document (a score above 0); nothing can be measured")
+    asked = [CollectionText(f"query {id}", (queries[id],), gains, place=path) for id, gains in relevant.items()]
+    return asked + [CollectionText(id, (text,), place=folder) for id, text in documents.items()]
+
+
+def texts_by_id(path: str) -> dict[str, str]:
+    """Reads the texts of a `corpus.jsonl` or `queries.jsonl`; a title comes before its text."""
+    found: dict[str, str] = {}
+    for line, entries in tables.read_objects(path):
+        place = f"{path}, line {line}"
+        id, title, text = (entries.get(name, "") for name in ("_id", "title", "text"))
+        if not isinstance(id, str) or not id or id in found:
+            raise InputError(f"{place}: _id must be a string that no other line has; fix the line")
+        if not isinstance(title, str) or not isinstance(text, str) or not f"{title}{text}".strip():
+            raise InputError(f"{place}: the text is empty; give each line a text, and optionally a title")
+        found[id] = f"{title} {text}".strip()
+    return found

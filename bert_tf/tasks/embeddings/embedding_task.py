@@ -1,0 +1,303 @@
+"""The task of vectors of texts: similar texts get vectors with a high cosine.
+
+Sentence vectors from BERT: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. Each text is a row.
+
+Letters: B rows of a batch, S sequence length, H size of a vector, N rows of a split, G examples.
+"""
+
+import dataclasses
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import scipy.stats
+import tensorflow as tf
+import tf_keras as keras
+
+from bert_tf.checkpoint_formats import sentence_transformers
+from bert_tf.config import BertConfig
+from bert_tf.core import storage
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.dev_share import with_dev_share
+from bert_tf.finetuning.resolution import Command
+from bert_tf.finetuning.task import ACCURACY, LOSS, Columns, Split, Task, tokenize
+from bert_tf.finetuning.task_data import NO_DATA, TaskData
+from bert_tf.modeling.heads import pool_tokens
+from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import evaluation_file, example_checks
+from bert_tf.tasks.embeddings import data, losses, retrieval
+from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
+from bert_tf.tasks.embeddings.prompts import VectorFiles
+from bert_tf.tasks.report_parts import short
+from bert_tf.text.packing import pack
+from bert_tf.tokenization import BertTokenizer
+from bert_tf.training.metrics import Metric
+
+EMBEDDINGS = "embeddings"
+INFO_NCE, CO_SENT = "infonce", "cosent"
+# Number of found documents that the report shows for a query.
+_SHOWN = 3
+
+
+class PoolingHead(keras.layers.Layer):
+    """Pools the encoder's outputs for each row; the layer has no weights."""
+
+    reads, columns = "sequence_output", ("input_mask",)
+
+    def __init__(self, pooling: str, normalize: bool, **options):
+        super().__init__(**options)
+        self._pooling, self._normalize = pooling, normalize
+
+    def call(self, x, input_mask=None, training=False, seed=None):
+        """Maps float [B, S, H] to vectors, float32 [B, H]; `input_mask` is int32 [B, S]."""
+        del training, seed
+        pooled = x[:, 0] if self._pooling == "cls" else pool_tokens(tf.cast(x, tf.float32), input_mask, self._pooling)
+        pooled = tf.cast(pooled, tf.float32)
+        return tf.math.l2_normalize(pooled, -1) if self._normalize else pooled
+
+
+def embedding_task(command: Command, texts: TaskData | None = None) -> "EmbeddingTask":
+    """Returns the task for the flags of `run_embeddings`.
+
+    Args:
+      texts: data in memory; None if the flags name the data.
+    """
+    settings = command.settings
+    found = with_dev_share(texts or data.text_data(settings.data_dir, settings.data_paths), command)
+    files = VectorFiles.of_command(command)
+    loss = _loss_for(settings, data.form_of(found.load("train"))) if settings.do_train else settings.loss
+    return EmbeddingTask(found, files, loss or INFO_NCE, settings.scale, settings.both_directions)
+
+
+def _loss_for(settings: FineTuningSettings, form: str) -> str:
+    suited = CO_SENT if form == SCORED else INFO_NCE
+    if settings.loss not in ("", suited):
+        raise InputError(f"--loss={settings.loss}: the training data holds {form}, whose loss is {suited}; drop the "
+                         "flag, or give other data")  # fmt: skip
+    return suited
+
+
+@dataclasses.dataclass(frozen=True)
+class EmbeddingTask(Task):
+    """Maps texts to vectors.
+
+    Attributes:
+      files: pooling, prefixes and sizes of the vectors.
+      loss: the loss of training, INFO_NCE or CO_SENT.
+      scale: factor of the cosines in the loss.
+    """
+
+    data: TaskData = NO_DATA
+    files: VectorFiles = dataclasses.field(default_factory=VectorFiles)
+    loss: str = INFO_NCE
+    scale: float = 20.0
+    both_directions: bool = False
+    kind = EMBEDDINGS
+    name = EMBEDDINGS
+    labels = ()
+    couples_rows = True
+    example_and_row_names = ("examples", "texts")
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        return dataclasses.asdict(self.files)
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return (LOSS, ACCURACY) if self.loss == INFO_NCE else (LOSS,)
+
+    def is_labeled(self, examples: Sequence[Any]) -> bool:
+        """Returns whether the examples can be scored; only scored pairs may lack their scores."""
+        return all(example.form != SCORED or example.label is not None for example in examples)
+
+    def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        sizes, most = self.files.sizes, config.hidden_size
+        if (sizes and not most >= sizes[0] == max(sizes) >= sizes[-1] > 0) or list(sizes) != sorted(set(sizes))[::-1]:
+            raise InputError(
+                f"--matryoshka_dims={self.files.matryoshka_dims}: must fall, from at most {most}, the size of the "
+                "model's vectors"
+            )
+
+    def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
+        forms = {split: data.form_of(found) for split, found in examples.items()}
+        if forms.get("dev") == TEXTS:
+            raise InputError("--eval_data_path: single texts cannot be evaluated; give pairs, scored pairs or a "
+                             "collection")  # fmt: skip
+        example_checks.warn_of_texts({split: examples[split] for split in forms if forms[split] != COLLECTION})
+
+    def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
+        """Tokenizes examples; each text becomes a row.
+
+        Returns:
+          The columns:
+
+          - `tokens`: int32 [N, (tokens)].
+          - `roles`: int32 [N], see `losses`; for a collection, queries are anchors and documents are positives.
+          - `text_ids`: int32 [N], equal for equal texts.
+          - `label_ids`: float32 [N], the score of the example; 0 if unknown.
+          - `example_ids`: int [N], the index of the example.
+        """
+        form = data.form_of(examples)
+        groups = [example.texts * 2 if form == TEXTS else example.texts for example in examples]
+        roles = np.concatenate([np.arange(len(texts)) for texts in groups])
+        if form == COLLECTION:
+            roles = np.array([int(example.relevant is None) for example in examples])
+        texts = [text for group in groups for text in group]
+        is_query = (roles == losses.ANCHOR) | (form in (SCORED, TEXTS))
+        prefixed = [self.files.prefix(asks) + text for asks, text in zip(is_query, texts, strict=True)]
+        example_ids = np.repeat(np.arange(len(examples)), [len(group) for group in groups])
+        return {
+            "tokens": tokenize(prefixed, tokenizer),
+            "roles": roles.astype(np.int32),
+            "text_ids": np.unique(np.array(texts, np.object_), return_inverse=True)[1].astype(np.int32),
+            "label_ids": np.float32([example.label or 0 for example in examples])[example_ids],
+            "example_ids": example_ids,
+        }
+
+    def group_sizes(self, split: Split) -> np.ndarray:
+        """Returns the number of texts of each example, int [G]."""
+        return np.bincount(split.example_ids)
+
+    def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
+        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
+        return pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+
+    def head(self, config: BertConfig) -> keras.layers.Layer:
+        return PoolingHead(self.files.pooling, self.files.normalize)
+
+    def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of rows, float32 [B]; only the first rows of examples have weights above 0."""
+        return batch["row_weights"] * tf.cast(batch["roles"] == losses.ANCHOR, tf.float32)
+
+    def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Computes the loss, and for pairs the accuracy, from vectors [B, H]; see `losses`."""
+
+        def of_vectors(vectors: tf.Tensor) -> dict[str, tf.Tensor]:
+            if self.loss == CO_SENT:
+                return losses.co_sent(vectors, batch, self.scale)
+            return losses.info_nce(vectors, batch, self.scale, self.both_directions)
+
+        return losses.matryoshka(of_vectors, logits, self.files.sizes or (logits.shape[-1],))
+
+    def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
+        """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size.
+
+        Scored pairs have the correlations of cosines and scores. Collections have the metrics of retrieval. Pairs are
+        evaluated as a collection: the anchors are queries, and all other texts are documents.
+        """
+        if not np.all(np.isfinite(predictions)):
+            return {"spearman" if _form(split) == SCORED else "ndcg@10": float("nan")}
+        found: dict[str, float] = {}
+        for size in sorted({predictions.shape[1], *self.files.sizes}, reverse=True):
+            end = "" if size == predictions.shape[1] else f"_{size}"
+            scores = _scores(split, predictions[:, :size])
+            found |= {f"{name}{end}": value for name, value in scores.items() if not end or name in _OF_EACH_SIZE}
+        return found
+
+    def keep_evaluation(
+        self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
+    ) -> None:
+        """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
+        if np.all(np.isfinite(predictions)):
+            evaluation_file.write(folder, _entries(split, predictions), prefix)
+
+    def keep_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:
+        """Writes the files with which every script, and sentence-transformers, pool as the training."""
+        files = self.files
+        sentence_transformers.write(
+            folder, files.pooling, files.normalize, config.hidden_size, max_seq_length, files.prompts
+        )
+
+    def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
+        """Writes `test_predictions.tsv`: the cosine of each pair, or TREC's lines of the best documents of a query."""
+        if _form(split) in (SCORED, PAIRS):
+            lines = [f"{cosine:.6f}" for cosine in _pair_cosines(split, predictions)]
+        elif _form(split) == COLLECTION:
+            found = _Collection(split, predictions)
+            lines = [
+                f"{query.id.removeprefix('query ')} Q0 {found.documents[number].id} {rank} {cosine:.6f} bert_tf"
+                for query, ranking in zip(found.queries, found.rankings(shown=100), strict=True)
+                for rank, (number, cosine) in enumerate(zip(ranking.best, ranking.best_cosines, strict=True), 1)
+            ]
+        else:
+            raise InputError("--test_data_path: single texts have no predictions; extract_features writes vectors")
+        path = os.path.join(folder, "test_predictions.tsv")
+        storage.write_text(path, "".join(f"{line}\n" for line in lines))
+        return [path]
+
+
+# The scores that each Matryoshka size has.
+_OF_EACH_SIZE = ("spearman", "ndcg@10")
+
+
+def _form(split: Split) -> str:
+    return data.form_of(split.examples)
+
+
+class _Collection:
+    """The queries and documents of a split; pairs become a collection of their texts."""
+
+    def __init__(self, split: Split, vectors: np.ndarray):
+        examples, firsts = split.examples, np.append(0, np.cumsum(np.bincount(split.example_ids)))
+        if _form(split) == COLLECTION:
+            count = sum(example.relevant is not None for example in examples)
+            self.queries, self.documents = examples[:count], examples[count:]
+            place = {document.id: number for number, document in enumerate(self.documents)}
+            self.relevant = [{place[id]: gain for id, gain in query.relevant.items()} for query in self.queries]
+            self._vectors = vectors[:count], vectors[count:]
+            return
+        texts = {text: None for example in examples for text in example.texts[1:]}
+        place = {text: number for number, text in enumerate(texts)}
+        rows = {text: first + at for example, first in zip(examples, firsts, strict=False)
+                for at, text in enumerate(example.texts) if at}  # fmt: skip
+        relevant: dict[str, dict[int, float]] = {}
+        for example in examples:
+            relevant.setdefault(example.texts[0], {})[place[example.texts[1]]] = 1.0
+        asked = {example.texts[0]: first for example, first in zip(examples, firsts, strict=False)}
+        self.queries = [data.CollectionText(text, (text,)) for text in relevant]
+        self.documents = [data.CollectionText(text, (text,)) for text in texts]
+        self.relevant = list(relevant.values())
+        self._vectors = vectors[[asked[text] for text in relevant]], vectors[[rows[text] for text in texts]]
+
+    def rankings(self, shown: int = _SHOWN) -> list[retrieval.Ranking]:
+        return retrieval.search(*self._vectors, [list(gains) for gains in self.relevant], shown)
+
+
+def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
+    """Returns the cosine of the first two texts of each example, float32 [G]."""
+    unit, firsts = retrieval.normalized(predictions), np.flatnonzero(np.diff(split.example_ids, prepend=-1))
+    return np.sum(unit[firsts] * unit[firsts + 1], axis=1)
+
+
+def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
+    if _form(split) == SCORED:
+        cosines, labels = _pair_cosines(split, vectors), [example.label for example in split.examples]
+        of: dict[str, Callable] = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}
+        if np.ptp(cosines) == 0 or np.ptp(labels) == 0:
+            return dict.fromkeys(of, 0.0)
+        return {name: float(function(cosines, labels).statistic) for name, function in of.items()}
+    found = _Collection(split, vectors)
+    return retrieval.mean_scores(found.rankings(), found.relevant)
+
+
+def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
+    if _form(split) == SCORED:
+        rows = zip(split.examples, _pair_cosines(split, vectors).tolist(), strict=True)
+        return [
+            {"index": number, "text_a": one.texts[0], "text_b": one.texts[1], "label": one.label, "prediction": cosine}
+            for number, (one, cosine) in enumerate(rows)
+        ]
+    found, entries = _Collection(split, vectors), []
+    for number, ranking in enumerate(found.rankings()):
+        gains = found.relevant[number]
+        best = max(zip(ranking.cosines.tolist(), gains, strict=True))
+        wrong = [(cosine, place) for cosine, place in zip(ranking.best_cosines.tolist(), ranking.best, strict=True)
+                 if place not in gains]  # fmt: skip
+        right, first = (short(found.documents[place].texts[0]) for place in (best[1], ranking.best[0]))
+        entries.append({
+            "index": number, "text_a": found.queries[number].texts[0], "label": right, "prediction": first,
+            "cosine": best[0], "wrong_cosine": wrong[0][0] if wrong else None, "rank": int(ranking.ranks.min()),
+            "ndcg@10": retrieval.query_scores(ranking, list(gains.values()))["ndcg@10"],
+        })  # fmt: skip
+    return entries

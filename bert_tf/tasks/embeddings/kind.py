@@ -1,0 +1,58 @@
+"""The kind of task that maps texts to vectors, for the registry."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from bert_tf.config import BertConfig
+from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, PoolingHead, embedding_task
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
+from bert_tf.tasks.registry import Kind
+from bert_tf.tasks.report_parts import MOST_ERRORS, Histogram, Part, Table, of_lines, short
+
+
+def _head(described: TaskDescription, config: BertConfig) -> PoolingHead:
+    return PoolingHead(described.parameters["pooling"], described.parameters["normalize"])
+
+
+def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
+    del labels
+    return _of_queries(entries) if "rank" in entries[0] else _of_scores(entries)
+
+
+def _of_queries(entries: Sequence[Mapping]) -> list[Part]:
+    """Returns the queries with the lowest nDCG@10, and the cosines of right and wrong documents."""
+    missed = sorted((e for e in entries if e["rank"] > 1), key=lambda e: (e["ndcg@10"], -e["rank"]))
+    rows = [
+        [f"{e['rank']:,}", short(e["text_a"]), f"{e['label']} ({e['cosine']:.3f})",
+         f"{e['prediction']} ({e['wrong_cosine']:.3f})"]
+        for e in missed[:MOST_ERRORS]
+    ]  # fmt: skip
+    note = f"{len(missed):,} of {len(entries):,} queries have a wrong document first. The rank is the right document's."
+    groups = {
+        "right documents": np.array([e["cosine"] for e in entries]),
+        "most similar wrong documents": np.array([e["wrong_cosine"] for e in entries if e["wrong_cosine"] is not None]),
+    }
+    head = ["rank", "query", "right document (cosine)", "first document (cosine)"]
+    return [Histogram("Cosines with the queries", groups), Table("Worst queries", head, rows, note, is_text=True)]
+
+
+def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
+    """Returns the cosines by the scores, and the pairs whose ranks differ most."""
+    labels, cosines = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
+    middle = np.median(labels)
+    groups = {"scores above the median": cosines[labels > middle], "other scores": cosines[labels <= middle]}
+    places = [np.argsort(np.argsort(values)) / len(entries) for values in (cosines, labels)]
+    order = np.argsort(-np.abs(places[0] - places[1]), kind="stable")[:MOST_ERRORS].tolist()
+    rows = [
+        [f"{labels[number]:.4g}", f"{cosines[number]:.3f}",
+         *(short(entries[number][name]) for name in ("text_a", "text_b"))]
+        for number in order
+    ]  # fmt: skip
+    note = "The pairs whose places in the orders of the scores and of the cosines differ most."
+    table = Table("Worst pairs", ["score", "cosine", "text", "second text"], rows, note, is_text=True)
+    return [Histogram("Cosines", groups), table]
+
+
+KINDS = [Kind(EMBEDDINGS, EmbeddingSettings, embedding_task, _head, of_lines(_report))]

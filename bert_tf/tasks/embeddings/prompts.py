@@ -1,0 +1,61 @@
+"""How the texts of a model become vectors: pooling, normalization, prefixes and sizes."""
+
+import dataclasses
+
+from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import sentence_transformers as stated_files
+from bert_tf.core.command_line import require
+from bert_tf.core.flag_parsing import items
+from bert_tf.finetuning.resolution import Command
+from bert_tf.runs import run_folder
+
+_DEFAULT_POOLING = "mean"
+QUERY, DOCUMENT = "query", "document"
+
+
+@dataclasses.dataclass(frozen=True)
+class VectorFiles:
+    """What sentence-transformers' files in a model's folder state, and the Matryoshka sizes.
+
+    Attributes:
+      pooling: "cls", "mean" or "max".
+      normalize: whether vectors have length 1.
+      query_prefix, document_prefix: texts before queries and before documents.
+      matryoshka_dims: sizes of vectors, comma-separated and falling; "" if only the whole vector is trained.
+    """
+
+    pooling: str = _DEFAULT_POOLING
+    normalize: bool = False
+    query_prefix: str = ""
+    document_prefix: str = ""
+    matryoshka_dims: str = ""
+
+    @classmethod
+    def of_command(cls, command: Command) -> "VectorFiles":
+        """Returns the values of a command: from the flags, else from the run, else from --init_checkpoint's files."""
+        settings, stated = command.settings, cls()
+        if starts_from := run_folder.initial_checkpoint(settings):
+            folder = checkpoints.open_checkpoint(starts_from).folder
+            if stated_files.is_stated(folder):
+                normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
+                mode = stated_files.pooling_mode(folder)
+                stated = cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
+        names = ("pooling", "normalize", "query_prefix", "document_prefix")
+        return cls(**command.of_model(**{name: getattr(stated, name) for name in names}, matryoshka_dims=""))
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The Matryoshka sizes; () if only the whole vector is trained."""
+        sizes = items(self.matryoshka_dims)
+        require(
+            all(map(str.isdigit, sizes)), f"--matryoshka_dims={self.matryoshka_dims}: give whole numbers, as in 256,128"
+        )
+        return tuple(map(int, sizes))
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prefixes by the names that sentence-transformers gives them."""
+        return {QUERY: self.query_prefix, DOCUMENT: self.document_prefix}
+
+    def prefix(self, is_query: bool) -> str:
+        return self.query_prefix if is_query else self.document_prefix

@@ -1,0 +1,105 @@
+"""Exact search by the cosine of vectors, and the metrics of retrieval.
+
+nDCG: K. Jarvelin and J. Kekalainen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002; the gain is
+linear, as in trec_eval.
+
+Letters: Q queries, D documents, H size of a vector.
+"""
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+# Number of cosines that are in memory at the same time.
+_COSINES = 1 << 25
+_CUTOFF = 10
+_RECALLS = (1, 10, 100)
+
+
+@dataclasses.dataclass(frozen=True)
+class Ranking:
+    """The result of a search for one query.
+
+    Attributes:
+      ranks: int [relevant documents], the rank of each relevant document from 1, in the order of the query's documents.
+      cosines: float32 [relevant documents].
+      best: int [M], the indices of the documents with the highest cosines, in descending order.
+      best_cosines: float32 [M].
+    """
+
+    ranks: np.ndarray
+    cosines: np.ndarray
+    best: np.ndarray
+    best_cosines: np.ndarray
+
+
+def normalized(vectors: np.ndarray) -> np.ndarray:
+    """Scales vectors, float32 [..., H], to length 1; a vector of zeros stays as it is."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
+
+
+def cosines(queries: np.ndarray, documents: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Yields the index of each query, and the cosines of the query with all documents, float32 [D]."""
+    queries, documents = normalized(queries), normalized(documents)
+    size = max(1, _COSINES // max(1, len(documents)))
+    for start in range(0, len(queries), size):
+        yield from enumerate(queries[start : start + size] @ documents.T, start)
+
+
+def highest(values: np.ndarray, count: int) -> np.ndarray:
+    """Returns the indices of the highest values in descending order; of equal values, the first comes first."""
+    count = min(count, len(values))
+    if count < len(values):
+        least = np.partition(values, len(values) - count)[len(values) - count]
+        candidates = np.flatnonzero(values >= least)
+    else:
+        candidates = np.arange(len(values))
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]
+
+
+def search(
+    queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Sequence[int]], shown: int = 3
+) -> list[Ranking]:
+    """Ranks all documents for each query, exactly. Of documents with the same cosine, the first has the lowest rank.
+
+    Args:
+      queries: float32 [Q, H].
+      documents: float32 [D, H].
+      relevant: for each query, the indices of its relevant documents.
+      shown: M, number of the best documents to return.
+    """
+    rankings = []
+    for number, values in cosines(queries, documents):
+        wanted = np.asarray(relevant[number], np.int64)
+        own = values[wanted]
+        ranks = [1 + int((values > value).sum()) + int((values[:place] == value).sum())
+                 for place, value in zip(wanted, own, strict=True)]  # fmt: skip
+        best = highest(values, shown)
+        rankings.append(Ranking(np.array(ranks, np.int64), own, best, values[best]))
+    return rankings
+
+
+def query_scores(ranking: Ranking, gains: Sequence[float]) -> dict[str, float]:
+    """Returns the metrics of one query.
+
+    Args:
+      gains: the gain of each relevant document, above 0.
+    """
+    ranks, gains = ranking.ranks, np.asarray(gains, np.float64)
+    in_order = np.sort(ranks)
+    found = ranks <= _CUTOFF
+    ideal = np.sort(gains)[::-1][:_CUTOFF]
+    best = float((ideal / np.log2(1 + np.arange(1, len(ideal) + 1))).sum())
+    scores = {
+        f"ndcg@{_CUTOFF}": float((gains[found] / np.log2(1 + ranks[found])).sum()) / best,
+        f"mrr@{_CUTOFF}": 1 / int(in_order[0]) if in_order[0] <= _CUTOFF else 0.0,
+        "map": float(np.mean(np.arange(1, len(ranks) + 1) / in_order)),
+    }
+    return scores | {f"recall@{count}": float((ranks <= count).mean()) for count in _RECALLS}
+
+
+def mean_scores(rankings: Sequence[Ranking], relevant: Sequence[Mapping[int, float]]) -> dict[str, float]:
+    """Returns the means of the metrics over the queries; `relevant` maps documents to gains for each query."""
+    found = [query_scores(one, list(gains.values())) for one, gains in zip(rankings, relevant, strict=True)]
+    return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}

@@ -1,0 +1,103 @@
+"""The files of `run_embeddings`."""
+
+import json
+
+import pytest
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.embeddings import data
+from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
+
+
+def write(path, *lines):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(line + "\n" for line in lines))
+    return str(path)
+
+
+def rows(*entries):
+    return [json.dumps(entry) for entry in entries]
+
+
+def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
+    write(folder / "corpus.jsonl", *rows({"_id": "d1", "title": "The", "text": "man"}, {"_id": "d2", "text": "had"}))
+    write(
+        folder / "queries.jsonl",
+        *rows({"_id": "q1", "text": "was"}, {"_id": "q2", "text": "is"}, {"_id": "q3", "text": "so"}),
+    )
+    write(folder / "qrels/dev.tsv", "query-id\tcorpus-id\tscore", *qrels)
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "form", "texts", "label"),
+    [
+        ("a.tsv", ["anchor\tpositive\tnegative_1", "the\tman\twas"], PAIRS, ("the", "man", "was"), None),
+        ("a.csv", ["question,answer", '"the, so",man'], PAIRS, ("the, so", "man"), None),
+        ("a.jsonl", rows({"query": "a", "document": "b"}), PAIRS, ("a", "b"), None),
+        ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], SCORED, ('"the', "man"), 3.5),
+        ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man",), None),
+    ],
+)  # fmt: skip
+def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
+    first, *_ = data.read(write(tmp_path / name, *lines), "train")
+    assert (first.form, first.texts, first.label) == (form, texts, label)
+
+
+def test_rows_may_have_different_numbers_of_negatives(tmp_path):
+    path = write(
+        tmp_path / "a.jsonl", *rows({"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d", "negative": "e"})
+    )
+    assert [example.texts for example in data.read(path, "train")] == [("a", "b"), ("c", "d", "e")]
+
+
+def test_a_collection_has_the_judged_queries_and_all_documents(tmp_path):
+    found = data.read(collection(tmp_path), "dev")
+    assert {example.form for example in found} == {COLLECTION}
+    assert [(one.texts[0], one.relevant) for one in found[:2]] == [("was", {"d2": 2.0}), ("is", {"d1": 1.0})]
+    assert [(one.id, one.texts[0], one.relevant) for one in found[2:]] == [("d1", "The man", None), ("d2", "had", None)]
+
+
+def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
+    path = write(tmp_path / "a.tsv", "sentence1\tsentence2", "the\tman")
+    (example,) = data.read(path, "test")
+    assert (example.form, example.label) == (SCORED, None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["anchor\tother", "a\tb"], "a.tsv: has the columns anchor, other; give anchor and positive"),
+        (["sentence1\tsentence2", "a\tb"], "give anchor and positive .*, or sentence1, sentence2 and score"),
+        (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
+        (["anchor\tpositive", "a\t "], "a.tsv, line 2: positive is empty; give a text in each row"),
+        (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a number"),
+    ],
+)
+def test_a_bad_table_is_refused(tmp_path, lines, message):
+    with pytest.raises(InputError, match=message):
+        data.read(write(tmp_path / "a.tsv", *lines), "train")
+
+
+@pytest.mark.parametrize(
+    ("qrels", "message"),
+    [
+        (["q1\td9\t1"], "dev.tsv, line 2: the id 'd9' is not in corpus.jsonl"),
+        (["q9\td1\t1"], "dev.tsv, line 2: the id 'q9' is not in queries.jsonl"),
+        (["q1\td1\t0"], "names no relevant document"),
+        (["q1\td1\tyes"], "score is 'yes', not a number"),
+    ],
+)
+def test_a_bad_collection_is_refused(tmp_path, qrels, message):
+    with pytest.raises(InputError, match=message):
+        data.read(collection(tmp_path, qrels), "dev")
+
+
+def test_empty_documents_and_repeated_ids_are_refused(tmp_path):
+    collection(tmp_path)
+    write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": " "}))
+    with pytest.raises(InputError, match="corpus.jsonl, line 1: the text is empty"):
+        data.read(str(tmp_path), "dev")
+    write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "text": "a"}, {"_id": "d1", "text": "b"}))
+    with pytest.raises(InputError, match="corpus.jsonl, line 2: _id must be a string that no other line has"):
+        data.read(str(tmp_path), "dev")

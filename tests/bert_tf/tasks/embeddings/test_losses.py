@@ -1,0 +1,85 @@
+"""The losses of vectors against their formulas in NumPy and float64."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.tasks.embeddings import losses
+
+RNG = np.random.default_rng(0)
+GROUPS, SIZE, NEGATIVES = 5, 6, 2
+
+
+def batch_of(roles, text_ids, row_weights=None, label_ids=None):
+    count = len(roles)
+    columns = {"roles": np.int32(roles), "text_ids": np.int32(text_ids)}
+    columns["row_weights"] = np.ones(count, np.float32) if row_weights is None else np.float32(row_weights)
+    columns["label_ids"] = np.zeros(count, np.float32) if label_ids is None else np.float32(label_ids)
+    return {name: tf.constant(column) for name, column in columns.items()}
+
+
+def cosines(a, b):
+    a, b = (np.float64(x) / np.linalg.norm(np.float64(x), axis=-1, keepdims=True) for x in (a, b))
+    return a @ b.T
+
+
+def cross_entropy(scores, right):
+    top = scores.max(axis=1)
+    logsum = top + np.log(np.exp(scores - top[:, None]).sum(axis=1))
+    return logsum - scores[np.arange(len(scores)), right]
+
+
+@pytest.fixture(scope="module")
+def triplets():
+    """Vectors of examples with an anchor, a positive and two negatives, then two padding rows."""
+    vectors = RNG.normal(size=(GROUPS * (2 + NEGATIVES) + 2, SIZE)).astype(np.float32)
+    roles = [*list(range(2 + NEGATIVES)) * GROUPS, 0, 0]
+    weights = [1] * (len(roles) - 2) + [0, 0]
+    return vectors, batch_of(roles, np.arange(len(roles)), weights)
+
+
+@pytest.mark.parametrize("both", [False, True])
+def test_the_positive_is_chosen_among_all_texts_of_the_batch(triplets, both):
+    vectors, batch = triplets
+    real = vectors[:-2].reshape(GROUPS, 2 + NEGATIVES, SIZE)
+    candidates = real[:, 1:].reshape(-1, SIZE)
+    scores = 20 * cosines(real[:, 0], candidates)
+    expected = cross_entropy(scores, np.arange(GROUPS) * (1 + NEGATIVES))
+    if both:
+        expected = (expected + cross_entropy(20 * cosines(real[:, 1], real[:, 0]), np.arange(GROUPS))) / 2
+    found = losses.info_nce(tf.constant(vectors), batch, 20.0, both)
+    np.testing.assert_allclose(found["loss"][: -2 : 2 + NEGATIVES], expected, rtol=1e-5)
+    right = scores.argmax(axis=1) == np.arange(GROUPS) * (1 + NEGATIVES)
+    np.testing.assert_array_equal(found["accuracy"][: -2 : 2 + NEGATIVES], right)
+
+
+def test_texts_that_equal_the_positive_are_no_negatives():
+    vectors = RNG.normal(size=(4, SIZE)).astype(np.float32)
+    vectors[3] = vectors[1]  # two anchors with the same positive
+    batch = batch_of([0, 1, 0, 1], [0, 1, 2, 1])
+    found = losses.info_nce(tf.constant(vectors), batch, 20.0)
+    np.testing.assert_allclose(found["loss"][::2], [0, 0], atol=1e-6)
+    np.testing.assert_array_equal(found["accuracy"][::2], [1, 1])
+
+
+def test_the_cosines_of_scored_pairs_are_ordered_by_their_scores():
+    vectors = RNG.normal(size=(8, SIZE)).astype(np.float32)
+    labels = [3.0, 1.0, 1.0, 2.5]
+    batch = batch_of([0, 1] * 4, np.arange(8), [1] * 6 + [0, 0], np.repeat(labels, 2))
+    c = 20 * np.diag(cosines(vectors[::2], vectors[1::2]))
+    pairs = [(i, j) for i in range(3) for j in range(3) if labels[i] > labels[j]]
+    expected = np.log(1 + sum(np.exp(c[j] - c[i]) for i, j in pairs))
+    found = losses.co_sent(tf.constant(vectors), batch, 20.0)
+    np.testing.assert_allclose(found["loss"], np.full(8, expected), rtol=1e-5)
+
+
+def test_a_matryoshka_loss_is_the_sum_over_the_first_numbers(triplets):
+    vectors, batch = triplets
+
+    def of(part):
+        return losses.info_nce(part, batch, 20.0)
+
+    found = losses.matryoshka(of, tf.constant(vectors), (6, 4, 2))
+    expected = sum(of(tf.constant(vectors[:, :size]))["loss"] for size in (6, 4, 2))
+    np.testing.assert_allclose(found["loss"], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found["accuracy"], of(tf.constant(vectors))["accuracy"])

@@ -1,0 +1,196 @@
+"""Whole runs of `run_embeddings` and what follows: evaluation, conversion, export, mining, and the Python class."""
+
+import json
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.core.command_line import parse
+from bert_tf.core.errors import InputError
+from bert_tf.embedder import TextEmbedder
+from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.mining import mine
+from bert_tf.run_embeddings import main as run_embeddings
+from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks.embeddings import small_model
+from tests.bert_tf.tasks.embeddings.test_embedding_data import collection, rows, write
+
+TEXTS = ["the man said", "he had all his work", ""]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory, vocab_file):
+    """A pre-trained model, and pairs, scored pairs, single texts and a collection."""
+    folder = tmp_path_factory.mktemp("embeddings")
+    write_pretrained(folder / "start", vocab_file)
+    pairs = [
+        dict(zip(("anchor", "positive", "negative_1"), one.texts, strict=True)) for one in small_model.examples(24)
+    ]
+    write(folder / "pairs.jsonl", *rows(*pairs))
+    scored = [f"{one.texts[0]}\t{one.texts[1]}\t{one.label}" for one in small_model.examples(24, scored=True)]
+    write(folder / "scored.tsv", "sentence1\tsentence2\tscore", *scored)
+    write(folder / "texts.tsv", "text", *(one.texts[0] for one in small_model.examples(24)))
+    collection(folder / "collection")
+    return folder
+
+
+def flags(folder, output, *more):
+    return parse(EmbeddingSettings, [
+        f"--init_checkpoint={folder}/start", f"--output_dir={output}", "--max_seq_length=16", "--train_batch_size=8",
+        "--eval_batch_size=8", "--predict_batch_size=8", "--learning_rate=1e-3", *more,
+    ])  # fmt: skip
+
+
+TRAINED = ("--do_train", "--do_eval", "--eval_strategy=epoch", "--matryoshka_dims=16,8", "--query_prefix=was ",
+           "--normalize", "--gradient_accumulation_steps=2", "--num_train_epochs=2")  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def trained(folder):
+    output = folder / "trained"
+    data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
+    return output, run_embeddings(flags(folder, output, *TRAINED, *data))
+
+
+def test_a_run_trains_on_pairs_and_is_evaluated_on_scores(folder, trained):
+    output, scores = trained
+    assert list(scores) == ["spearman", "pearson", "spearman_8"]
+    lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    assert {"loss", "accuracy"} <= next(line for line in lines if line["split"] == "train").keys()
+    report = (output / "report.html").read_text()
+    assert "Worst pairs" in report and "scores above the median" in report
+    again = run_embeddings(flags(folder, output, "--do_eval", f"--eval_data_path={folder}/scored.tsv"))
+    assert again == pytest.approx(scores)
+
+
+def test_a_collection_and_pairs_are_searched(folder, trained):
+    output, _ = trained
+    names = ["ndcg@10", "mrr@10", "map", "recall@1", "recall@10", "recall@100", "ndcg@10_8"]
+    for data in ("collection", "pairs.jsonl"):
+        path = f"{folder}/{data}"
+        scores = run_embeddings(flags(folder, output, "--do_eval", f"--eval_data_path={path}"))
+        assert list(scores) == names
+    with_files = flags(folder, output, "--do_predict", f"--test_data_path={folder}/collection")
+    run_embeddings(with_files)
+    lines = (output / "test_predictions.tsv").read_text().splitlines()
+    assert [line.split()[:2] + line.split()[3:4] for line in lines] == [
+        ["q1", "Q0", "1"], ["q1", "Q0", "2"], ["q2", "Q0", "1"], ["q2", "Q0", "2"]
+    ]  # fmt: skip
+    assert "Worst queries" in (output / "report.html").read_text()
+
+
+def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_path):
+    output, _ = trained
+    model = TextEmbedder.load(str(output))
+    plain, asked = model.encode(TEXTS), model.encode(TEXTS, "query")
+    np.testing.assert_allclose(np.linalg.norm(plain, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(
+        asked, FeatureExtractor(str(output), sentence_vectors=True, prompt="was ").sentences(TEXTS)
+    )
+    assert np.abs(asked - plain).max() > 1e-3, "the prefix has an effect"
+    model.save(str(tmp_path / "saved"))
+    for format in ("sentence_transformers", "bert_tf"):
+        convert_checkpoint(ConversionSettings(input=str(output), output=str(tmp_path / format), format=format))
+    for copied in ("saved", "sentence_transformers", "bert_tf"):
+        extractor = FeatureExtractor(str(tmp_path / copied), sentence_vectors=True, prompt_name="query")
+        np.testing.assert_allclose(extractor.sentences(TEXTS), asked, atol=1e-5, err_msg=copied)
+    settings = ExportSettings(checkpoint_dir=str(output), export_dir=str(tmp_path / "model"), dimensions=8)
+    served = tf.saved_model.load(export_saved_model(settings)).signatures
+    for signature, prompt in (("serving_default", ""), ("query", "query")):
+        found = served[signature](text=tf.constant(TEXTS))["embedding"]
+        np.testing.assert_allclose(found, model.encode(TEXTS, prompt, dimensions=8), atol=1e-5)
+
+
+def test_a_run_whose_last_checkpoints_are_lost_ends_with_the_same_scores(folder, trained, tmp_path):
+    data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
+    given = flags(folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
+    assert run_embeddings(given) == pytest.approx(trained[1])
+    for index in (tmp_path / "run").glob("ckpt-[456]*"):
+        index.unlink()
+    (tmp_path / "run/checkpoint").unlink()
+    assert run_embeddings(given) == pytest.approx(trained[1])
+
+
+@pytest.mark.parametrize("data", ["scored.tsv", "texts.tsv"])
+def test_scored_pairs_and_single_texts_train(folder, tmp_path, data):
+    given = flags(folder, tmp_path / "run", "--do_train", f"--train_data_path={folder}/{data}", "--num_train_epochs=1")
+    assert run_embeddings(given) == {}
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert all(np.isfinite(line["loss"]) for line in lines if line["split"] == "train")
+
+
+def test_a_model_is_evaluated_before_its_training(folder, tmp_path):
+    given = flags(folder, tmp_path / "run", "--do_eval", f"--eval_data_path={folder}/scored.tsv")
+    assert run_embeddings(given).keys() == {"spearman", "pearson"}
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--train_data_path={0}/scored.tsv", "--loss=infonce"], "the training data holds scored pairs, whose loss is"),
+        (["--train_data_path={0}/collection"], "a collection is for evaluation"),
+        (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=8,16"], "must fall, from at most 16"),
+        (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=32,8"], "must fall, from at most 16"),
+        (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=a"], "give whole numbers"),
+        (["--train_data_path={0}/pairs.jsonl", "--do_eval", "--eval_data_path={0}/texts.tsv"], "cannot be evaluated"),
+    ],
+)
+def test_data_and_flags_that_do_not_fit_are_refused(folder, tmp_path, more, message):
+    with pytest.raises(InputError, match=message):
+        run_embeddings(flags(folder, tmp_path / "run", "--do_train", *(flag.format(folder) for flag in more)))
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("more", "message"), [("--train_batch_size=1", "compares the rows of a batch"), ("--bilstm_head", "drop the flag")]
+)
+def test_flags_of_other_kinds_are_refused(folder, more, message):
+    with pytest.raises(InputError, match=message):
+        flags(folder, "out", "--do_train", f"--train_data_path={folder}/pairs.jsonl", more)
+
+
+def test_the_python_class_trains_on_lists(folder, tmp_path):
+    pairs = [one.texts[:2] for one in small_model.examples(16)]
+    settings = {"max_seq_length": 16, "train_batch_size": 8, "num_train_epochs": 1}
+    arguments = pairs, str(folder / "start"), str(tmp_path / "run")
+    model = TextEmbedder.train(*arguments, dev=pairs, **settings)
+    assert model.scores["recall@100"] == 1.0
+    assert model.encode(["the man"]).shape == (1, 16)
+    assert TextEmbedder.train(*arguments, dev=pairs, **settings).scores == pytest.approx(model.scores), "resumed"
+    for given in (["a", ("b", "c")], [("a", "")], [], [("a", 1.0)]):
+        with pytest.raises(InputError, match=r"examples"):
+            TextEmbedder.train(given, str(folder / "start"), str(tmp_path / "other"))
+
+
+def test_negatives_are_similar_texts_that_are_no_positives(folder, tmp_path):
+    corpus = [*small_model.WORDS, "the man said"]
+    write(tmp_path / "corpus.txt", *corpus)
+    write(
+        tmp_path / "pairs.jsonl",
+        *rows({"anchor": "man", "positive": "the man said"}, {"anchor": "man", "positive": "was"}),
+    )
+    output = tmp_path / "mined.jsonl"
+    options = {"init_checkpoint": str(folder / "start"), "input_file": str(tmp_path / "pairs.jsonl"), "sampling": "top"}
+    options |= {"corpus_file": str(tmp_path / "corpus.txt"), "output_file": str(output)}
+    mine(MiningSettings(**options, num_negatives=3, min_rank=2, max_rank=6))
+    extractor = FeatureExtractor.of_texts(str(folder / "start"))
+    texts = list(dict.fromkeys(corpus))
+    (query, *vectors) = extractor.sentences(["man", *texts])
+    cosines = {
+        text: query @ v / np.linalg.norm(query) / np.linalg.norm(v) for text, v in zip(texts, vectors, strict=True)
+    }
+    least = min(cosines["the man said"], cosines["was"])
+    ranked = [
+        text for text in sorted(cosines, key=lambda text: -cosines[text]) if text not in ("man", "was", "the man said")
+    ]
+    expected = [text for text in ranked[1:6] if cosines[text] <= least][:3]
+    for line in map(json.loads, output.read_text().splitlines()):
+        assert [line[name] for name in line if name.startswith("negative")] == expected
+    mine(MiningSettings(**options, num_negatives=1, margin=3.0))
+    assert all("negative_1" not in json.loads(line) for line in output.read_text().splitlines())

@@ -1,0 +1,123 @@
+"""The losses of `run_embeddings`, and their gradients, compared with sentence-transformers."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import tensorflow as tf
+import torch
+from sentence_transformers import SentenceTransformer, losses, util
+
+from bert_tf import checkpoints
+from bert_tf.checkpoints import variables_by_path
+from bert_tf.tasks.embeddings.data import PAIRS, SCORED, Texts
+from bert_tf.tasks.embeddings.embedding_task import CO_SENT, EmbeddingTask
+from bert_tf.tasks.embeddings.prompts import VectorFiles
+from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.tasks.embeddings import small_model
+from tests.parity.hugging_face import their_name
+
+pytestmark = pytest.mark.torch
+
+GROUPS, SIZE = 6, 32
+RNG = np.random.default_rng(0)
+VECTORS = RNG.normal(size=(GROUPS, 3, SIZE)).astype(np.float32)
+SCORES = np.float32([0.5, 4, 4, 1, 2.5, 3])
+
+
+class Stub(torch.nn.Module):
+    """A model whose features are the vectors themselves."""
+
+    def forward(self, features):
+        return {"sentence_embedding": features["vectors"], "token_embeddings": features["vectors"]}
+
+    def get_embedding_dimension(self):
+        return SIZE
+
+    get_sentence_embedding_dimension = get_embedding_dimension
+
+
+def theirs(make, columns: int):
+    """Returns their loss, and its gradient with respect to the vectors, [groups, columns, size]."""
+    vectors = torch.tensor(VECTORS[:, :columns], requires_grad=True)
+    features = [{"vectors": vectors[:, number]} for number in range(columns)]
+    loss = make(Stub())(features, torch.tensor(SCORES))
+    loss.backward()
+    return float(loss), vectors.grad.numpy()
+
+
+def ours(task: EmbeddingTask, columns: int):
+    vectors = tf.constant(VECTORS[:, :columns].reshape(-1, SIZE))
+    batch = {
+        "roles": tf.tile(tf.range(columns), [GROUPS]), "text_ids": tf.range(GROUPS * columns),
+        "row_weights": tf.ones(GROUPS * columns), "label_ids": tf.repeat(tf.constant(SCORES), columns),
+    }  # fmt: skip
+    with tf.GradientTape() as tape:
+        tape.watch(vectors)
+        values, weights = task.losses(vectors, batch)["loss"], task.weights(batch)
+        loss = tf.reduce_sum(values * weights) / tf.reduce_sum(weights)
+    return float(loss), tape.gradient(loss, vectors).numpy().reshape(GROUPS, columns, SIZE)
+
+
+PLAIN = EmbeddingTask()
+SIZES = (32, 16, 8)
+CASES = {
+    "triplets": (losses.MultipleNegativesRankingLoss, PLAIN, 3),
+    "pairs": (losses.MultipleNegativesRankingLoss, PLAIN, 2),
+    "symmetric": (losses.MultipleNegativesSymmetricRankingLoss, EmbeddingTask(both_directions=True), 2),
+    "cosent": (losses.CoSENTLoss, EmbeddingTask(loss=CO_SENT), 2),
+    "matryoshka": (
+        lambda model: losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), list(SIZES)),
+        EmbeddingTask(files=VectorFiles(matryoshka_dims="32,16,8")), 3,
+    ),
+    "matryoshka of cosent": (
+        lambda model: losses.MatryoshkaLoss(model, losses.CoSENTLoss(model), list(SIZES)),
+        EmbeddingTask(loss=CO_SENT, files=VectorFiles(matryoshka_dims="32,16,8")), 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_losses_and_gradients_are_those_of_sentence_transformers(case):
+    make, task, columns = CASES[case]
+    (loss, gradient), (expected, wanted) = ours(task, columns), theirs(make, columns)
+    assert loss == pytest.approx(expected, rel=1e-5)
+    np.testing.assert_allclose(gradient, wanted, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("loss", ["infonce", "cached", "cosent"])
+def test_a_step_of_a_published_model_has_their_gradients(minilm, loss):
+    """From tokens to gradients; ours in two micro-batches, theirs cached or not."""
+    texts = [("A plane takes off.", "An aircraft is leaving."), ("Who wrote Faust?", "Goethe."), ("Hi", "Hello there")]
+    texts += [("The stock fell.", "Shares dropped by a tenth on Monday.")]
+    scores = [4.0, 2.0, 3.0, 5.0]
+    model = SentenceTransformer(str(minilm), device="cpu").eval()
+    their_loss = {"infonce": losses.MultipleNegativesRankingLoss, "cosent": losses.CoSENTLoss}.get(
+        loss, lambda model: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=2)
+    )(model)
+    tokenize = getattr(model, "preprocess", None) or model.tokenize
+    features = [util.batch_to_device(tokenize([pair[at] for pair in texts]), "cpu") for at in (0, 1)]
+    value = their_loss(features, torch.tensor(scores))
+    value.backward()
+    wanted = {name.split("auto_model.")[-1].split("model.")[-1]: p.grad for name, p in model.named_parameters()}
+
+    config = dataclasses.replace(
+        checkpoints.read_config(str(minilm / "config.json")),
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
+    form = SCORED if loss == "cosent" else PAIRS
+    examples = [Texts(pair, form, score) for pair, score in zip(texts, scores, strict=True)]
+    task = EmbeddingTask(loss=CO_SENT if loss == "cosent" else "infonce", files=VectorFiles(normalize=True))
+    objective = small_model.objective_of(task, config)
+    checkpoints.initialize(objective.model, str(minilm))
+    batch = small_model.batch_of(task, examples, BertTokenizer(str(minilm / "vocab.txt")), shares=2)
+    found, numerators = small_model.gradients(objective, batch, micro_batches=2)
+    assert numerators["loss"] / len(texts) == pytest.approx(float(value), rel=1e-4)
+    for path in ("encoder/embeddings/word_embeddings", "encoder/blocks/0/attention/query/kernel",
+                 "encoder/blocks/5/output_dense/kernel", "encoder/blocks/3/attention_norm/gamma"):  # fmt: skip
+        gradient = wanted[their_name(path).removeprefix("bert.")].numpy()
+        if path.endswith("kernel"):
+            gradient = gradient.T
+        np.testing.assert_allclose(found[path].reshape(gradient.shape), gradient, atol=2e-5, err_msg=path)
+    assert set(found) <= set(variables_by_path(objective.model))
