@@ -39,6 +39,7 @@ COPIED = {
 # The public Python API: maps modules to the names in them.
 PYTHON_NAMES = {
     "bert_tf.classifier": ("TextClassifier",),
+    "bert_tf.embedder": ("TextEmbedder",),
     "bert_tf.features.extractor": ("FeatureExtractor", "TokenFeatures"),
     "bert_tf.encoder": ("BertEncoder",),
     "bert_tf.config": ("BertConfig",),

@@ -12,13 +12,24 @@ import pytest
 import tensorflow as tf
 import tensorflow_datasets as tfds
 
-from bert_tf import extract_features, glue_submission, run_classifier, run_ner, run_squad, run_swag, score_text
+from bert_tf import (
+    extract_features,
+    glue_submission,
+    mine_negatives,
+    run_classifier,
+    run_embeddings,
+    run_ner,
+    run_squad,
+    run_swag,
+    score_text,
+)  # fmt: skip
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.settings import ConversionSettings, FeaturesSettings, GlueSubmissionSettings, ScoringSettings
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from export import export_saved_model
@@ -33,13 +44,16 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 # Pages with commands, in an order in which later pages find the files of earlier pages.
 PAGES = (
     "tutorials/fine_tuning", "how_to/classification", "how_to/long_texts", "how_to/glue", "tutorials/choices",
-    "tutorials/questions", "tutorials/entities", "how_to/other_data", "how_to/score_text", "tutorials/embeddings",
+    "tutorials/questions", "tutorials/entities", "how_to/other_data", "how_to/score_text", "tutorials/search",
+    "tutorials/embeddings",
 )  # fmt: skip
 MESSAGES = "how_to/troubleshooting"
 SCRIPTS = {
     "convert_checkpoint": (ConversionSettings, lambda settings: None),  # it downloads, so only its flags are checked
     "run_classifier": (ClassifierSettings, run_classifier.main),
     "run_swag": (SwagSettings, run_swag.main),
+    "run_embeddings": (EmbeddingSettings, run_embeddings.main),
+    "mine_negatives": (MiningSettings, mine_negatives.main),
     "run_squad": (SquadSettings, run_squad.main),
     "run_ner": (NerSettings, run_ner.main),
     "export_saved_model": (ExportSettings, export_saved_model.main),
@@ -52,6 +66,7 @@ _ONE_EPOCH = ["--num_train_epochs=1", "--train_batch_size=12"]
 SMALL = {
     "run_classifier": _ONE_EPOCH,
     "run_swag": _ONE_EPOCH,
+    "run_embeddings": _ONE_EPOCH,
     "extract_features": ["--num_workers=1"],
     "score_text": ["--num_workers=1"],
     "run_squad": ["--num_train_epochs=1", "--train_batch_size=12", "--max_seq_length=128"],
@@ -119,6 +134,17 @@ def write_own_data() -> None:
         write(f"answers/{split}.csv", "question,answer,fits\n" + "".join(pairs))
 
 
+def write_pairs() -> None:
+    """Writes pairs, and a collection of the same texts."""
+    pairs = [(text(i), f"that is {i}") for i in range(24)]
+    lines = [json.dumps({"anchor": anchor, "positive": positive}) for anchor, positive in pairs]
+    write("pairs.jsonl", "\n".join(lines) + "\n")
+    for name, texts in zip(("queries", "corpus"), zip(*pairs, strict=True), strict=True):
+        lines = [json.dumps({"_id": str(i), "text": text}) for i, text in enumerate(texts)]
+        write(f"collection/{name}.jsonl", "\n".join(lines) + "\n")
+    write("collection/qrels/dev.tsv", "query-id\tcorpus-id\tscore\n" + "".join(f"{i}\t{i}\t1\n" for i in range(24)))
+
+
 def write_questions() -> None:
     for version in ("1.1", "2.0"):
         paragraphs = []
@@ -154,6 +180,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     write_checkpoint(vocab_file, "cased", 4)
     write_checkpoint(vocab_file, "gpt", 2, directionality="ltr")
     write_own_data()
+    write_pairs()
     write_questions()
     write_glue(tmp_path)
     (tmp_path / "snli_1.0").mkdir()
@@ -176,6 +203,10 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
         "runs/MNLI/AX.tsv",
         "submission.zip",
         "scores.jsonl",
+        "mined.jsonl",
+        "mined_model/report.html",
+        "documents.npz",
+        "served/search/1/saved_model.pb",
         "guesses.jsonl",
         "zero_shot/eval_results.txt",
         "squad_model/predictions.json",

@@ -82,7 +82,7 @@ def co_sent(vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float) ->
 
 
 def matryoshka(loss_of, vectors: tf.Tensor, sizes: Sequence[int]) -> dict[str, tf.Tensor]:
-    """Sums a loss over the first numbers of the vectors; the other values are those of the whole vectors.
+    """Sums a loss over the first numbers of the vectors; the other values come from the whole vectors.
 
     Args:
       loss_of: function that maps vectors to values by name.
