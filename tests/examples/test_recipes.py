@@ -12,6 +12,7 @@ from bert_tf.settings import FeaturesSettings, PretrainingSettings
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification import glue, glue_results
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from data_gen.settings import GeneratorSettings
@@ -26,6 +27,7 @@ SETTINGS = {
     "extract_features": FeaturesSettings,
     "run_squad": SquadSettings,
     "run_ner": NerSettings,
+    "run_embeddings": EmbeddingSettings,
 }
 SHARED = {"phase1", "phase2"}
 RECIPES = sorted({str(path.relative_to(EXAMPLES).with_suffix("")) for path in EXAMPLES.rglob("*.flags")} - SHARED)

@@ -210,11 +210,13 @@ class EmbeddingTask(Task):
         )
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes `test_predictions.tsv`: the cosine of each pair, or TREC's lines of the best documents of a query."""
+        """Writes `test_predictions.tsv`, the cosine of each pair, or `test_predictions.trec`, the documents found."""
+        name = "test_predictions.tsv"
         if _form(split) in (SCORED, PAIRS):
-            lines = [f"{cosine:.6f}" for cosine in _pair_cosines(split, predictions)]
+            cosines = enumerate(_pair_cosines(split, predictions))
+            lines = ["index\tcosine", *(f"{number}\t{cosine:.6f}" for number, cosine in cosines)]
         elif _form(split) == COLLECTION:
-            found = _Collection(split, predictions)
+            name, found = "test_predictions.trec", _Collection(split, predictions)
             lines = [
                 f"{query.id.removeprefix('query ')} Q0 {found.documents[number].id} {rank} {cosine:.6f} bert_tf"
                 for query, ranking in zip(found.queries, found.rankings(shown=100), strict=True)
@@ -222,7 +224,7 @@ class EmbeddingTask(Task):
             ]
         else:
             raise InputError("--test_data_path: single texts have no predictions; extract_features writes vectors")
-        path = os.path.join(folder, "test_predictions.tsv")
+        path = os.path.join(folder, name)
         storage.write_text(path, "".join(f"{line}\n" for line in lines))
         return [path]
 

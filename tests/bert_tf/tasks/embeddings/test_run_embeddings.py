@@ -78,7 +78,7 @@ def test_a_collection_and_pairs_are_searched(folder, trained):
         assert list(scores) == names
     with_files = flags(folder, output, "--do_predict", f"--test_data_path={folder}/collection")
     run_embeddings(with_files)
-    lines = (output / "test_predictions.tsv").read_text().splitlines()
+    lines = (output / "test_predictions.trec").read_text().splitlines()
     assert [line.split()[:2] + line.split()[3:4] for line in lines] == [
         ["q1", "Q0", "1"], ["q1", "Q0", "2"], ["q2", "Q0", "1"], ["q2", "Q0", "2"]
     ]  # fmt: skip
