@@ -36,7 +36,7 @@ TABLE5 = (
 TABLE6 = {
     "2-128-2": "3, 768, 12: 5.84, 88.4",
     "4-128-2": "6, 768, 12: 4.68, 91.3",
-    "4-256-4": "12, 768, 12: 3.99, 92.9",
+    "2-256-4": "12, 768, 12: 3.99, 92.9",
 }
 TABLE7 = {"embeddings": 91.0, "second_to_last_hidden": 95.6, "last_hidden": 94.9, "weighted_sum_last_four": 95.9,
           "concat_last_four": 96.1, "weighted_sum_all": 95.5}  # fmt: skip
