@@ -100,10 +100,3 @@ def test_truncated_data_of_a_checkpoint_is_refused(pretrained, tmp_path):
     data.write_bytes(data.read_bytes()[:2000])
     with pytest.raises(InputError, match="its data is truncated"):
         checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
-
-
-def test_reading_a_large_checkpoint_shows_its_progress(pretrained, caplog, monkeypatch):
-    monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
-    with caplog.at_level(logging.INFO, "absl"):
-        checkpoints.load_encoder(str(pretrained[0]))
-    assert f"reading {pretrained[0]}/ckpt-7: 39 of 39 tensors" in caplog.text

@@ -11,12 +11,11 @@ import tensorflow as tf
 from bert_tf import classifier
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import checkpoint_folder
 from bert_tf.runs.checkpoint_folder import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
-from bert_tf.tasks.classification.multi_label import THRESHOLDS, evaluated_thresholds
+from bert_tf.tasks.classification.multi_label import evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.training import metrics_file
 from tests.bert_tf.tasks_of_flags import find_task
@@ -241,13 +240,6 @@ def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
         task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
 
 
-def test_floats_that_may_be_meant_as_classes_are_doubted(caplog):
-    task_of(["a", "b", "c"], [0.0, 1.0, 0.5])
-    assert "give integers" not in caplog.text
-    assert task_of(["a", "b", "c"], np.array([0.0, 1.0, 1.0])).kind == "regression"
-    assert "the labels are floats, so the model learns numbers; if they are classes, give integers" in caplog.text
-
-
 def test_integers_are_classes_in_the_order_of_numbers_with_weights():
     task = task_of(["a", "b", "c"], [10, np.int64(2), 10], (["d"], [3]), class_weights="balanced")
     assert task.labels == ("2", "10") and task.answers.weights == pytest.approx((1.5, 0.75))
@@ -262,23 +254,6 @@ def test_sets_are_any_number_of_labels():
     task = task_of(["a", "b", "c"], [{"y", "x"}, [], ("z",)])
     assert task.kind == "multi_label" and task.labels == ("x", "y", "z")
     np.testing.assert_array_equal(task.targets(task.data.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
-
-
-def test_an_evaluation_refuses_thresholds_of_another_checkpoint(tmp_path):
-    task = task_of(["a", "b"], [{"x"}, {"y"}])
-    description.write(str(tmp_path), description.describe(task, True, 16))
-    (tmp_path / "ckpt-7.index").touch()
-    THRESHOLDS.write(str(tmp_path), np.array([0.1, 0.2]), 7, task.labels)
-    answers = types.SimpleNamespace(kind="multi_label")
-    logits = np.array([[-1.0, -1.0]], np.float32)  # probabilities of 0.27, above both thresholds
-    model = types.SimpleNamespace(
-        folder=str(tmp_path), labels=task.labels, _answers=answers, _outputs=lambda *_: logits
-    )
-    model._step = 7
-    assert TextClassifier.evaluate(model, ["a"], [{"x", "y"}])["subset_accuracy"] == 1
-    model._step = 9
-    with pytest.raises(InputError, match="was tuned on the checkpoint of step 7, not of step 9"):
-        TextClassifier.evaluate(model, ["a"], [{"x", "y"}])
 
 
 @pytest.mark.slow

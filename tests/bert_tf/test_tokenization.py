@@ -224,33 +224,3 @@ def test_the_table_on_disk_is_what_the_rule_gives(lower):
 
 
 IN_WORD, ALONE, SPACE = unicode_table.IN_WORD, unicode_table.ALONE, unicode_table.SPACE
-
-
-@pytest.mark.parametrize(
-    "character, lower, becomes",
-    [
-        ("É", True, [(IN_WORD, "e")]), ("É", False, [(IN_WORD, "É")]), ("\t", True, [(SPACE, " ")]),
-        ("\u00a0", False, [(SPACE, " ")]), ("\u2028", True, [(SPACE, " ")]), ("\x00", True, []),
-        ("\u200b", False, []), ("\ufffd", True, []), ("!", True, [(ALONE, "!")]), ("$", False, [(ALONE, "$")]),
-        ("中", True, [(ALONE, "中")]), ("İ", True, [(IN_WORD, "i")]), ("ﬁ", True, [(IN_WORD, "ﬁ")]),
-        ("Ａ", True, [(IN_WORD, "ａ")]), ("\u0301", True, []), ("\u0301", False, [(IN_WORD, "\u0301")]),
-        ("가", True, [(IN_WORD, "\u1100"), (IN_WORD, "\u1161")]), ("가", False, [(IN_WORD, "가")]),
-        ("。", True, [(ALONE, "。")]), ("\u1b44", True, [(unicode_table.ORDERED_MARK, "\u1b44")]),
-        ("\u0901", True, [(unicode_table.BOUNDARY, "\u0901")]), ("Σ", True, [(unicode_table.CAPITAL_SIGMA, "σ")]),
-    ],
-)  # fmt: skip
-def test_the_rule_for_one_character(character, lower, becomes):
-    assert build_unicode_table.normalize_character(character, lower) == becomes
-
-
-def test_the_table_knows_nothing_of_surrogates():
-    dropped = unicode_table.load(True).entries[0xD800:0xE000] >> unicode_table.KIND_SHIFT
-    assert (dropped == unicode_table.DROPPED).all()
-
-
-def test_one_text_and_several_are_not_confused(vocab_file):
-    tokenizer = BertTokenizer(vocab_file)
-    with pytest.raises(ValueError, match="a single text; give a list"):
-        tokenizer.encode("the man")
-    with pytest.raises(TypeError, match="text has type list, not str; for several texts, call encode"):
-        tokenizer.tokenize(["the man"])

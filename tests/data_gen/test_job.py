@@ -44,14 +44,6 @@ def test_impossible_outputs_are_refused(output_file):
         shard_names.output_paths(output_file)
 
 
-def test_a_users_folder_with_the_name_of_the_work_folder_is_left_alone(tmp_path):
-    (tmp_path / "out.work").mkdir()
-    (tmp_path / "out.work" / "thesis.txt").write_text("mine")
-    with pytest.raises(InputError, match="out.work: contains thesis.txt and no plan of a run"):
-        make(tmp_path).open()
-    assert [path.name for path in (tmp_path / "out.work").iterdir()] == ["thesis.txt"]
-
-
 @pytest.mark.parametrize("removed", range(3))
 def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkeypatch, removed):
     unfinished = make(tmp_path)

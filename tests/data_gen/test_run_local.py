@@ -99,14 +99,6 @@ def test_after_an_error_no_worker_works_on_and_no_old_answer_comes(runner, gate,
     assert sorted(runner.map(eval, ["1", "2", "3"])) == [1, 2, 3]
 
 
-def test_an_abandoned_call_leaves_no_answers(runner, gate):
-    answers = runner.map(eval, ["'first'", gate.passed("'stale'"), gate.passed("'stale'")])
-    assert next(answers) == "first"
-    answers.close()
-    assert not gate.is_waited_at()
-    assert sorted(runner.map(eval, ["1", "2", "3", "4"])) == [1, 2, 3, 4]
-
-
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
 def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
     with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
@@ -117,28 +109,12 @@ def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
     assert not is_alive(other)
 
 
-def test_a_worker_that_dies_while_it_is_idle_is_told():
-    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
-        pid = pids_of(runner).pop()
-        os.kill(pid, signal.SIGKILL)
-        with pytest.raises(ChildProcessError, match="a worker process died"):
-            wait_until(lambda: list(runner.map(eval, ["1"])) == [])  # until the executor has noticed the death
-
-
 def test_workers_ignore_the_signals_that_the_terminal_sends_to_all(runner):
     pids = pids_of(runner)
     for pid in pids:
         os.kill(pid, signal.SIGINT)
         os.kill(pid, signal.SIGTERM)
     assert pids_of(runner) == pids
-
-
-def test_leaving_ends_busy_workers(gate):
-    with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
-        pids = pids_of(runner)
-        answers = runner.map(eval, ["1", gate.passed(), gate.passed()])
-        next(answers)
-    assert not any(is_alive(pid) for pid in pids)
 
 
 @pytest.mark.slow

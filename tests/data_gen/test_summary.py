@@ -7,7 +7,6 @@ from data_gen.settings import GeneratorSettings
 
 FINE = {"documents": 10, "sentences": 100, "tokens": 2000}
 FINE |= {"used_share": 0.9, "masked_share": 0.149, "random_next_share": 0.52}
-JSONL = {"input_format": "jsonl"}
 SHORT = {"random_next_share": 0.7, "documents": 90}
 
 

@@ -197,20 +197,6 @@ def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
     assert (summary["words"], summary["different_words"], summary["largest_count_error"]) == (7, 4, 0)
 
 
-def test_dropped_words_are_told(tmp_path, caplog):
-    text = " ".join(f"a{i}" for i in range(3000)) + " the" * 9
-    learn(tmp_path, [text], 30, max_words=1000)
-    summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
-    assert summary["dropped_words"] == 2501 and summary["different_words"] == 500
-    assert "more different words than --max_words=1000: dropped the rarest, 2501 words" in caplog.text
-    assert "counts are too low by at most 1" in caplog.text
-
-
-def test_only_the_most_frequent_words_teach_merges_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(vocabulary, "MAX_MERGE_WORDS", 1)
-    assert vocabulary.learn_tokens({"ab": 3, "cd": 2, "ce": 2}, 100) == ["##b", "##d", "##e", "a", "c", "ab"]
-
-
 def test_an_existing_file_is_replaced_only_if_a_flag_says_so(tmp_path):
     first, output = learn(tmp_path, ["the of and the"], 20)
     with pytest.raises(InputError, match=r"vocab.txt: exists; give another name, or --overwrite"):

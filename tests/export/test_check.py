@@ -18,12 +18,8 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from export import loading, warmup
 from export.check import check
-from export.saved_model import export_saved_model
 from export.serve.servable import Servable, replay
-from export.settings import ExportSettings
-from tests.bert_tf.classification import make_task
 from tests.export.conftest import DEV_TEXTS
-from tests.export.exports import put_together
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
@@ -141,25 +137,6 @@ def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
     with pytest.raises(InputError, match=message) as error:
         check(str(copied))
     assert len(str(error.value).splitlines()) == 1
-
-
-@pytest.mark.slow
-def test_an_export_that_fails_its_check_names_the_folder_that_was_asked_for(vocab_file, tmp_path):
-    put_together(tmp_path / "run", vocab_file, make_task(2), spread=float("nan"))
-    with pytest.raises(InputError, match=f"^{tmp_path}/out/assets.extra/.* output probabilities is not finite"):
-        export_saved_model(ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/out/"))
-    assert os.listdir(tmp_path / "out") == []
-
-
-def test_a_recorded_request_that_the_model_refuses_breaks_the_check(copied):
-    rows = np.ones([1, 40], np.int32)  # the model has 32 positions
-    inputs = dict.fromkeys(("input_ids", "input_mask", "segment_ids"), rows)
-    warmup.write(str(copied), "m", [warmup.Request("predict", "tokens", inputs)])
-    with pytest.raises(InputError, match="request 0 fails .*more tokens than the 32 positions"):
-        loading.check(str(copied))
-    warmup.write(str(copied), "m", [warmup.Request("classify", "examples", {"inputs": np.array([b""], object)})])
-    with pytest.raises(InputError, match="request 0 fails .*has the method regress"):
-        loading.check(str(copied))
 
 
 def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path):

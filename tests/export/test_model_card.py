@@ -59,15 +59,6 @@ def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_pat
         assert dev["micro_f1"] == test["micro_f1"] == 0.25 and dev["data"] == "dev.csv, 3 examples, 0"
 
 
-def test_the_card_shows_no_scores_of_another_step(tmp_path):
-    description = types.SimpleNamespace(parameters={})
-    exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
-    other = {"not shown": "the last evaluation was at step 2, but this export has step 3"}
-    for step, shown in ((3, {"f1": 0.25, "global_step": 3}), (2, other)):
-        metrics_file.write_results(str(tmp_path), {"eval_f1": 0.25, "global_step": step})
-        assert _scores(exported) == shown
-
-
 def test_the_card_identifies_data_that_is_not_the_dev_data(tmp_path):
     description = types.SimpleNamespace(parameters={})
     exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)

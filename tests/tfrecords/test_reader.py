@@ -53,22 +53,6 @@ def test_files_that_are_missing_are_named_with_their_flag(folder, patterns, mess
         reader.expand_files(patterns.format(folder), flag="text")
 
 
-def test_a_glob_leaves_out_manifests_and_unfinished_files(folder):
-    (folder / "b.manifest.json").write_text("{}")
-    (folder / "b-2.tmp-0123456789ab").write_text("half")
-    assert [pathlib.Path(p).name for p in reader.expand_files(f"{folder}/b*")] == ["b-0", "b-1"]
-
-
-def test_brackets_of_a_folder_that_exists_are_part_of_its_name(tmp_path):
-    for name in ("o[1]", "o1"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "a.txt").touch()
-        (tmp_path / name / "a[2].txt").touch()
-    expected = [f"{tmp_path}/o[1]/a.txt", f"{tmp_path}/o[1]/a[2].txt"]
-    assert reader.expand_files(f"{tmp_path}/o[1]/*.txt") == expected
-    assert reader.expand_files(f"{tmp_path}/o[1]/a[2].txt") == expected[1:]
-
-
 def test_only_what_a_manifest_lists_is_to_be_deleted(tmp_path):
     path = tmp_path / "corpus.txt"
     path.write_text("just some text, longer than a header\n" * 9)
@@ -154,19 +138,6 @@ def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
         path.write_bytes(whole[:cut])
         damage = reader.find_damage([str(path)])
         assert damage and re.search(r"data: record \d+ \(counted from 0\) is cut off", damage), cut
-
-
-@pytest.mark.slow
-def test_a_compressed_file_of_tensorflows_own_writer_cut_anywhere_is_noticed(tmp_path):
-    path = tmp_path / "data"
-    with tf.io.TFRecordWriter(str(path), tf.io.TFRecordOptions(compression_type="GZIP")) as file:
-        for record in RECORDS:
-            file.write(record)
-    whole = path.read_bytes()
-    assert reader.find_damage([str(path)]) is None
-    for cut in range(1, len(whole)):
-        path.write_bytes(whole[:cut])
-        assert reader.find_damage([str(path)]), cut
 
 
 def test_any_bit_flipped_in_a_plain_file_is_noticed_in_the_right_record(tmp_path):

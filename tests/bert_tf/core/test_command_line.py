@@ -226,28 +226,6 @@ def test_settings_that_contradict_name_the_flag(settings_class, arguments, messa
         command_line.parse(settings_class, arguments)
 
 
-@pytest.mark.parametrize("folder", ["", "o[1]/x", "runs/*", "a?", "a\\\\b"])
-def test_a_folder_that_tensorflow_could_not_read_again_is_refused(folder):
-    needed = {
-        PretrainingSettings: ("output_dir", ["--input_file=x", "--do_train"]),
-        ClassifierSettings: ("output_dir", ["--data_dir=x", "--task_name=MRPC", "--do_train"]),
-        ConversionSettings: ("output", ["--input=x", "--format=tf1"]),
-        ExportSettings: ("export_dir", ["--checkpoint_dir=x"]),
-    }
-    for settings_class, (flag, others) in needed.items():
-        with pytest.raises(InputError, match=f"--{flag}"):
-            command_line.parse(settings_class, [*others, f"--{flag}={folder}"])
-        command_line.parse(settings_class, [*others, f"--{flag}=a-b_c]d e/ü"])
-
-
-@pytest.mark.parametrize("words, value", [([], None), (["--max_ngram_size=3"], 3), (["--max_ngram_size=0"], 0)])
-def test_an_optional_flag_is_none_or_of_its_type(words, value):
-    parsed = command_line.parse(GeneratorSettings, [*GENERATE, "--do_whole_word_mask", *words])
-    assert parsed.max_ngram_size == value
-    with pytest.raises(InputError, match="--max_ngram_size=some: invalid literal"):
-        command_line.parse(GeneratorSettings, [*GENERATE, "--max_ngram_size=some"])
-
-
 @pytest.mark.parametrize("name", ["input_file", "vocab_file"])
 def test_the_generator_needs_its_input_unless_it_verifies(name):
     words = [word for word in GENERATE if name not in word]
@@ -453,12 +431,6 @@ def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatc
 def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
     with pytest.raises(InputError, match=f"^--{flag} is empty; give a value$"):
         command_line.parse(settings_class, [*words, f"--{flag}="])
-
-
-def test_a_path_that_is_not_utf8_is_refused_in_one_line(script):
-    done = script("--what=\udcff.txt")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "error: --what='\\udcff.txt': is not UTF-8; rename the file\n"
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,5 @@
-import fcntl
 import logging
-import os
-import pty
-import struct
 import sys
-import termios
 
 import pytest
 
@@ -44,21 +39,6 @@ def test_compilation_counts_neither_in_the_rate_nor_in_the_time_left(monkeypatch
     assert bar.done == 21, "it has ended before"
 
 
-@pytest.mark.parametrize(("columns", "lines"), [(0, 1), (80, 0)])
-def test_a_terminal_without_a_width_gets_lines(monkeypatch, columns, lines):
-    terminal, other = pty.openpty()
-    fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 24 if columns else 0, columns, 0, 0))
-    with os.fdopen(other, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-        bar = progress_bar.ProgressBar("work", 100, "units")
-        assert bar.advance(50, is_last=True) == bool(lines)
-        bar.close()
-        monkeypatch.undo()
-        shown = os.read(terminal, 4096) if columns else b""
-    os.close(terminal)
-    assert (b"/100 units" in shown) == bool(columns)
-
-
 @pytest.mark.parametrize(
     "total, unit, expected",
     [
@@ -79,16 +59,3 @@ def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, 
         now[0] = 121.0
         shown.update(1)
     assert [record.getMessage() for record in caplog.records] == [expected]
-
-
-def test_what_includes_compilation_has_no_rate(monkeypatch, caplog):
-    now = [0.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
-    with caplog.at_level(logging.INFO), progress_bar.ProgressBar("predicting", 100, "rows", compiles=True) as shown:
-        for now[0], rows in ((15.0, 10), (30.0, 6), (45.0, 15)):
-            shown.update(rows)
-    assert [record.getMessage() for record in caplog.records] == [
-        "predicting: 10 of 100 rows",
-        "predicting: 16 of 100 rows, 0.4 rows/s, 3:30 left",
-        "predicting: 31 of 100 rows, 0.7 rows/s, 1:38 left",
-    ]

@@ -118,15 +118,6 @@ def test_who_does_not_come_is_named(hosts, index, missing, caplog, monkeypatch):
     assert f"waiting for {missing}" in caplog.text
 
 
-def test_a_caller_that_has_gone_is_waited_for_again(hosts):
-    chief = Worker(0, hosts)
-    call(hosts, 1).close()
-    with socket.create_connection(("127.0.0.1", Cluster.port(hosts[0]))) as stranger:
-        stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
-    assert Worker(2, hosts).is_alive() and chief.is_alive()
-    assert Worker(1, hosts).result() == "met" and chief.result() == "met"
-
-
 @pytest.mark.parametrize(
     ("theirs", "settings", "message"),
     [
@@ -166,15 +157,6 @@ def test_one_that_dies_as_all_have_come_is_named(hosts, monkeypatch):
     other = Worker(2, hosts)
     assert "worker 1 (127" in chief.result() and "stopped before training started" in chief.result()
     assert other.result() == chief.result()
-
-
-def test_workers_meet_by_the_newer_protocol_where_there_is_one(hosts):
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-        hosts = [host.replace("127.0.0.1", "[::1]") for host in hosts]
-    except OSError:
-        pass  # hosts of the older run only
-    assert [worker.result() for worker in [Worker(index, hosts[:2]) for index in (0, 1)]] == ["met"] * 2
 
 
 def test_a_port_that_is_taken_is_refused_at_once(hosts):

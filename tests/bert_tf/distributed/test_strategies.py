@@ -15,7 +15,6 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.core.command_line import parse
-from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.input.pipeline import DynamicMasking
@@ -36,15 +35,6 @@ from tests.tfrecords.record_files import write_file
 def test_strategies_by_flag(kind, made, replicas):
     strategy = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=kind))
     assert isinstance(strategy, made) and strategy.num_replicas_in_sync == replicas
-
-
-@pytest.mark.parametrize(("kind", "devices"), [("off", 0), ("one_device", 1), ("mirrored", 2)])
-def test_the_end_of_an_iterator_waits_for_no_thread_that_tunes_it(kind, devices):
-    strategy = strategies.make_strategy(dataclasses.replace(DeviceSettings(), distribution_strategy=kind))
-    dataset = without_autotune(tf.data.Dataset.range(8).batch(2))
-    made = iter(strategy.distribute_datasets_from_function(lambda _: dataset))
-    made = made._iterators[0]._iterator._device_iterators if devices else [made]
-    assert [iterator._dataset.options().autotune.enabled for iterator in made] == [False] * max(devices, 1)
 
 
 def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
@@ -295,13 +285,6 @@ def test_a_cluster_is_described_by_flags_or_by_tf_config(multi_worker):
 def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flags, message):
     with pytest.raises(InputError, match=message):
         strategies.make_strategy(multi_worker(config, **flags))
-
-
-def test_another_error_of_tensorflow_is_not_taken_for_a_lost_worker():
-    with pytest.raises(tf.errors.InternalError), workers.clear_errors():
-        raise tf.errors.InternalError(None, None, "something else")
-    with pytest.raises(InputError, match="worker 1 has stopped"), workers.clear_errors():
-        raise tf.errors.InternalError(None, None, "Collective ops is aborted by: /job:worker/replica:0/task:1 is gone")
 
 
 def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch):

@@ -1,7 +1,6 @@
 """Vectors of texts in Python, compared with the encoder on single rows and a simple alignment of characters."""
 
 import json
-import logging
 import re
 import shutil
 
@@ -9,15 +8,11 @@ import numpy as np
 import pytest
 
 from bert_tf.checkpoint_formats.sentence_transformers import is_normalized, pooling_mode
-from bert_tf.core import progress_bar
 from bert_tf.core.errors import InputError
 from bert_tf.features import model, packed_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.pooling import Pooling
-from bert_tf.features.texts import read_texts, text_of_line
-from bert_tf.jobs.line_ranges import LineRange, plan_sources
-from bert_tf.jobs.parts import PartTask, _groups
-from bert_tf.settings import FeaturesSettings
+from bert_tf.features.texts import text_of_line
 from bert_tf.settings.features import VectorSettings
 from bert_tf.text.packing import pack
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -265,16 +260,6 @@ def test_a_wrong_setting_is_one_line(pretrained, settings, message):
         FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
 
 
-def test_vectors_of_many_texts_show_their_progress(extractor, monkeypatch, caplog):
-    monkeypatch.setattr(progress_bar, "SECONDS_BETWEEN_LINES", -1.0)
-    monkeypatch.setattr("bert_tf.features.extractor._TEXTS", 2)
-    with caplog.at_level(logging.INFO, "absl"):
-        found = extractor.tokens(text for text in ["the men", "all", "of", "it", "said"])
-    assert len(found) == 5
-    counts = [message.split(" texts")[0] for message in caplog.messages if message.startswith("extracting")]
-    assert counts == ["extracting: 2 of 5", "extracting: 4 of 5", "extracting: 5 of 5"]
-
-
 @pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
 def test_a_text_that_is_none_is_refused(extractor, texts):
     with pytest.raises(InputError, match=r"texts\[\d\]"):
@@ -312,45 +297,3 @@ def test_a_line_is_split_as_the_original_does(line, segments, starts):
     assert text.segments == (found.groups() if found else (line.strip(),)) == segments
     assert text.starts == starts
     assert all(line[start:].startswith(segment) for segment, start in zip(segments, starts, strict=True))
-
-
-@pytest.mark.parametrize("shards", [1, 3])
-@pytest.mark.parametrize("sizes", [(1000,), (1, 700, 0, 65)])
-@pytest.mark.parametrize("ends", [True, False])
-def test_sources_hold_every_line_once(tmp_path, sizes, shards, ends):
-    files, lines = [], []
-    for number, size in enumerate(sizes):
-        own = [f"{number} {line} {'x' * (line % 90)}" for line in range(size)]
-        path = tmp_path / f"{number}.txt"
-        path.write_text("\n".join(own) + ("\n" if ends and own else ""))
-        files.append(str(path))
-        lines += own
-    sources = plan_sources(files, shards)
-    assert len(sources) >= shards
-    settings = FeaturesSettings(input_file="x", output_file="y", init_checkpoint="z")
-    texts = [text for source in sources for text in read_texts(source, settings)]
-    assert [text.segments[0] for text in texts] == [line.strip() for line in lines]
-    assert [text.line for text in texts] == list(range(len(lines)))
-    assert sum(source.lines for source in sources) == len(lines)
-
-
-def test_the_number_of_sources_is_bounded(tmp_path):
-    path = tmp_path / "lines"
-    path.write_bytes(b"a\n" * 300_000)
-    sources = plan_sources([str(path)], 1)
-    assert 512 <= len(sources) <= 2048 and sum(source.lines for source in sources) == 300_000
-
-
-@pytest.mark.parametrize("shards", [1, 2, 7, 40])
-def test_shards_are_the_parts_in_order_and_about_equally_large(shards):
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        lines = rng.integers(1, 60, rng.integers(shards, 90))
-        tasks = [PartTask(LineRange("", 0, 0, int(each), 0, 0), str(i), None, "") for i, each in enumerate(lines)]
-        groups = _groups(tasks, shards)
-        assert [task for group in groups for task in group] == tasks
-        assert len(groups) == shards and all(groups)
-        sizes = [sum(task.source.lines for task in group) for group in groups]
-        # within two parts of the mean, unless there are too few parts
-        if len(lines) > 4 * shards:
-            assert max(abs(size - lines.sum() / shards) for size in sizes) <= 2 * lines.max()

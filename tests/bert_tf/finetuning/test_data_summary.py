@@ -1,6 +1,5 @@
 """The summary of its data that a run logs before it begins."""
 
-import dataclasses
 import types
 
 import numpy as np
@@ -10,7 +9,6 @@ from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.example import Example
-from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
@@ -69,12 +67,3 @@ def test_pairs_count_both_texts(tokenizer):
     example = Example("the " * 10, "man " * 10, "0")
     split = encoded_split(make_task(2), [example, Example("the", "man", "0"), Example("the", "", "1")], tokenizer, 16)
     np.testing.assert_array_equal(data_summary.lost_tokens(split, 16), [7, 0, 0])
-
-
-@pytest.mark.parametrize("long_text", ["head_tail", "window"])
-def test_what_the_user_has_chosen_is_stated_without_a_warning(tokenizer, caplog, long_text):
-    task = dataclasses.replace(make_task(2, has_pairs=False), reading=Reading(long_text=long_text))
-    lines, warnings = said(caplog, task, tokenizer, train=texts(*[30] * 8))
-    assert not warnings
-    assert ("100.0% truncated" in lines[0]) == (long_text == "head_tail")
-    assert ("8 examples in 32 rows" in lines[0]) == (long_text == "window")

@@ -1,7 +1,5 @@
 """Frozen lower layers, and lower layers with lower learning rates."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -11,7 +9,7 @@ from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import lower_layers
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import flops, gradients
+from bert_tf.training import gradients
 from bert_tf.training.optimization import CLIP_NORM, AdamWeightDecay, clipped_update, decays
 from tests.bert_tf.classification import make_objective
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -130,11 +128,3 @@ def test_more_frozen_layers_than_there_are_are_refused():
         settings("--transfer_layers=1", "--do_train")
     with pytest.raises(InputError, match=r"--frozen_layers=4: the model has 3 layers; give at most this number, or -1"):
         lower_layers.check(CONFIG, settings("--frozen_layers=4"))
-
-
-def test_utilization_does_not_count_what_frozen_layers_save():
-    of_three = flops.training_flops(CONFIG, 8)
-    of_two = flops.training_flops(dataclasses.replace(CONFIG, num_hidden_layers=2), 8)
-    assert lower_layers.flops_saved(CONFIG, 0, 8) == 0
-    assert 3 * lower_layers.flops_saved(CONFIG, 2, 8) == 2 * of_two
-    assert 3 * lower_layers.flops_saved(CONFIG, -1, 8) == 2 * of_three

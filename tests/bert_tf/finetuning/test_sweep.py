@@ -13,9 +13,9 @@ from bert_tf import run_classifier, run_squad
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import engine, resolution, sweep, sweep_results
+from bert_tf.finetuning import engine, sweep, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.sweep import trial_settings, with_best_trial
+from bert_tf.finetuning.sweep import trial_settings
 from bert_tf.finetuning.sweep_results import Results, Trial
 from bert_tf.report import run_report
 from bert_tf.runs import checkpoint_folder, run_record
@@ -118,13 +118,6 @@ def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
     assert "learning rate 0.001, batch size 8, epochs 2" in page and "0.2828" in page
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"accuracy": 0.5}', '{"trials": [{"name": 1}]}'])
-def test_another_programs_or_a_damaged_results_file_is_refused(tmp_path, text):
-    (tmp_path / "results.json").write_text(text)
-    with pytest.raises(InputError, match=r"results.json: does not belong to a sweep, or is damaged"):
-        sweep_results.best_folder(str(tmp_path), False)
-
-
 class Trials:
     """A fake training: writes a checkpoint, and returns the score for a learning rate, or raises a given exception."""
 
@@ -183,15 +176,6 @@ def test_a_sweep_whose_trials_all_fail_is_an_error(tmp_path):
         train_sweep(tmp_path, Trials(dict.fromkeys(RATES, NotFinite("it diverged"))))
     with pytest.raises(InputError, match="no trial of this sweep has succeeded"):
         sweep_results.best_folder(str(tmp_path), False)
-
-
-def test_a_sweep_and_a_single_run_have_different_folders(tmp_path):
-    sweep_results.write(str(tmp_path), Results("toy", ()))
-    with pytest.raises(InputError, match="holds a sweep; add the sweep's flags to resume it"):
-        with_best_trial(parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train"]))
-    checkpoint_folder.save(f"{tmp_path}", tf.train.Checkpoint(global_step=tf.Variable(1)), 1)
-    with pytest.raises(InputError, match="holds a single run; give another folder for the sweep"):
-        train_sweep(tmp_path, None)
 
 
 @pytest.fixture(scope="module")
@@ -299,17 +283,6 @@ def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_
         run_finetuning(
             settings(folder, vocab_file, tmp_path, *THREE, *defaults, *SWEEP_ONCE), lambda _: FindTheWord(folder)
         )
-
-
-def test_the_task_of_a_later_command_is_that_of_the_best_trial(tmp_path):
-    sweep_results.write(str(tmp_path), Results("own", (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9))))
-    flags = [f"--output_dir={tmp_path}", "--task_name=own", f"--data_dir={tmp_path}", "--do_predict"]
-    made = []
-    with pytest.raises(InputError, match=f"^{tmp_path}/trials/0.001-2: no such folder"):  # no trial was trained
-        resolution.resolve(
-            parse(ClassifierSettings, flags), lambda command: made.append(command) or FindTheWord(tmp_path)
-        )
-    assert [command.settings.output_dir for command in made] == [f"{tmp_path}/trials/0.001-2"]
 
 
 @pytest.fixture

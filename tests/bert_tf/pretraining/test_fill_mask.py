@@ -124,27 +124,3 @@ def test_a_model_of_one_direction_predicts_tokens_it_has_not_seen(tokenizer, dir
     _, (other,) = samples(changed)
     assert other["blanks"][2]["guesses"] == sample["blanks"][2]["guesses"]
     assert any(a["guesses"] != b["guesses"] for a, b in zip(sample["blanks"], other["blanks"], strict=True))
-
-
-def test_long_rows_show_some_blanks_from_beginning_to_end(tokenizer):
-    batch = {
-        "input_ids": np.arange(5, 105)[None], "input_mask": np.ones([1, 100], int),
-        "segment_ids": np.zeros([1, 100], int), "masked_lm_positions": np.arange(100)[None],
-        "masked_lm_ids": np.arange(5, 105)[None], "masked_lm_weights": np.ones([1, 100]),
-    }  # fmt: skip
-    (row,) = fill_mask.rows_of_batch(batch, "bidi")
-    assert (
-        len(row.blanks) == 8 and row.blanks[0] == 0 and row.blanks[-1] == 99 and row.right_ids[3] == row.blanks[3] + 5
-    )
-
-
-def test_a_sample_in_one_line():
-    blanks = [{"right": "home", "guesses": [["out", 0.311], ["home", 0.2]]}, {"right": None, "guesses": [["s", 0.999]]}]
-    line = fill_mask.line({"text": "he walked [1] all [2]", "blanks": blanks})
-    assert line == "he walked [1] all [2]  [1] out 0.31, home 0.20 (right: home); [2] s 1.00"
-
-
-def test_the_short_line_of_a_long_sample_shows_its_first_blank():
-    blanks = [{"right": "home", "guesses": [["out", 0.311], ["home", 0.2], ["in", 0.05]]}] * 3
-    line = fill_mask.line({"text": "word " * 90 + "[1] [2] [3] " + "word " * 90, "blanks": blanks}, is_short=True)
-    assert "word [1] [2] [3] word" in line and "[2] out 0.31" in line and len(line) < 180

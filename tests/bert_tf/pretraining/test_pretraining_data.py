@@ -160,18 +160,6 @@ def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
         inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)
 
 
-def test_more_predictions_than_tokens_are_refused(data):
-    with pytest.raises(InputError, match="--max_predictions_per_seq=1000000000: must not exceed --max_seq_length=32"):
-        look(data, "dynamic", f"--vocab_file={data}/vocab.txt", "--max_predictions_per_seq=1000000000")
-
-
-def test_a_share_of_masks_for_rows_that_are_not_masked_in_training_is_refused(data, tmp_path):
-    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/static: its rows are masked already; remove the"):
-        look(data, "static", "--masked_lm_prob=0.3")
-    with pytest.raises(InputError, match="--masked_lm_prob=0.3: .*/ltr: directionality=ltr does not mask; remove"):
-        look(data, "ltr", one_way(data, tmp_path), "--masked_lm_prob=0.3")
-
-
 @pytest.mark.parametrize("name, masked", [("static", True), ("ltr", False)])
 def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(data, tmp_path, name, masked):
     given = of_the_manifest(data, "out", name, *([] if masked else [one_way(data, tmp_path)]))

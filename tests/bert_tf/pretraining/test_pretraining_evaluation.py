@@ -229,24 +229,3 @@ def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, mo
     assert evaluate(True, True) == evaluate(False, False) == evaluate(True, True, False) == {"loss": 1.0}
     with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
         evaluate(True, False)
-
-
-@pytest.mark.slow
-def test_without_a_vocabulary_a_line_says_how_to_see_filled_in_masks(data, finished, tmp_path, caplog):
-    moved, folder = tmp_path / "data", tmp_path / "run"
-    shutil.copytree(data, moved)
-    shutil.copytree(finished[0], folder)
-    for name in ("data", "held_out"):
-        manifest = moved / f"{name}.tfrecord.manifest.json"
-        manifest.write_text(manifest.read_text().replace(str(data), "/nowhere"))
-    for kept in (moved, folder):
-        (kept / "vocab.txt").unlink()
-    looks = folder / "fill_mask.jsonl"
-    looks.unlink()
-    with caplog.at_level(logging.INFO):
-        assert run(moved, folder, "--do_eval") == finished[1]
-    assert caplog.text.count("was not found; give --vocab_file to show filled-in masks") == 1 and not looks.exists()
-    with pytest.raises(InputError, match="--fill_mask_file needs the data.s vocabulary; give it as --vocab_file"):
-        run(moved, folder, "--do_eval", "--fill_mask_file=x")
-    run(moved, folder, "--do_eval", f"--vocab_file={data}/vocab.txt")
-    assert looks.exists()

@@ -173,9 +173,3 @@ def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path
     page = evaluation.sections(folder)
     check_stands_alone(page)
     assert page.count("<svg") == 1 and "Pearson" in page and page.index("-3") < page.index("+0.5")
-
-
-def test_what_diverged_or_was_not_evaluated_has_no_section(tokenizer, tmp_path):
-    assert evaluation.sections(str(tmp_path)) == ""
-    folder = folder_of(tmp_path, tokenizer, 2, [Example("a", None, "1")], np.array([[np.nan, 0.0]], np.float32))
-    assert evaluation.sections(folder) == "" and evaluation_file.read(folder) == []

@@ -99,16 +99,6 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
     assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
 
 
-@pytest.mark.usefixtures("drawn_charts")
-@pytest.mark.parametrize("answer", ["the mean score", "O", "no answer"])
-def test_the_legend_names_the_line_of_a_constant_answer_whatever_the_kind_of_task(answer):
-    always = {"answer": answer, "scores": {"f1": 0.25}}
-    results = [{"split": "dev", "step": step, "f1": 0.5, "always": always} for step in (5, 10)]
-    phase = dataclasses.replace(PHASE, model=PHASE.model | {"model": "questions"})
-    page = run_report.render("run", [phase], results, [])
-    assert "best constant answer" in page and "majority" not in page and f"dev, always {answer}" in page
-
-
 @pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
 def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch, loops):
     def rate(step):  # the schedule's rate after the previous step
@@ -122,40 +112,9 @@ def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch
         assert [value for _, value in points] == pytest.approx([rate(step) for step, _ in points], rel=1e-5)
 
 
-def test_a_run_that_goes_on_with_another_schedule_shows_both(monkeypatch):
-    longer = PHASE.optimizer | {"num_train_steps": 4000, "num_schedule_steps": 4000, "learning_rate": 4e-4}
-    results = entries("train", (1000, 2000, 3000), ("learning_rate",))
-    phases = [PHASE, dataclasses.replace(PHASE, optimizer=longer, begun_at=2000)]
-    points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
-    assert [step for step, _ in points] == [1, 221, 1000, 2000, 2001, 3000]
-    assert dict(points)[2001] == pytest.approx(2e-4), "the second phase begins there"
-
-
 def ticks(svg: str, axis: str) -> list[str]:
     """Returns the labels of an axis's ticks."""
     return re.findall(r">([^<>]+)</text>", "".join(re.findall(rf'<g id="{axis}tick_\d+">.*?</text>', svg, re.DOTALL)))
-
-
-def test_a_single_point_is_visible_and_all_panels_end_at_the_last_step():
-    one = charts.panel("a", [charts.Curve("c", [(500, 1.0)])], last_step=1000)
-    many = charts.panel("a", [charts.Curve("c", [(0, 1.0), (1000, 2.0)])], last_step=1000)
-    assert "<use " in one.split('id="line2d')[-1], "a marker"
-    assert ticks(one, "x") == ticks(many, "x") != []
-
-
-@pytest.mark.parametrize(("value", "has_negative"), [(0.0, False), (1.0, False), (-0.25, True)])
-def test_an_axis_begins_below_zero_only_for_values_that_do(value, has_negative):
-    drawn = ticks(charts.panel("f1", [charts.Curve("c", [(0, value), (1, value)])]), "y")
-    assert any(label.startswith("-") for label in drawn) == has_negative and drawn
-
-
-def test_a_peak_that_was_measured_again_is_the_one_that_the_report_names():
-    start = {"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a toy", "flops_per_row": 2.5e9}
-    loops = [{"split": "train", "step": step, "model_flop_utilization": 0.5, "peak_flops": peak}
-             for step, peak in ((50, 1.5e11), (100, 3e11), (150, 3e11))]  # fmt: skip
-    assert "refers to 300 GFLOP/s, a toy" in run_report.render("run", [PHASE], [start, *loops], [])
-    resumed = {**start, "step": 150, "peak_flops": 1e11, "peak_source": "another machine"}
-    assert "refers to 100 GFLOP/s, another machine" in run_report.render("run", [PHASE], [start, *loops, resumed], [])
 
 
 @pytest.mark.parametrize(
@@ -253,33 +212,3 @@ def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, capl
     assert "report.html could not be written: TypeError" in caplog.text
     assert report_script(str(tmp_path)) == 1
     assert capsys.readouterr().err.startswith(f"error: {tmp_path}/report.html: cannot be written (TypeError")
-
-
-def test_the_script_never_replaces_a_report_with_an_empty_one(tmp_path, capsys, report_script):
-    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
-    (tmp_path / "report.html").write_text("old")
-    assert report_script(str(tmp_path)) == 1
-    assert capsys.readouterr().err.startswith(f"error: {tmp_path}/metrics.jsonl: no such file; copy")
-    assert (tmp_path / "report.html").read_text() == "old"
-
-
-def test_half_a_last_line_of_metrics_is_harmless(tmp_path, report_script):
-    write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
-    path = tmp_path / "metrics.jsonl"
-    for half in ('{"split": "train", "st', '{"split": "train", "step": 1}\n{"split": "tr'):
-        path.write_text(half)
-        assert report_script(str(tmp_path)) == 0
-
-
-def test_thousands_of_lines_make_no_larger_a_page(tmp_path):
-    few, many = (
-        run_report.render("run", [PHASE], entries("train", range(0, 50 * n, 50), PAIRS), []) for n in (300, 20_000)
-    )
-    assert len(many) < 2 * len(few)
-
-
-def test_thinned_curves_keep_their_mean_and_leave_out_what_is_not_finite():
-    points = [(step, float(step % 2)) for step in range(6000)] + [(6000, float("inf"))]
-    steps, values = charts._thinned(points)
-    assert len(steps) == 300 and steps[0] == 9.5 and steps[-1] == 5989.5
-    assert values == pytest.approx(0.5)

@@ -200,36 +200,6 @@ def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_befor
         assert [step_of(path) for path in checkpoint_folder.best_weights(str(tmp_path))] == kept
 
 
-def test_a_new_run_without_dev_data_does_not_keep_the_best_step_of_a_deleted_run(tmp_path):
-    folder = str(tmp_path)
-    evaluations.write(folder, evaluations.Evaluations("f1", data="dev, 1, x", scores={1: {"f1": 0.9}}))
-    checkpoint_folder.save(folder, checkpoint(1), 1)
-    tf.io.gfile.rename(f"{folder}/ckpt-1.index", f"{folder}/best-1.index")
-    given = parse(FineTuningSettings, [f"--output_dir={folder}", "--do_train"])
-    task, strategy = types.SimpleNamespace(metrics=()), tf.distribute.get_strategy()
-    EvaluationSchedule(given, strategy, task, "", 3, 1, None)
-    assert evaluations.read(folder).best_step == 1, "a resumed run keeps its evaluations"
-    EvaluationSchedule(given, strategy, task, "", 3, 0, None)
-    assert evaluations.read(folder).best_step is None and not checkpoint_folder.best_weights(folder)
-
-
-def test_a_best_one_whose_weights_cannot_be_copied_stays_whole(evaluated, monkeypatch, caplog):
-    folder, save = evaluated
-    save(1, 0.9)
-    save(2, 0.1)
-
-    def fail(source, target):
-        raise tf.errors.ResourceExhaustedError(None, None, "No space left on device")
-
-    monkeypatch.setattr(checkpoint_folder, "write_without_optimizer", fail)
-    save(3, 0.1)
-    assert "ckpt-1 is not deleted, because its weights cannot be copied (No space left on device)" in caplog.text
-    assert sorted(checkpoint_folder.numbered(folder)) == [1, 2, 3] and not checkpoint_folder.best_weights(folder)
-    assert chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "").step == 1
-    checkpoint_folder.delete_all(folder)
-    assert not checkpoint_folder.best_weights(folder) and not checkpoint_folder.numbered(folder)
-
-
 def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
     before = sorted(os.listdir(folder))
 
@@ -243,16 +213,6 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
     with pytest.raises(InputError, match=message):
         checkpoint_folder.save(str(folder), checkpoint(9), 9)
     assert sorted(os.listdir(folder)) == before and checkpoint_folder.find(str(folder)).step == 6
-
-
-def test_a_failure_to_name_the_one_that_was_saved_is_said_in_one_line(folder, monkeypatch):
-    def fail(path, text):
-        raise tf.errors.ResourceExhaustedError(None, None, f"{path}; No space left on device")
-
-    monkeypatch.setattr(checkpoint_folder.storage, "write_text", fail)
-    with pytest.raises(InputError, match=r"ckpt-9: cannot be saved \(No space left on device\)"):
-        checkpoint_folder.save(str(folder), checkpoint(9), 9)
-    assert checkpoint_folder.find(str(folder)).step == 6
 
 
 @pytest.mark.parametrize("where", ["the reader", "the files"])

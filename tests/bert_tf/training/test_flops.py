@@ -1,5 +1,4 @@
 import math
-import types
 
 import pytest
 import tensorflow as tf
@@ -109,31 +108,3 @@ def test_the_peak_of_a_cpu_is_measured_once_whatever_the_replicas():
     two = flops.peak(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), "float32")
     assert math.isfinite(one.flops) and one.flops > 1e8
     assert one == two and "this CPU" in one.source
-
-
-def test_the_peak_of_a_cpu_is_the_best_of_one_product_and_of_one_for_each_core(monkeypatch):
-    """With TF_NUM_INTRAOP_THREADS=1, a single product uses one core, but a step uses all cores."""
-    tried = []
-
-    def rate(dtype, size, count):
-        tried.append((size, count))
-        return 1e12 * count
-
-    monkeypatch.setattr(flops, "_usable_cores", lambda: 4)
-    monkeypatch.setattr(flops, "_product_rate", rate)
-    assert flops._measure_on_cpu("float32") == 4e12
-    assert {count for _, count in tried} == {1, 4} and (2048, 1) in tried
-    tried.clear()
-    monkeypatch.setattr(flops, "_product_rate", lambda dtype, size, count: tried.append(size) or 1e9)
-    assert flops._measure_on_cpu("bfloat16") == 1e9 and set(tried) == {512}, "a large product would take long"
-
-
-def test_workers_on_cpus_add_up(monkeypatch):
-    monkeypatch.setattr(flops, "_measured_on_cpu", lambda dtype: 1e11)
-    monkeypatch.setattr(flops, "_measure_on_cpu", lambda dtype: 3e11)
-    here = types.SimpleNamespace(device="/CPU:0")
-    strategy = types.SimpleNamespace(
-        run=lambda _: None, experimental_local_results=lambda _: (here,), num_replicas_in_sync=2
-    )
-    found = flops.peak(strategy, "float32")
-    assert (found.flops, found.measure()) == (2e11, 6e11) and "times 2 workers" in found.source

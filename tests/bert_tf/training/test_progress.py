@@ -2,10 +2,8 @@ import io
 import itertools
 import logging
 import sys
-import types
 
 import numpy as np
-import orbit
 import pytest
 import tensorflow as tf
 
@@ -13,7 +11,6 @@ from bert_tf.core import progress_bar
 from bert_tf.pretraining import objective
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.training import loop, metrics, metrics_file, progress
-from bert_tf.training.trainer import Trainer
 
 RESULTS = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
@@ -50,20 +47,6 @@ def test_figures_in_words(results, line):
     assert progress.describe(results, objective.METRICS) == line
 
 
-def test_the_log_line_fits_a_wide_terminal(tmp_path, caplog, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
-    shown = progress.TrainingProgress(str(tmp_path), 0, 1_000_000, declared=objective.METRICS)
-    now[0] = 60.0  # of compilation
-    shown.end_compilation(0)
-    now[0] = 71.0
-    with caplog.at_level(logging.INFO):
-        shown.update(1000, RESULTS)
-    shown.close()
-    line = caplog.records[-1].message
-    assert line.startswith("step 1000/1000000, 3:03:09 left  mlm loss 6.02") and len(line) < 145
-
-
 def test_a_run_that_ends_within_ten_seconds_has_a_log_line_for_each_tenth(tmp_path, caplog, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(ticks) * 1e-6)
@@ -91,18 +74,6 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
     assert not metrics_file.read(str(tmp_path), "metrics.jsonl")[1:], "a part of a loop is not recorded"
 
 
-def test_progress_is_due_ten_seconds_after_the_last(tmp_path, monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
-    shown = progress.TrainingProgress(str(tmp_path), 0, 10)
-    now[0] = 9.0
-    assert not shown.is_due
-    now[0] = 10.5
-    assert shown.is_due
-    shown.show(1, {})
-    assert not shown.is_due
-
-
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])
 def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
     path = tmp_path / "metrics.jsonl"
@@ -114,17 +85,6 @@ def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
     assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [
         (step, float(step)) for step in ((1, 2, 3) if kept == -1 else (1, 3))
     ]
-
-
-@pytest.mark.parametrize(
-    "garbage", [b"\xff\xfe\x00", b"[1, 2]", b'{"split": [], "step": 1}', b'{"split": "a", "step": "b"}']
-)
-def test_garbage_between_lines_is_skipped(tmp_path, garbage):
-    metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
-    with open(tmp_path / "metrics.jsonl", "ab") as file:
-        file.write(garbage + b"\n")
-    metrics_file.record(str(tmp_path), "train", 2, {"loss": 2.0})
-    assert steps(metrics_file.read(str(tmp_path), "metrics.jsonl"), "train") == [(1, 1.0), (2, 2.0)]
 
 
 def steps(entries, split):
@@ -163,19 +123,6 @@ def test_the_total_is_of_the_terms_that_are_there():
     assert float(derived(masked_lm_loss=6.0, next_sentence_loss=0.5, gradient_norm=1.0)["loss"]) == 6.5
     assert float(derived(masked_lm_loss=6.0)["loss"]) == 6.0
     assert derived(gradient_norm=1.0).keys() == {"gradient_norm"}, "no loss was finite"
-
-
-@pytest.mark.parametrize(
-    ("kind", "shown"), [(tf.distribute.OneDeviceStrategy, 2), (tf.distribute.MultiWorkerMirroredStrategy, 0)]
-)
-def test_progress_between_steps_is_never_asked_of_one_of_several_workers(monkeypatch, kind, shown):
-    trainer, calls = object.__new__(Trainer), []
-    trainer.strategy, trainer.throughput = object.__new__(kind), types.SimpleNamespace(start=lambda: None)
-    trainer._failed_step = tf.Variable(0)
-    trainer.must_stop, trainer.between_steps = (lambda: False), (lambda: calls.append(1))
-    monkeypatch.setattr(orbit.StandardTrainer, "create_train_loop_fn", lambda self: lambda iterator, steps: None)
-    trainer.create_train_loop_fn()(None, tf.constant(4))
-    assert len(calls) == shown
 
 
 @pytest.mark.parametrize(("losses", "is_doubted"), [((0.7, 3, 18_500), True), ((0.05, 0.9), False), ((9, 7), False)])

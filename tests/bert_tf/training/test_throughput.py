@@ -73,13 +73,6 @@ def test_a_measured_peak_that_training_exceeds_is_measured_again(clock):
     assert utilizations(counter, 2) == [150 / 400] * 2
 
 
-def test_a_peak_that_is_still_too_low_is_left_out_and_not_measured_for_ever(clock, caplog):
-    measured = [120.0]
-    counter = Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy", measured.pop))
-    assert utilizations(counter, 2) == [None] * 2
-    assert "more than a toy (120); model FLOP utilization is no longer reported" in caplog.text
-
-
 def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
     assert utilizations(Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy")), 1) == [None]
     assert "computes 150 FLOP/s, more than a toy" in caplog.text

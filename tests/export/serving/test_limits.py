@@ -14,7 +14,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.export.serving.held import HELD, PATH, asking, start
-from tests.export.serving.models import halves, write_model, write_warmup
+from tests.export.serving.models import write_model, write_warmup
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
 
@@ -62,16 +62,6 @@ def test_deadlines(server):
         wait_until(lambda: server.requests)
         server.advance(PATIENCE + 1)
         assert client.recv(100).startswith(b"HTTP/1.1 408 ")
-
-
-def test_a_busy_server_refuses_and_recovers(server):
-    begun = server.begun
-    with asking(server, 12) as futures:
-        wait_until(lambda: sum(future.done() for future in futures) == 8 and server.begun == begun + 4)
-        server.advance(PATIENCE + 1)
-    assert sorted(future.result()[0] for future in futures) == [503] * 8 + [504] * 4
-    server.release(4)
-    assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": halves([1.0])})
 
 
 def test_pages_of_other_origins_and_health(server):

@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
@@ -157,13 +156,3 @@ def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
             of_flags(flags(tmp_path, flag))
     training = flags(tmp_path, "--do_train", "--pooling=max")
     assert of_flags(training).pooling == "max", "training says how to start again"
-
-
-def test_bad_strides_are_refused(tmp_path):
-    stride = flags(tmp_path, "--do_train", "--window_stride=3")
-    assert of_flags(dataclasses.replace(stride, window_stride=0)) == Reading()
-    with pytest.raises(InputError, match="--window_stride=-1: must be at least 0"):
-        flags(tmp_path, "--window_stride=-1")
-    task = dataclasses.replace(make_task(2, has_pairs=False), reading=dataclasses.replace(WINDOW, window_stride=11))
-    with pytest.raises(InputError, match="--window_stride=11: with --max_seq_length=12 a window has 10 tokens of text"):
-        task.check(BertConfig.named("tiny"), flags(tmp_path, "--max_seq_length=12"))

@@ -65,14 +65,6 @@ def test_labels_may_stand_in_brackets(tmp_path):
 CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"
 
 
-@pytest.mark.parametrize("name", ["own", "MRPC"])
-def test_thresholds_of_a_task_without_label_sets_are_refused(tmp_path, name):
-    (tmp_path / "train.csv").write_text("text,label\na,x\nb,y\n")
-    given = {"data_dir": str(tmp_path), "output_dir": "o", "do_train": True, "do_eval": True, "tune_thresholds": True}
-    with pytest.raises(InputError, match="--tune_thresholds is for examples with several labels"):
-        find_task(ClassifierSettings(task_name=name, **given))
-
-
 def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
     logits = np.array([[2.0, -1.0], [0.0, 3.0]], np.float32)
     labels = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
@@ -112,22 +104,6 @@ def test_the_tuned_threshold_has_the_best_f1_of_all():
         reached = f1_of(labels, probabilities, chosen)
         every = [f1_of(labels, probabilities, threshold) for threshold in np.linspace(-0.001, 0.999, 1001)]
         assert np.all(reached >= np.max(every, axis=0) - 1e-9)
-
-
-@pytest.mark.parametrize(
-    ("labels", "probabilities", "expected"),
-    [
-        ([0, 0], [0.9, 0.1], 0.5),  # nobody has the label
-        ([1, 1], [0.4, 0.3], 0.15),  # all have it
-        ([1, 0], [0.9, 0.1], 0.5),  # 0.5 divides them, too
-        ([1, 0], [0.9, 0.7], 0.8),
-        ([1, 0], [0.3, 0.1], 0.2),
-        ([1, 0], [0.0, 0.0], 0.5),
-    ],
-)
-def test_a_threshold_stays_near_one_half(labels, probabilities, expected):
-    found = best_thresholds(np.array(labels, bool)[:, np.newaxis], np.array(probabilities, np.float32)[:, np.newaxis])
-    assert found[0] == pytest.approx(expected)
 
 
 def with_folder(task, folder):

@@ -112,18 +112,6 @@ def test_a_column_that_is_not_there_is_explained(tmp_path, header, column, messa
         own(tmp_path, f"{header}\na\tb\n", text_a_column=column)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"text_a_column": "label"}, "--text_a_column=label: is the column of the label"),
-        ({"text_b_column": "label"}, "--text_b_column=label: is the column of the label"),
-    ],
-)
-def test_a_column_is_not_read_for_two_purposes(tmp_path, changes, message):
-    with pytest.raises(InputError, match=message):
-        own(tmp_path, "text\tlabel\na\tx\nb\ty\n", **changes)
-
-
 def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
     later = {"output_dir": str(tmp_path / "run"), "do_train": False, "do_predict": True}
     with pytest.raises(InputError, match="--task_name is empty, and --output_dir holds no run that names a task"):
@@ -401,15 +389,6 @@ def test_an_evaluation_takes_the_columns_of_its_run_or_other_columns(tmp_path):
     assert task.data.read("train")[0].text_a == "b"
 
 
-def test_the_run_of_a_benchmark_is_named_before_its_data_is_sought(tmp_path):
-    write(tmp_path, "title\nc\n", "test")
-    mnli = find_task(settings("MNLI", tmp_path))
-    description.write(str(tmp_path), description.describe(mnli, True, 8))
-    (tmp_path / "ckpt-3.index").touch()
-    with pytest.raises(InputError, match="holds a run of MNLI; give --task_name=MNLI for this task's files, or"):
-        find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
-
-
 def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):
     later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
     (tmp_path / "ckpt-3.index").touch()
@@ -467,13 +446,6 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
 def test_bad_class_weights_are_refused(tmp_path, text, message):
     with pytest.raises(InputError, match=message):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", class_weights=text)
-
-
-def test_a_class_named_other_has_its_own_weight(tmp_path):
-    rows = "text\tlabel\na\tother\nb\ty\n"
-    assert own(tmp_path, rows, class_weights="y=3,other=1").answers.weights == pytest.approx((0.5, 1.5))
-    with pytest.raises(InputError, match="no weight for y; give a weight for every class$"):
-        own(tmp_path, rows, class_weights="other=1")
 
 
 def test_a_score_of_any_size_is_learned_in_units_of_its_deviation(tmp_path):

@@ -9,7 +9,6 @@ import tensorflow as tf
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.finetuning.task import encoded_split
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification import records_task
 from bert_tf.tasks.classification.example import Example
@@ -142,24 +141,3 @@ def test_a_share_of_the_records_is_held_out(records, vocab_file):
     assert len(train["label_ids"]) + len(dev["label_ids"]) == len(TEXTS)
     assert sorted(dev["label_ids"].tolist()) == [0, 0, 1, 1]
     assert not set(map(bytes, train["input_ids"])) & set(map(bytes, dev["input_ids"]))
-
-
-def test_segments_that_the_model_lacks_are_refused(records):
-    task = find_task(settings(records, "--do_train"))
-    config = small_config()
-    task.check(config, settings(records, "--mode=train_and_eval", "--max_seq_length=16"))
-    task.data.read("dev")[0].columns["segment_ids"][3, 5] = 2  # such as the marked word in WiC's records
-    task.check(config, settings(records, "--mode=train", "--max_seq_length=16"))
-    with pytest.raises(InputError, match="eval.tf_record: has segment_ids of 0 to 2, but .* has type_vocab_size=2"):
-        task.check(config, settings(records, "--mode=eval", "--max_seq_length=16"))
-
-
-def test_the_evaluated_rows_are_kept_for_the_report(records, vocab_file, tmp_path):
-    task = find_task(settings(records, "--do_train"))
-    split = encoded_split(task, task.data.read("dev"), BertTokenizer(vocab_file), 16)
-    logits = np.stack([np.zeros(len(TEXTS)), np.arange(len(TEXTS)) - 3.5], axis=1)
-    task.keep_evaluation(str(tmp_path), split, logits, 1)
-    lines = [json.loads(line) for line in (tmp_path / "dev_predictions.jsonl").read_text().splitlines()]
-    assert [line["label"] for line in lines] == [str(label) for _, _, label in TEXTS]
-    assert [line["prediction"] for line in lines] == ["0"] * 4 + ["1"] * (len(TEXTS) - 4)
-    assert lines[1]["text_a"] == "the man said well" and lines[1]["text_b"] == "he was there"

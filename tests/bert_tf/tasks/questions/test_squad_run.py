@@ -182,20 +182,6 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_deleted_threshold_is_refused_not_taken_for_zero(inputs, trained_v2, tmp_path):
-    copy = shutil.copytree(trained_v2[0], tmp_path / "run")
-    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={copy}", "--do_predict"]
-    (copy / "null_threshold.json").unlink()
-    lost = r"null_threshold.json: no such file, .* again with --do_eval --tune_null_threshold"
-    with pytest.raises(InputError, match=lost):  # the flags of the training show the tuning
-        run_squad(parse(SquadSettings, command))
-
-    run_squad(parse(SquadSettings, [*command, "--null_score_diff_threshold=0"]))
-    scores = run_squad(parse(SquadSettings, [*command, "--do_eval", "--null_score_diff_threshold=-1"]))
-    assert scores["null_threshold"] == -1
-
-
-@pytest.mark.slow
 def test_a_converted_copy_keeps_head_and_threshold(inputs, trained_v2, tmp_path):
     folder, scores = trained_v2
     copy = tmp_path / "copy"
@@ -263,26 +249,6 @@ def test_an_ensemble_answers_by_the_mean_logits(inputs, trained, second, tmp_pat
     (out / "ensemble.json").write_text("{")
     with pytest.raises(InputError, match="ensemble.json: is damaged .*; give another --output_dir"):
         run_squad(parse(SquadSettings, [*command, "--do_predict"]))
-
-
-@pytest.mark.slow
-def test_an_ensemble_of_other_rows_is_refused(inputs, vocab_file, trained, trained_v2, second, tmp_path):
-    out = tmp_path / "ensemble"
-
-    def refused(members, message):
-        command = [f"--predict_file={inputs}/v1.json", f"--output_dir={out}", "--do_eval"]
-        with pytest.raises(InputError, match=message):
-            run_squad(parse(SquadSettings, [*command, f"--ensemble_checkpoints={','.join(map(str, members))}"]))
-        assert not out.exists()
-
-    kind = r"version_2_with_negative was False, is True\); an ensemble needs models with the same task"
-    refused([trained[0], trained_v2[0]], f"{trained_v2[0]} differs from {trained[0]} .*{kind}")
-    refused([trained[0], "nowhere"], "nowhere: no such folder or checkpoint")
-    refused([trained[0], tmp_path], "holds no checkpoint")
-    longer = shutil.copytree(second, tmp_path / "longer")
-    task = json.loads((longer / "task.json").read_text()) | {"max_seq_length": 24}
-    (longer / "task.json").write_text(json.dumps(task))
-    refused([trained[0], longer], "max_seq_length was 20, is 24")
 
 
 @pytest.mark.slow

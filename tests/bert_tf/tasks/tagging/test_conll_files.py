@@ -107,14 +107,3 @@ def test_predictions_are_what_the_official_scorer_reads(tmp_path):
     assert [s.words for s in again] == [s.words for s in sentences]
     conll_files.write_predictions(str(path), [Sentence(("New York", "x"), None, 1)], [["B-LOC", "O"]])
     assert path.read_text() == "New York\tB-LOC\nx\tO\n\n"
-
-
-def test_a_file_without_blank_lines_is_doubted(tmp_path, caplog):
-    source(tmp_path, "a O\n" * 300 + "\nb O\n").read("train")
-    assert "train.txt, line 1: a sentence of 300 words; a blank line must end each sentence" in caplog.text
-    caplog.clear()
-    source(tmp_path, "a O\n" * 60).read("train")
-    assert "a sentence of 60 words" in caplog.text
-    caplog.clear()
-    source(tmp_path, "a O\n" * 124 + "\nb O\n").read("train")
-    assert "blank line" not in caplog.text

@@ -180,11 +180,6 @@ def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
         run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
 
 
-def test_another_context_than_that_of_training_is_refused(inputs, trained):
-    with pytest.raises(InputError, match="--document_context=True: .* was trained with False; leave the flag out"):
-        run_ner(settings(inputs, trained[0], "--do_eval", "--document_context"))
-
-
 def values(folder):
     reader = tf.train.load_checkpoint(str(folder))
     names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
@@ -265,18 +260,6 @@ def test_a_kill_while_the_encoder_runs_leaves_nothing_and_changes_nothing(inputs
     assert found.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(found[name], value, err_msg=name)
-
-
-@pytest.mark.slow
-def test_damaged_activations_are_computed_again(inputs, tmp_path, written):
-    run_ner(features(inputs, tmp_path / "run", "--num_train_epochs=1", "--do_train"))
-    path = next((tmp_path / "run/activations").iterdir())
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    written.clear()
-    shared = f"--activations_dir={tmp_path}/run/activations"
-    run_ner(features(inputs, tmp_path / "other", "--num_train_epochs=1", "--do_train", shared))
-    assert written == ["train"] and path.read_bytes() == whole
 
 
 @pytest.mark.slow
