@@ -6,9 +6,11 @@ from typing import Any
 from transformers import TrainingArguments
 
 
-def training_options(args: argparse.Namespace, **more: Any) -> TrainingArguments:
-    """Returns the Trainer's options for a peer's arguments; `more` are additional options of this peer."""
-    return TrainingArguments(
+def training_options(
+    args: argparse.Namespace, kind: type[TrainingArguments] = TrainingArguments, **more: Any
+) -> TrainingArguments:
+    """Returns the Trainer's options, of the class `kind`, for a peer's arguments; `more` are this peer's options."""
+    return kind(
         output_dir=str(args.output_dir),
         use_cpu=True,
         bf16=args.dtype == "bfloat16",
