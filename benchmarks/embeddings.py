@@ -52,22 +52,27 @@ class Start:
       folder: the checkpoint.
       of_peer: the same weights in a format that the peer reads.
       learning_rate: learning rate; a checkpoint that was never trained for similarity needs a higher one.
+      positions: highest number of tokens in a row.
     """
 
     name: str
     folder: str
     of_peer: str
     learning_rate: float
+    positions: int
 
 
 def start(name: str, folder: pathlib.Path) -> Start:
     """Returns the start `minilm`, or the start from one of our checkpoints, which is converted for the peer."""
     if name == "minilm":
-        return Start("MiniLM", checkpoint(), checkpoint(), 2e-5)
+        return Start("MiniLM", checkpoint(), checkpoint(), 2e-5, 512)
     target = folder / "own"
     command = [sys.executable, "-m", "bert_tf.convert_checkpoint", f"--input={name}", f"--output={target}"]
     timed([*command, "--format=hugging_face"], folder / "convert.log")
-    return Start(pathlib.Path(name).name, str(target), str(target), 1e-4)
+    config = json.loads((target / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1}  # SimCSE's positives need dropout
+    (target / "config.json").write_text(json.dumps(config))
+    return Start(pathlib.Path(name).name, str(target), str(target), 1e-4, config["max_position_embeddings"])
 
 
 def write_rows(path: pathlib.Path, rows: list[dict]) -> None:
@@ -167,25 +172,25 @@ def train_once(
 
 
 def mined_once(
-    begin: Start, files: tuple[pathlib.Path, pathlib.Path], folder: pathlib.Path, dtype: str, seed: int
+    recipe: Recipe, begin: Start, files: tuple[pathlib.Path, pathlib.Path], folder: pathlib.Path, dtype: str, seed: int
 ) -> dict[str, float]:
     """Trains the model of `train_once` for one more epoch; returns the scores with the pairs, and with negatives."""
     pairs, collection = files
-    model = folder / f"{RETRIEVAL.name}-{begin.name}-{seed}-bert_tf"
+    model = folder / f"{recipe.name}-{begin.name}-{seed}-bert_tf"
     mined = folder / f"mined-{begin.name}-{seed}.jsonl"
     command = [
         sys.executable, "-m", "bert_tf.mine_negatives", f"--init_checkpoint={model}", f"--input_file={pairs}",
         f"--corpus_file={collection / 'corpus.jsonl'}", f"--output_file={mined}", "--max_rank=20",
-        f"--random_seed={seed}", f"--max_seq_length={RETRIEVAL.max_seq_length}",
+        f"--random_seed={seed}", f"--max_seq_length={recipe.max_seq_length}",
     ]  # fmt: skip
     timed(command, folder / "mine.log")
     scores = {}
     for name, train in (("pairs", pairs), ("mined", mined)):
         output = folder / f"second-{name}-{begin.name}-{seed}"
-        command = our_command(RETRIEVAL, str(model), collection, output, dtype)
-        command += our_training(RETRIEVAL, train, begin.learning_rate, seed, epochs=1)
+        command = our_command(recipe, str(model), collection, output, dtype)
+        command += our_training(recipe, train, begin.learning_rate, seed, epochs=1)
         timed(command, folder / f"{output.name}.log")
-        scores[name] = our_score(output, RETRIEVAL.metric)
+        scores[name] = our_score(output, recipe.metric)
     print(f"  {begin.name} seed {seed}: one more epoch of pairs {scores['pairs']:.4f}, of mined negatives "
           f"{scores['mined']:.4f}", flush=True)  # fmt: skip
     return scores
@@ -261,13 +266,14 @@ def measure(begin: Start, scored, asked, texts: pathlib.Path, folder: pathlib.Pa
     ):
         if part not in parts:
             continue
+        recipe = dataclasses.replace(recipe, max_seq_length=min(recipe.max_seq_length, begin.positions))
         print(f"{recipe.name} {begin.name}: {recipe.metric} before training "
               f"{before(recipe, begin, files[1], folder, args.dtype):.4f}", flush=True)  # fmt: skip
         alone = argparse.Namespace(**{**vars(args), "peers": "bert_tf"}) if part == "simcse" else args
         rounds = [train_once(recipe, begin, files, folder, alone, seed) for seed in seeds]
         report(f"{recipe.name} {begin.name}", rounds, recipe.metric)
         if part == "retrieval":
-            more = [mined_once(begin, files, folder, args.dtype, seed) for seed in seeds]
+            more = [mined_once(recipe, begin, files, folder, args.dtype, seed) for seed in seeds]
             for name in ("pairs", "mined"):
                 print(f"one more epoch of {name}: {statistics.mean(scores[name] for scores in more):.4f}", flush=True)
 

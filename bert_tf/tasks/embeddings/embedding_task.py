@@ -118,6 +118,12 @@ class EmbeddingTask(Task):
                 f"--matryoshka_dims={self.files.matryoshka_dims}: must fall, from at most {most}, the size of the "
                 "model's vectors"
             )
+        has_dropout = config.hidden_dropout_prob > 0 or config.attention_probs_dropout_prob > 0
+        if settings.do_train and not has_dropout and data.form_of(self.data.load("train")) == TEXTS:
+            raise InputError(
+                "the training data holds single texts, which are their own positives under another dropout mask, but "
+                "the model has no dropout; give a bert_config.json with hidden_dropout_prob 0.1"
+            )
 
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
         forms = {split: data.form_of(found) for split, found in examples.items()}

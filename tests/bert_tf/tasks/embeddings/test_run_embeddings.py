@@ -37,6 +37,9 @@ def folder(tmp_path_factory, vocab_file):
     write(folder / "scored.tsv", "sentence1\tsentence2\tscore", *scored)
     write(folder / "texts.tsv", "text", *(one.texts[0] for one in small_model.examples(24)))
     collection(folder / "collection")
+    config = json.loads((folder / "start/bert_config.json").read_text())
+    without = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "no_dropout.json").write_text(json.dumps(config | without))
     return folder
 
 
@@ -138,6 +141,7 @@ def test_a_model_is_evaluated_before_its_training(folder, tmp_path):
         (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=8,16"], "must fall, from at most 16"),
         (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=32,8"], "must fall, from at most 16"),
         (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=a"], "give whole numbers"),
+        (["--train_data_path={0}/texts.tsv", "--bert_config_file={0}/no_dropout.json"], "the model has no dropout"),
         (["--train_data_path={0}/pairs.jsonl", "--do_eval", "--eval_data_path={0}/texts.tsv"], "cannot be evaluated"),
     ],
 )
