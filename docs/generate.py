@@ -223,28 +223,27 @@ def pages() -> dict[str, str]:
 
 
 def undocumented() -> Iterator[str]:
-    """Finds public names without a docstring, and attributes of `PYTHON_NAMES` that no docstring describes."""
+    """Finds names of `PYTHON_NAMES`, and public members of these classes, that no docstring describes."""
     import griffe
 
-    for package in PACKAGES:
-        options = {"docstring_parser": "google", "docstring_options": {"warn_missing_types": False}}
-        yield from _undocumented(griffe.load(package, search_paths=[ROOT], **options))
+    options = {"docstring_parser": "google", "docstring_options": {"warn_missing_types": False}}
+    packages = {package: griffe.load(package, search_paths=[ROOT], **options) for package in PACKAGES}
+    for module, names in PYTHON_NAMES.items():
+        package, _, rest = module.partition(".")
+        for name in names:
+            yield from _undocumented(packages[package][f"{rest}.{name}"])
 
 
-def _undocumented(owner) -> Iterator[str]:
-    """Finds names without a docstring in a module or class, and in everything inside it."""
-    has_attributes = owner.is_class and owner.name in PYTHON_NAMES.get(owner.parent.path, ())
-    described = _described(owner) if has_attributes else set()
-    for name, member in owner.members.items():
-        if name.startswith("_") or member.is_alias:
+def _undocumented(named) -> Iterator[str]:
+    """Finds what no docstring describes in a function or a class."""
+    if not named.has_docstring:
+        yield named.path
+    described = _described(named) if named.is_class else set()
+    for name, member in named.members.items() if named.is_class else ():
+        if name.startswith("_") or member.is_alias or member.has_docstring:
             continue
-        if member.is_attribute:
-            if has_attributes and not member.has_docstring and name not in described:
-                yield member.path
-        elif not member.has_docstring and not _overrides(owner, name):
+        if name not in described if member.is_attribute else not _overrides(named, name):
             yield member.path
-        if member.is_module or member.is_class:
-            yield from _undocumented(member)
 
 
 def _overrides(owner, name: str) -> bool:
