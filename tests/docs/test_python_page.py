@@ -17,7 +17,7 @@ PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/how_to/python.md"
 CHECKS = """
 import numpy as np
 
-assert model.labels == ("bad", "good")
+assert model.labels == ("bad", "good") and embedder.encode(["a lovely song"]).shape[0] == 1
 serve = tf.saved_model.load("served/reviews/1").signatures["serving_default"]
 np.testing.assert_allclose(serve(text_a=tf.constant(["a great day"]))["probabilities"], probabilities, atol=1e-5)
 np.testing.assert_allclose(again(rows(["a good day"])), own_model(rows(["a good day"])), atol=1e-6)
@@ -37,7 +37,7 @@ def test_the_pages_program_runs(vocab_file, tmp_path):
     (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
     (tmp_path / "pretrained/vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
-    assert len(blocks()) == 6
+    assert len(blocks()) == 7
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(PAGE.parents[2]), environment.get("PYTHONPATH", "")])
     program = "\n".join([*blocks(), CHECKS])

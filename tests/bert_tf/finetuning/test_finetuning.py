@@ -99,7 +99,8 @@ def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
             options["shares_per_replica"] = parts
             return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
-        return evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
+        found, losses = evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
+        return found, losses["loss"]
 
     one_by_one, loss = evaluate(1, None)
     assert one_by_one.shape == (count, 2)

@@ -131,7 +131,7 @@ def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
     def predictions(run, objective, split, batch_size):
         step = checkpoint_folder.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
         evaluated.append((step, objective.model.head.kernel.numpy()))
-        return np.full([24, 16], SCORES[step]), 1.0
+        return np.full([24, 16], SCORES[step]), {"loss": 1.0}
 
     def write(folder, found):
         if 4 in found.scores:
