@@ -14,7 +14,7 @@ FOLDER = pathlib.Path(__file__).resolve().parent
 
 def main() -> None:
     """Runs each benchmark in its own process."""
-    for name in ("tokenizer", "generator", "input_pipeline", "step", "finetuning", "features", "serving"):
+    for name in ("tokenizer", "generator", "input_pipeline", "step", "finetuning", "embeddings", "features", "serving"):
         subprocess.run([sys.executable, str(FOLDER / f"{name}.py")], check=True)
     subprocess.run([sys.executable, str(FOLDER / "serving.py"), "--size=base"], check=True)
 
