@@ -197,6 +197,15 @@ def test_the_summary_tells_how_the_vocabulary_fits(tmp_path):
     assert (summary["words"], summary["different_words"], summary["largest_count_error"]) == (7, 4, 0)
 
 
+def test_dropped_words_are_told(tmp_path, caplog):
+    text = " ".join(f"a{i}" for i in range(3000)) + " the" * 9
+    learn(tmp_path, [text], 30, max_words=1000)
+    summary = json.loads((tmp_path / "vocab.txt.settings.json").read_text())["summary"]
+    assert summary["dropped_words"] == 2501 and summary["different_words"] == 500
+    assert "more different words than --max_words=1000: dropped the rarest, 2501 words" in caplog.text
+    assert "counts are too low by at most 1" in caplog.text
+
+
 def test_an_existing_file_is_replaced_only_if_a_flag_says_so(tmp_path):
     first, output = learn(tmp_path, ["the of and the"], 20)
     with pytest.raises(InputError, match=r"vocab.txt: exists; give another name, or --overwrite"):
