@@ -39,6 +39,7 @@ class TextEmbedder(FinishedRun):
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
         super().__init__(os.fspath(folder), scores, use_checkpoint)
+        self._with_prompts: dict[tuple[str, int | None], FeatureExtractor] = {}
         if self._trained.description.kind != EMBEDDINGS:
             raise InputError(
                 f"{folder}: was trained for {self._trained.description.kind}; give a run of run_embeddings"
@@ -104,13 +105,14 @@ class TextEmbedder(FinishedRun):
         Raises:
           InputError: a text is not a string, or an argument is invalid.
         """
-        extractor = self._extractor(prompt_name, dimensions)
-        return extractor.sentences(texts)
+        key = prompt_name, dimensions
+        if key not in self._with_prompts:
+            self._with_prompts[key] = self._extractor.with_prompt(*key)
+        return self._with_prompts[key].sentences(texts)
 
-    @functools.lru_cache(maxsize=2)  # noqa: B019 - the model lives as long as its extractors
-    def _extractor(self, prompt_name: str, dimensions: int | None) -> FeatureExtractor:
-        checkpoint = self._trained.checkpoint
-        return FeatureExtractor(checkpoint, sentence_vectors=True, prompt_name=prompt_name, dimensions=dimensions)
+    @functools.cached_property
+    def _extractor(self) -> FeatureExtractor:
+        return FeatureExtractor(self._trained.checkpoint, sentence_vectors=True)
 
 
 def _examples(given: Sequence, name: str) -> list[Texts]:

@@ -35,11 +35,13 @@ def mine(settings: MiningSettings) -> None:
     for pair in pairs:
         positives.setdefault(pair.texts[0], []).append(pair.texts[1])
     corpus = list(dict.fromkeys([*_corpus(settings.corpus_file), *(pair.texts[1] for pair in pairs)]))
-    queries, documents = _vectors(settings, QUERY, list(positives)), _vectors(settings, DOCUMENT, corpus)
+    length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
+    extractor, anchors = FeatureExtractor.of_texts(settings.init_checkpoint, **length), list(positives)
+    queries, documents = _vectors(extractor, QUERY, anchors), _vectors(extractor, DOCUMENT, corpus)
     place, found = {text: number for number, text in enumerate(corpus)}, {}
-    with ProgressBar("mining", len(positives), "anchors") as progress:
+    with ProgressBar("mining", len(anchors), "anchors") as progress:
         for number, values in retrieval.cosines(queries, documents):
-            anchor = list(positives)[number]
+            anchor = anchors[number]
             own = [place[text] for text in positives[anchor]]
             rng = np.random.default_rng((settings.random_seed, number))
             found[anchor] = [corpus[one] for one in _chosen(values, own, place.get(anchor), settings, rng)]
@@ -57,9 +59,9 @@ def _corpus(path: str) -> list[str]:
     return [line.strip() for line in tables.decoded_lines(path) if line.strip()]
 
 
-def _vectors(settings: MiningSettings, prompt: str, texts: Sequence[str]) -> np.ndarray:
-    length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
-    return FeatureExtractor.of_texts(settings.init_checkpoint, prompt, **length).sentences(texts)
+def _vectors(extractor: FeatureExtractor, prompt: str, texts: Sequence[str]) -> np.ndarray:
+    name = prompt if prompt in extractor.prompts else ""
+    return extractor.with_prompt(name).sentences(texts)
 
 
 def _chosen(

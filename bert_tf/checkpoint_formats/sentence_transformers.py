@@ -16,8 +16,9 @@ MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.js
 PROMPTS = "config_sentence_transformers.json"
 KNOWN_MODULES = ("Transformer", "Pooling", "Normalize")
 _OTHERS = (LENGTH, PROMPTS)
-# Maps names to modes. The first three names are from before version 5.
-_MODES = {"cls_token": "cls", "mean_tokens": "mean", "max_tokens": "max", "cls": "cls", "mean": "mean", "max": "max"}
+# The names of modes in the entries `pooling_mode_NAME`; since version 5, the entry `pooling_mode` has the mode itself.
+_NAMES = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
+_MODES = {name: mode for mode, name in _NAMES.items()} | {mode: mode for mode in _NAMES}
 
 
 def read_modules(folder: str) -> dict[str, dict]:
@@ -60,8 +61,7 @@ def write(
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
         for index, (path, kind) in enumerate(modules)
     ]
-    modes = {"cls": "cls_token", "mean": "mean_tokens", "max": "max_tokens"}
-    pooled = {f"pooling_mode_{name}": mode == pooling for mode, name in modes.items()}
+    pooled = {f"pooling_mode_{name}": mode == pooling for mode, name in _NAMES.items()}
     similarity = {"default_prompt_name": None, "similarity_fn_name": "cosine"}
     contents = {
         MODULES: listed,

@@ -5,6 +5,7 @@ Paper: section 5.3.
 Letters: N texts, T tokens of a text, L layers, H hidden size.
 """
 
+import copy
 import dataclasses
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
@@ -81,19 +82,30 @@ class FeatureExtractor:
         return extractor
 
     @classmethod
-    def of_texts(cls, checkpoint: str, prompt_name: str = "", **settings) -> "FeatureExtractor":
-        """Returns an extractor of one vector per text, pooled as the checkpoint's files state, else by the mean.
-
-        Args:
-          prompt_name: name of the text before each text; has no effect if the checkpoint lacks this prompt.
-        """
+    def of_texts(cls, checkpoint: str, **settings) -> "FeatureExtractor":
+        """Returns an extractor of one vector per text, pooled as the checkpoint's files state, else by the mean."""
         folder = checkpoints.open_checkpoint(os.fspath(checkpoint)).folder
         pooling = {} if sentence_transformers.is_stated(folder) else {"pooling": "mean"}
-        name = prompt_name if prompt_name in sentence_transformers.read_prompts(folder) else ""
-        return cls(checkpoint, sentence_vectors=not pooling, prompt_name=name, **pooling | settings)
+        return cls(checkpoint, sentence_vectors=not pooling, **pooling | settings)
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The texts that the checkpoint's files offer to write before each text, by name."""
+        return sentence_transformers.read_prompts(checkpoints.open_checkpoint(self.settings.init_checkpoint).folder)
+
+    def with_prompt(self, prompt_name: str, dimensions: int | None = None) -> "FeatureExtractor":
+        """Returns an extractor with the same weights, and other values of these settings.
+
+        Raises:
+          InputError: the checkpoint lacks the prompt, or its vectors are shorter.
+        """
+        changes = {"prompt_name": prompt_name, "prompt": None, "dimensions": dimensions}
+        found = copy.copy(self)
+        found._pool_by(model.resolve(dataclasses.replace(self.settings, **changes)))
+        return found
 
     def _load(self, settings: VectorSettings) -> None:
-        self.settings, self.layers = settings, settings.layer_numbers
+        self.layers = settings.layer_numbers
         self.tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
         encoder = model.load(settings)
         self.hidden_size = encoder.config.hidden_size
@@ -101,9 +113,12 @@ class FeatureExtractor:
         layers = model.layer_indices(settings, encoder.config)
         self._encode = PackedEncoder(encoder, layers, length, settings.batch_size)
         self._make_rows = RowMaker(self.tokenizer, length)
+        self._pool_by(settings)
+
+    def _pool_by(self, settings: VectorSettings) -> None:
         pool = Pooling(settings.pooling, bool(settings.normalize), settings.dimensions)
         self._pool, self._prompt = pool if settings.is_pooled else None, settings.prompt or ""
-        self.vector_size = model.vector_size(settings, encoder.config)
+        self.settings, self.vector_size = settings, settings.dimensions or self.hidden_size
 
     def tokens(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> list[TokenFeatures]:
         """Returns the tokens of N texts and their vectors.

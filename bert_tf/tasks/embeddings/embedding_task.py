@@ -113,7 +113,7 @@ class EmbeddingTask(Task):
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
         sizes, most = self.files.sizes, config.hidden_size
-        if (sizes and not most >= sizes[0] == max(sizes) >= sizes[-1] > 0) or list(sizes) != sorted(set(sizes))[::-1]:
+        if list(sizes) != sorted({size for size in sizes if 0 < size <= most}, reverse=True):
             raise InputError(
                 f"--matryoshka_dims={self.files.matryoshka_dims}: must fall, from at most {most}, the size of the "
                 "model's vectors"
