@@ -1,11 +1,13 @@
-# setup | demo | test | test-slow | test-parity | test-migration | test-spark | test-browser | test-real | test-wheel
-# test-all | durations | bench | tpu-check | gpu-check | lint | docs
+# setup | demo | test | test-slow | test-parity | test-migration | test-spark | test-browser | test-gpu | test-real
+# test-wheel | test-all | durations | bench | tpu-check | gpu-check | lint | docs
 PYTHON ?= python3
+comma := ,
 VENV := .venv
 BIN := $(VENV)/bin
 DATA ?= ../shared/data
-# extras that the tests need; some targets add the peers or PySpark
-EXTRAS := dev,text,hf,parquet,serve
+# extras that the tests need; some targets add the peers or PySpark; make setup GPU=1 adds CUDA's libraries
+GPU ?=
+EXTRAS := dev,text,hf,parquet,serve$(if $(GPU),$(comma)gpu)
 VENV_TPU := .venv-tpu
 VENV_GPU := .venv-gpu
 # number of processes for make test: one per core, but at most eight, because each needs 2 GB of memory
@@ -20,7 +22,8 @@ PIP = $(BIN)/python -m pip install -qq
 TPU_CHECK ?=
 GPU_CHECK ?=
 
-.PHONY: setup java chromium demo test test-slow test-parity test-migration test-real test-spark test-browser test-wheel test-ci test-all
+.PHONY: setup java chromium demo test test-slow test-parity test-migration test-real test-spark test-browser test-gpu
+.PHONY: test-wheel test-ci test-all
 .PHONY: durations bench tpu-check gpu-check lint docs clean
 
 setup: $(VENV)/installed
@@ -60,11 +63,11 @@ demo: setup
 	$(BIN)/python examples/demo.py
 
 test: setup
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not migration and not browser"
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m "not slow and not real and not spark and not torch and not migration and not browser and not gpu"
 
 # tests with killed runs and several machines, and other slow tests
 test-slow: setup
-	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch and not migration" $(ONLY)
+	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch and not migration and not gpu" $(ONLY)
 
 # compares our code with Hugging Face on PyTorch; installs both
 test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
@@ -88,6 +91,10 @@ test-real: $(VENV)/installed-checkpoint
 test-spark: java $(VENV)/installed-spark
 	$(PYTEST) -m spark
 
+# tests on one NVIDIA GPU: make setup GPU=1 first; skipped without a GPU
+test-gpu: setup
+	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 4 --dist worksteal -m gpu
+
 # tests the server's page in headless Chromium
 test-browser: setup chromium
 	$(PYTEST) -m browser
@@ -97,7 +104,7 @@ chromium:
 
 # the quick, slow, parity and browser tests in one run, so that they share models; the first part of make test-all
 test-ci: $(VENV)/installed-bench $(VENV)/installed-checkpoint chromium
-	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark and not migration"
+	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark and not migration and not gpu"
 
 # all tests, for a release or a large change; needs Java 17, Chromium and the real data folder
 test-all: test-ci test-spark test-wheel test-real

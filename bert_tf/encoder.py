@@ -24,7 +24,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dense import Dense, LayerNorm, initializer
-from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
+from bert_tf.modeling.dropout import dropout, dropout_seed, fold_in, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.keras_versions import refuse_keras_3
 from bert_tf.modeling.precision import policy
@@ -423,7 +423,7 @@ class EncoderPair(keras.Model):
     def call(self, inputs, training=False, seed=None, positions=None):
         """Encodes a batch; see `BertEncoder.call` for the arguments and the result."""
         seed = dropout_seed(training, seed)
-        seeds = [None, None] if seed is None else [seed, tf.random.experimental.stateless_fold_in(seed, 1)]
+        seeds = [None, None] if seed is None else [seed, fold_in(seed, 1)]
         found = [
             encoder(inputs, training=training, seed=seed, positions=positions)
             for encoder, seed in zip(self.encoders, seeds, strict=True)

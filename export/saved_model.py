@@ -58,7 +58,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
     assets = _assets(source, dataclasses.asdict(settings), assets_folder)
     kind = kinds.of(source.description)
     kind.drop_unused(source.model, source.description)
-    weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model")
+    weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model" and settings.device == "cpu")
     served = kind(source.model, source.tokenizer, source.description, assets)
     requests = recording.requests(served, served.samples(source.folder))
     if settings.format == "litert":

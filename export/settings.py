@@ -39,6 +39,10 @@ class ExportSettings:
         "saved_model: for TF Serving; litert: a .tflite file whose inputs are token ids, and the tokenizer's files",
         "saved_model", choices=("saved_model", "litert"), group="Output", first=True,
     )  # fmt: skip
+    device: str = setting(
+        "processor for which the graph is arranged; it runs on the other too, with the same results, but slower",
+        "cpu", choices=("cpu", "gpu"), group="Output",
+    )  # fmt: skip
     quantize: str = setting(
         "weights of a .tflite file; none: float32; int8: 8 bits, with dynamic quantization of activations", "none",
         choices=("none", "int8"), group="Output", first=True,

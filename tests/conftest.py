@@ -43,6 +43,8 @@ def pytest_configure(config):
 
     The process that only distributes tests to others does not import TensorFlow, because the others would wait.
     """
+    if config.getoption("markexpr") != "gpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # all other tests run on the CPU
     if "not real" in config.getoption("markexpr"):
         # For small computations, XLA takes longer to optimize its code than to run it.
         os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")

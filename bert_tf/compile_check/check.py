@@ -15,6 +15,7 @@ from bert_tf.compile_check.settings import CompileCheckSettings
 from bert_tf.compile_check.steps import Shape
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
+from bert_tf.modeling.compilation import for_tpu
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import flops
 
@@ -72,14 +73,15 @@ def run_check(
     print(f"{_LEGEND}\n{_HEADER}", flush=True)
     for model, config, shape in cases:
         formula = shape.batch_size * flops.training_flops(config, shape.length, shape.predictions, outputs=2)
-        program = ""
+        programs: dict[str, str] = {}
         for chip in chips:
             try:
-                if not program:
+                if chip.kind not in programs:
                     logging.info("%s: lowering to StableHLO, S=%d B=%d", name, shape.length, shape.batch_size)
-                    program = (make or steps.our_step)(config, shape, device)
-                    check(program)
-                compiled = compiler.compile(program, chip)
+                    with for_tpu(chip.kind == TPU):
+                        programs[chip.kind] = (make or steps.our_step)(config, shape, device)
+                    check(programs[chip.kind])
+                compiled = compiler.compile(programs[chip.kind], chip)
             except InputError as error:
                 failures.append(f"{name}, {model}, S={shape.length}, B={shape.batch_size}, {chip.name}: {error}")
                 continue

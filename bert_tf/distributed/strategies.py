@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import dataclasses
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
@@ -18,6 +20,16 @@ from bert_tf.distributed import workers
 from bert_tf.modeling.precision import policy_name
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 
+_Settings = TypeVar("_Settings", bound=DeviceSettings)
+# The first flag keeps XLA from compiling and timing hundreds of kernels for each matrix product, which takes minutes:
+# the kernels of NVIDIA's library are as fast. The second flag keeps TensorFlow from storing the counters of dropout
+# masks as constants.
+_GPU_ENVIRONMENT = {
+    "XLA_FLAGS": "--xla_gpu_enable_triton_gemm=false",
+    "TF_XLA_FLAGS": "--tf_xla_disable_constant_folding=true",
+}
+# The compute capability of NVIDIA's first GPUs with bfloat16 matrix products.
+_FIRST_WITH_BFLOAT16 = (8, 0)
 # Options of glibc's `mallopt`.
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 _MAKE_DEVICE_DATASET = "_create_device_dataset"
@@ -25,16 +37,68 @@ _MAKE_DEVICE_DATASET = "_create_device_dataset"
 _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
 
+def with_devices(settings: _Settings) -> _Settings:
+    """Returns the settings with `num_gpus` and `enable_xla` filled in: by default, the machine's GPUs and XLA on them.
+
+    Call this function before any computation. If the settings have no GPU, TensorFlow cannot use one afterwards.
+    """
+    gpus = tf.config.list_physical_devices("GPU")
+    kind, number = settings.distribution_strategy, settings.num_gpus
+    if settings.use_tpu or kind == "tpu":
+        return dataclasses.replace(settings, num_gpus=0, enable_xla=bool(settings.enable_xla))
+    if number is None:
+        number = len(gpus) if kind in ("mirrored", "multi_worker_mirrored") else min(len(gpus), 1)
+    if number > len(gpus):
+        raise InputError(
+            f"--num_gpus={number}: TensorFlow finds {len(gpus)} GPUs on this machine; give a number up to {len(gpus)}"
+        )
+    if number:
+        logging.info("%s", gpus_in_words(gpus, number, settings))
+        for name, value in _GPU_ENVIRONMENT.items():  # TensorFlow reads these variables when it first compiles
+            os.environ.setdefault(name, value)
+    elif gpus:
+        with contextlib.suppress(RuntimeError):  # an earlier run of this process used them
+            tf.config.set_visible_devices([], "GPU")
+    xla = bool(number) if settings.enable_xla is None else settings.enable_xla
+    return dataclasses.replace(settings, num_gpus=number, enable_xla=xla)
+
+
+def gpus_in_words(gpus: Sequence[tf.config.PhysicalDevice], number: int, settings: DeviceSettings) -> str:
+    """Describes the GPUs that a run uses, and the flags that would use them better."""
+    details = tf.config.experimental.get_device_details(gpus[0])
+    memory = _gpu_memory()
+    size = f" with {memory / 2**30:.0f} GiB" if memory else ""
+    parts = [f"using {number} x {details.get('device_name', 'GPU')}{size}"]
+    if settings.dtype == "float32" and details.get("compute_capability", (0, 0)) >= _FIRST_WITH_BFLOAT16:
+        parts.append("--dtype=bfloat16 is faster")
+    if len(gpus) > number:
+        parts.append(f"--distribution_strategy=mirrored uses all {len(gpus)} GPUs")
+    return "; ".join(parts)
+
+
+def _gpu_memory() -> int:
+    """Returns the size of the first GPU's memory in bytes, or 0 if unknown; TensorFlow does not provide it."""
+    size, device = ctypes.c_size_t(), ctypes.c_int()
+    with contextlib.suppress(OSError, AttributeError):
+        driver = ctypes.CDLL("libcuda.so.1")
+        driver.cuInit(0)
+        driver.cuDeviceGet(ctypes.byref(device), 0)
+        driver.cuDeviceTotalMem_v2(ctypes.byref(size), device)
+    return size.value
+
+
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Makes the strategy that the device flags describe; sets the dtype policy and turns XLA on or off for the process.
+    """Makes the strategy that the device flags describe, and sets the dtype policy.
 
     Call this function before any computation, because TensorFlow cannot connect workers after a computation.
+
+    Args:
+      settings: settings from `with_devices`.
     """
     silence_compilation_messages()
     _keep_freed_memory()
     _end_iterators_at_once()
     keras.mixed_precision.set_global_policy(policy_name(settings.dtype))
-    tf.config.optimizer.set_jit(settings.enable_xla)
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
         logging.warning(
@@ -42,13 +106,13 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         )
     if kind == "tpu":
         return _tpu_strategy(settings)
-    gpus = _gpus(settings)
+    num_gpus = settings.num_gpus or 0
     if kind == "multi_worker_mirrored":
-        return workers.join(settings, len(gpus))
+        return workers.join(settings, num_gpus)
     if kind == "mirrored":
-        return _mirrored_strategy(len(gpus))
-    if kind == "one_device":
-        return tf.distribute.OneDeviceStrategy("GPU:0" if gpus else "CPU:0")
+        return _mirrored_strategy(num_gpus)
+    if kind == "one_device" or num_gpus:
+        return tf.distribute.OneDeviceStrategy("GPU:0" if num_gpus else "CPU:0")
     return tf.distribute.get_strategy()
 
 
@@ -107,18 +171,6 @@ def silence_compilation_messages() -> None:
         ctypes.CDLL(framework)[_SET_MIN_LOG_LEVEL](min(int(level), 2) if level.isdecimal() else 0)
 
 
-def _gpus(settings: DeviceSettings) -> list[tf.config.PhysicalDevice]:
-    available = tf.config.list_physical_devices("GPU")
-    if settings.num_gpus > len(available):
-        raise InputError(
-            f"--num_gpus={settings.num_gpus}: TensorFlow finds {len(available)} GPUs on this machine; give a number "
-            f"up to {len(available)}"
-        )
-    if available and not settings.num_gpus and settings.distribution_strategy != "off":
-        logging.warning("training on the CPU; --num_gpus=%d uses the GPUs of this machine", len(available))
-    return available[: settings.num_gpus]
-
-
 def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:
     if num_gpus:
         return tf.distribute.MirroredStrategy([f"GPU:{index}" for index in range(num_gpus)])
@@ -140,6 +192,17 @@ def _tpu_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
         reason = str(error).split("\n")[0]
         raise InputError(f"--tpu_name={name}: cannot reach the TPU ({reason}); check its name and zone") from error
     return tf.distribute.TPUStrategy(resolver)
+
+
+def distribute(
+    strategy: tf.distribute.Strategy, make_batches: Callable[[tf.distribute.InputContext], tf.data.Dataset]
+) -> tf.distribute.DistributedDataset:
+    """Distributes the batches that a function makes for each worker; see `tf.distribute`."""
+    # One device fetches a batch itself: a compiled step takes integers from the host's memory. If a GPU had them, each
+    # step would copy them back, and the copy would wait for the previous step.
+    fetch = not isinstance(strategy, tf.distribute.OneDeviceStrategy)
+    options = tf.distribute.InputOptions(experimental_fetch_to_device=fetch)
+    return strategy.distribute_datasets_from_function(make_batches, options)
 
 
 def is_chief(strategy: tf.distribute.Strategy) -> bool:

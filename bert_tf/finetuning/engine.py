@@ -66,6 +66,7 @@ def run_finetuning(
     Raises:
       NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite.
     """
+    settings = strategies.with_devices(settings)
     parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
@@ -290,11 +291,11 @@ def _make_trainer(
             strategy,
             random_seed=settings.random_seed,
             optimizer=make_optimizer(settings, settings.learning_rate, num_train_steps, num_warmup_steps, rate_factor),
-            train_dataset=strategy.distribute_datasets_from_function(make_batches),
+            train_dataset=strategies.distribute(strategy, make_batches),
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=Throughput(flops_per_row, flops.peak(strategy, settings.dtype)),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            compile_gradients=settings.enable_xla,
+            compiles=settings.enable_xla,
             parts=run.train_parts,
         )
 

@@ -60,6 +60,7 @@ def run_ensemble(
     members = [_member(path, settings) for path in paths]
     _refuse_other_folder(settings.output_dir, members)
     storage.check_writable(settings.output_dir, "output_dir")
+    settings = strategies.with_devices(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy):
         # Use the vocabulary, casing and row length of the first model, but not its tuned thresholds.

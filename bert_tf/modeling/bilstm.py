@@ -17,6 +17,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.modeling.compilation import inside_xla
 
 
 class BiLstm(keras.layers.Layer):
@@ -153,9 +154,9 @@ class BiLstmHead(keras.layers.Layer):
     def _states(self, x: tf.Tensor, lengths: tf.Tensor) -> tf.Tensor:
         """Maps float [B, S, H] to the BiLSTM's states, [B, S, 2 H]."""
         length = x.shape[1]
-        if isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy) or length is None:
+        if inside_xla() or length is None:
             return self.lstm(x, lengths)
-        # Skip padding, because it takes as much time as tokens. A TPU reads padding too: it needs a static length.
+        # Skip padding, because it takes as much time as tokens. XLA needs a static length, so it reads padding too.
         states = self.lstm(x[:, : tf.maximum(tf.reduce_max(lengths), 1)], lengths)
         states = tf.pad(states, [[0, 0], [0, length - tf.shape(states)[1]], [0, 0]])
         return tf.ensure_shape(states, [x.shape[0], length, 2 * self.lstm.units])

@@ -6,9 +6,10 @@ barriers, XLA would store float32 values that the next operation rounds anyway, 
 compute again.
 """
 
+import contextlib
 import contextvars
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from tensorflow.compiler.tf2xla.python import xla
@@ -19,12 +20,34 @@ _LARGE = 1 << 16
 
 # Whether TensorFlow is tracing a function that `compiled` compiles separately.
 _compiled_alone = contextvars.ContextVar("compiled_alone", default=False)
+# Whether a step is traced for a TPU that is not present; see `for_tpu`.
+_for_tpu = contextvars.ContextVar("for_tpu", default=False)
 
 
 def inside_xla() -> bool:
     """Returns whether XLA compiles the whole surrounding graph, not only a function given to `compiled`."""
     in_context = control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph())
     return in_context and not _compiled_alone.get()
+
+
+def keeps_axes() -> bool:
+    """Returns whether XLA compiles the surrounding graph for a TPU, where it chooses the layout of each activation.
+
+    There, reshaping an activation to a matrix would force a layout and cost copies. Everywhere else, activations become
+    matrices: the libraries of CPUs and GPUs multiply matrices.
+    """
+    on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
+    return inside_xla() and (on_tpu or _for_tpu.get())
+
+
+@contextlib.contextmanager
+def for_tpu(wanted: bool = True) -> Iterator[None]:
+    """Traces steps for a TPU, although no TPU is present."""
+    token = _for_tpu.set(wanted)
+    try:
+        yield
+    finally:
+        _for_tpu.reset(token)
 
 
 def optimization_barrier(*tensors: tf.Tensor):

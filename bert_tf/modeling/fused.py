@@ -27,7 +27,13 @@ from collections.abc import Sequence
 
 import tensorflow as tf
 
-from bert_tf.modeling.compilation import compiled, compiled_with_gradient, inside_xla, optimization_barrier
+from bert_tf.modeling.compilation import (
+    compiled,
+    compiled_with_gradient,
+    inside_xla,
+    keeps_axes,
+    optimization_barrier,
+)
 from bert_tf.modeling.dense import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, in_rows_of, layer_norm, rows
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
 from bert_tf.modeling.row_layout import PaddedRows
@@ -44,7 +50,7 @@ class FusedOperations(PaddedRows):
 
     def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
         """Computes the context vectors of all heads, float [B, S, A, D] or [B, Q, A, D]."""
-        # TensorFlow is faster with one large product. Under XLA, joining weights and gradients would take longer.
+        # CPUs and GPUs are faster with one large product. On a TPU, joining weights and gradients would take longer.
         if inside_xla():
             groups = [(query_input, [layer.query]), (x, [layer.key]), (x, [layer.value])]
         elif query_input is x:
@@ -76,8 +82,8 @@ def _rate_and_seed(rate: float, seed: tf.Tensor | None) -> tuple[float, tf.Tenso
 
 
 def _matrix(x: tf.Tensor) -> tf.Tensor:
-    """Reshapes [B, S, H] to [B S, H], unless XLA compiles the whole step and chooses the layouts itself."""
-    return x if inside_xla() else rows(x)
+    """Reshapes [B, S, H] to [B S, H], except on a TPU; see `keeps_axes`."""
+    return x if keeps_axes() else rows(x)
 
 
 def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
@@ -104,7 +110,7 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
       float [B, S, outputs...].
     """
     axes = x.shape.rank - 2
-    if inside_xla():  # without a reshape, XLA can choose the layout that fits the next operation
+    if keeps_axes():  # without a reshape, XLA can choose the layout that fits the next operation
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]
         return tf.einsum(f"bs{inputs},{inputs}{outputs}->bs{outputs}", x, kernel)
     flat = math.prod(x.shape[2:])
@@ -115,10 +121,38 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)
 
 
-@compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """Adds a bias, float32 [H], to float [..., H], and applies the activation function `name`."""
+    """Adds a bias, float32 [H], to float [..., H], and applies the activation function `name`.
+
+    The forward pass stores x; the backward pass computes the sum again.
+    """
+
+    @tf.custom_gradient
+    def run(x, bias):
+        def backward(upstream):
+            return _activation_gradient(x, bias, upstream, name=name)
+
+        return _biased_activation(x, bias, name=name), backward
+
+    return run(x, bias)
+
+
+@compiled
+def _biased_activation(x, bias, *, name):
     return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
+
+
+@compiled
+def _activation_gradient(x, bias, upstream, *, name):
+    x, bias, upstream = optimization_barrier(x, bias, upstream)
+    biased = tf.cast(x, tf.float32) + bias
+    with tf.GradientTape() as tape:
+        tape.watch(biased)
+        y = activation(name)(biased)
+    grad_x = tf.cast(tape.gradient(y, biased, tf.cast(upstream, tf.float32)), x.dtype)
+    # Otherwise, XLA would store the gradient in float32, because two operations read it.
+    grad_x = optimization_barrier(grad_x)
+    return grad_x, tf.reduce_sum(tf.cast(grad_x, tf.float32), range(x.shape.rank - 1))
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
@@ -246,7 +280,11 @@ def _drop_by_sign(probabilities, seed, site, *, rate, dtype):
     if rate == 0:
         return (tf.cast(probabilities, dtype),) * 2
     mask = dropout_mask(static_or_dynamic_shape(probabilities), rate, seed, site)
-    signed = optimization_barrier(tf.cast(tf.where(mask, probabilities, -probabilities), dtype))
+    if keeps_axes():
+        signed = optimization_barrier(tf.cast(tf.where(mask, probabilities, -probabilities), dtype))
+    else:
+        probabilities = optimization_barrier(tf.cast(probabilities, dtype))
+        signed = tf.where(mask, probabilities, -probabilities)
     return signed, tf.cast(tf.nn.relu(tf.cast(signed, tf.float32)) / (1.0 - rate), dtype)
 
 

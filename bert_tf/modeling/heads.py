@@ -12,6 +12,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bilstm import BiLstm
+from bert_tf.modeling.compilation import inside_xla
 from bert_tf.modeling.dense import Dense, LayerNorm, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
@@ -265,8 +266,8 @@ class FeatureTaggingHead(keras.layers.Layer):
         length = tf.shape(read_mask)[1] if static is None else static
         lengths = tf.reduce_sum(read_mask, axis=1)
         x = self._combined(tf.cast(x, self.compute_dtype))
-        if not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy):
-            # Skip padding, because it takes as much time as tokens. A TPU reads padding too: it needs a static length.
+        if not inside_xla():
+            # Skip padding, because it takes as much time as tokens. XLA needs a static length, so it reads padding too.
             x = x[:, : tf.maximum(tf.reduce_max(lengths), 1)]
         for number, lstm in enumerate(self.lstms):
             x = lstm(dropout(x, self._rate, seed, _DROPOUT_SITE + number), lengths)

@@ -66,6 +66,7 @@ def run_pretraining(settings: PretrainingSettings, write_report: Report = no_rep
       NotFinite: training or the last evaluation is not finite.
     """
     settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or settings.num_train_steps)
+    settings = strategies.with_devices(settings)
     parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
@@ -220,10 +221,11 @@ def _make_trainer(
     reading = record_files.reading_options(settings, config, data)
 
     def dataset(paths, batch_size, **options):
-        return strategy.distribute_datasets_from_function(
+        return strategies.distribute(
+            strategy,
             lambda input_context: pipeline.pretraining_batches(
                 paths, reading, batch_size=batch_size, input_context=input_context, **options
-            )
+            ),
         )
 
     keras.utils.set_random_seed(settings.random_seed)
@@ -246,7 +248,7 @@ def _make_trainer(
             skip_non_finite_steps=settings.skip_non_finite_steps,
             throughput=_throughput(settings, config, data, strategy),
             gradient_accumulation_steps=settings.gradient_accumulation_steps,
-            compile_gradients=settings.enable_xla,
+            compiles=settings.enable_xla,
             parts=parts,
         )
 

@@ -28,7 +28,10 @@ class DeviceSettings:
         "off",
         choices=("off", "one_device", "mirrored", "multi_worker_mirrored", "tpu"),
     )
-    num_gpus: int = setting("number of GPUs that each worker uses", 0, at_least=0)
+    num_gpus: int | None = setting(
+        "number of GPUs that each worker uses; 0: the CPU; default: one GPU if there is one, and with mirrored and "
+        "multi_worker_mirrored all GPUs of the machine", None, at_least=0,
+    )  # fmt: skip
     worker_hosts: str = setting(
         "with multi_worker_mirrored: host:port of every worker, comma-separated; all workers need the same list; "
         "empty: read TF_CONFIG",
@@ -37,10 +40,10 @@ class DeviceSettings:
     task_index: int = setting("with multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
     dtype: str = setting("dtype of the computation; the weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
-    enable_xla: bool = setting(
-        "compile the forward and backward pass into one XLA program; meant for GPUs; always on for a TPU; slower on a "
-        "CPU",
-        False,
+    enable_xla: bool | None = setting(
+        "compile the training step with XLA; default: on GPUs, where it is faster, and not on CPUs, where it is "
+        "slower; always on for a TPU",
+        None,
     )
     optimizer: str = setting(
         "adamw: Adam as in google-research/bert; lamb: LAMB, for very large batches", "adamw",
@@ -103,6 +106,6 @@ class DeviceSettings:
             "--worker_hosts and --task_index need --distribution_strategy=multi_worker_mirrored",
         )
         require(
-            self.num_gpus <= 1 or self.distribution_strategy not in ("off", "one_device"),
+            (self.num_gpus or 0) <= 1 or self.distribution_strategy not in ("off", "one_device"),
             f"--num_gpus={self.num_gpus} needs --distribution_strategy=mirrored",
         )

@@ -9,6 +9,7 @@ from typing import Protocol
 import tensorflow as tf
 import tf_keras as keras
 
+from bert_tf.modeling.dropout import fold_in
 from bert_tf.training import metrics
 from bert_tf.training.batch_parts import side_by_side, split
 
@@ -118,7 +119,6 @@ def accumulate(
             loss = scaled(objective.loss(terms["loss"], denominators))
         return tape.gradient(loss, variables), terms["loss"] | terms["metrics"]
 
-    # Seeds are derived outside the compiled program, because XLA would derive different seeds.
     seeds = derived_seeds(seed, micro_batches)
 
     def of_micro_batch(rows, drawn):
@@ -134,7 +134,6 @@ def accumulate(
 
 
 def derived_seeds(seed: tf.Tensor, count: int) -> list[tf.Tensor]:
-    fold_in = tf.random.experimental.stateless_fold_in
     return [fold_in(seed, index) for index in range(count)] if count > 1 else [seed]
 
 

@@ -150,7 +150,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Convert a sparse gradient to a dense tensor, so that moments also decay in rows without a gradient.
         gradient = tf.convert_to_tensor(gradient)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
-        step = self._step_compiled if variable.shape.num_elements() >= _LARGE else self._step
+        # Keras's wrapper of a weight in mixed precision would get a trace of its own.
+        variable = getattr(variable, "_variable", variable)
+        large = variable.shape.num_elements() >= _LARGE and not inside_xla()
+        step = self._step_compiled if large else self._step_traced
         iterations = tf.convert_to_tensor(self.iterations)
         step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
 
@@ -205,6 +208,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     # Compiled code reads each value once and writes in place. Separate operations are bound by memory bandwidth.
     _step_compiled = tf.function(_step, jit_compile=True, autograph=False)
+    # Weights of one shape share one trace. A step of base would otherwise need seconds to trace its 199 updates.
+    _step_traced = tf.function(_step, autograph=False)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
         """Returns the weight and its moments after a step; the values are unchanged if `finite` is false."""

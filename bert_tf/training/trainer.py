@@ -12,6 +12,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.core.progress_bar import ProgressBar
+from bert_tf.modeling.dropout import fold_in
 from bert_tf.settings import DeviceSettings
 from bert_tf.training import batch_parts, cached_gradients, gradients, metrics, optimization
 from bert_tf.training.gradients import Objective
@@ -67,8 +68,8 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         one micro-batch at a time. This number does not change the result of a step, apart from the dropout masks.
       skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
         never changes the weights.
-      compile_gradients: whether XLA compiles the forward and backward pass of a replica as one program. On a TPU, XLA
-        always compiles the whole step.
+      compiles: whether XLA compiles the step: on one device the whole step, and with a mirrored strategy the forward
+        and backward pass of each replica. On a TPU, XLA always compiles the whole step.
       parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`. This number does
         not change the result of a step either, apart from the dropout masks.
 
@@ -94,7 +95,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         throughput: Throughput | None = None,
         skip_non_finite_steps: bool = False,
         gradient_accumulation_steps: int = 1,
-        compile_gradients: bool = False,
+        compiles: bool = False,
         parts: int = 1,
     ):
         self.objective, self.strategy, self.optimizer = objective, strategy, optimizer
@@ -103,12 +104,16 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self.must_stop: Callable[[], bool] = lambda: False
         self.between_steps: Callable[[], None] = lambda: None
         self._micro_batches = gradient_accumulation_steps
-        self._compiles = compile_gradients and not isinstance(strategy, tf.distribute.TPUStrategy)
+        compiles &= not isinstance(strategy, tf.distribute.TPUStrategy)
+        # Mirrored strategies run each replica in its own thread, where `inside_xla` cannot see the compiled step.
+        in_threads = (tf.distribute.MirroredStrategy, tf.distribute.MultiWorkerMirroredStrategy)
+        self._compiles_step = compiles and not isinstance(strategy, in_threads)
+        self._compiles_gradients = compiles and not self._compiles_step
         self._parts = parts
         self._skips = skip_non_finite_steps
         self._skipped = _integer([0, 0], "skipped_steps")  # non-finite steps: in total, and in a row up to now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
-        self.data_position = _integer([0, 0, 0], "data_position", tf.int32)
+        self.data_position = _integer([0, 0, 0], "data_position")
         self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
         names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
@@ -171,7 +176,15 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return run
 
     def train_step(self, iterator):
-        bad = self.strategy.run(self._replica_train_step, args=(next(iterator),))
+        step = self._step
+        if self._compiles_step:
+            # Separate operations on integers would run on the CPU, and a GPU would wait for them.
+            step = tf.function(step, jit_compile=True, autograph=False)
+        step(next(iterator))
+
+    @tf.autograph.experimental.do_not_convert
+    def _step(self, batch) -> None:
+        bad = self.strategy.run(self._replica_train_step, args=(batch,))
         self.global_step.assign_add(1)
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1))
 
@@ -198,11 +211,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         batch = dict(batch)
         position = batch.pop("data_position", None)
         if position is not None:
-            self.data_position.assign(position[0])
+            self.data_position.assign(tf.cast(position[0], tf.int64))
         self.throughput.count(batch)
         context = tf.distribute.get_replica_context()
         seed = tf.stack([tf.cast(self.random_seed, tf.int32), tf.cast(self.global_step, tf.int32)])
-        seed = tf.random.experimental.stateless_fold_in(seed, context.replica_id_in_sync_group)
+        seed = fold_in(seed, context.replica_id_in_sync_group)
         scaling = isinstance(self.optimizer, keras.mixed_precision.LossScaleOptimizer)
         variables = self.objective.model.trainable_variables
         own = self.objective.denominators(batch)
@@ -213,7 +226,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
             of_batch = functools.partial(cached_gradients.accumulate, self.objective)
         else:
             names = self._measured_names
-            of_batch = functools.partial(gradients.accumulate, self.objective, names, compiled=self._compiles)
+            of_batch = functools.partial(gradients.accumulate, self.objective, names, compiled=self._compiles_gradients)
         grads, numerators = of_batch(variables, batch, seed, denominators, **shared)
         loss = self.objective.loss(numerators, denominators)
         # A weight that does not affect the loss has no gradient, such as the weights of a pooler that no head reads.
@@ -290,7 +303,7 @@ def _on_any_replica(condition: tf.Tensor) -> tf.Tensor:
     return context.all_reduce(tf.distribute.ReduceOp.SUM, tf.cast(condition, tf.int32)) > 0
 
 
-def _integer(value, name: str, dtype: tf.DType = tf.int64) -> tf.Variable:
-    """Returns an integer variable with the same value on all replicas."""
+def _integer(value, name: str) -> tf.Variable:
+    """Returns an int64 variable with the same value on all replicas; int32 variables cannot be on a GPU."""
     aggregation = tf.VariableAggregation.ONLY_FIRST_REPLICA
-    return tf.Variable(value, trainable=False, dtype=dtype, aggregation=aggregation, name=name)
+    return tf.Variable(value, trainable=False, dtype=tf.int64, aggregation=aggregation, name=name)

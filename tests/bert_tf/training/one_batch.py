@@ -1,7 +1,5 @@
 """A trainer that repeats one batch for ever."""
 
-import dataclasses
-
 import numpy as np
 import tensorflow as tf
 import tf_keras as keras
@@ -47,12 +45,17 @@ def batch(objective) -> dict[str, np.ndarray]:
 
 
 def make_trainer(
-    objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32", **more
-):
-    """Returns a trainer that repeats one batch for ever on CPU devices; its initial weights are always the same."""
-    settings = dataclasses.replace(
-        DeviceSettings(), distribution_strategy="mirrored" if replicas > 1 else "one_device", dtype=dtype
-    )
+    objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32",
+    device=None, **more,
+):  # fmt: skip
+    """Returns a trainer that repeats one batch for ever; its initial weights are always the same.
+
+    Args:
+      replicas: number of CPU devices.
+      device: settings of other devices, by name.
+    """
+    kind = {"distribution_strategy": "mirrored" if replicas > 1 else "one_device"}
+    settings = DeviceSettings(**kind | {"dtype": dtype} | (device or {}))
     strategy = strategies.make_strategy(settings)
     assert strategy.num_replicas_in_sync == replicas
     rows = batch(objective) if rows is None else rows

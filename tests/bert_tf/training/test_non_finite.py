@@ -66,7 +66,7 @@ def check_unchanged(trainer, before):
 def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
     parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # one good step and two bad steps
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    trainer = make_trainer(Both, replicas=2, rows=steps, compile_gradients=compiled)
+    trainer = make_trainer(Both, replicas=2, rows=steps, compiles=compiled)
     before = trainer.objective.model.get_weights()
     trainer.train(tf.constant(1))
     assert trainer.failed_step == 0 and trainer.non_finite_variable() == ""

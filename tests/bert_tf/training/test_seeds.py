@@ -5,6 +5,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.distributed import strategies
+from bert_tf.modeling.dropout import fold_in
 from bert_tf.settings import DeviceSettings
 from bert_tf.training.metrics import Metric
 from bert_tf.training.trainer import Trainer, make_optimizer
@@ -50,7 +51,7 @@ def drawn_in_first_step(replicas: int, micro_batches: int) -> float:
 
 
 def test_each_replica_and_each_micro_batch_has_its_own_seed():
-    fold_in, uniform = tf.random.experimental.stateless_fold_in, tf.random.stateless_uniform
+    uniform = tf.random.stateless_uniform
     of_replicas = [fold_in(tf.constant([11, 0]), replica) for replica in range(2)]
     numbers = [float(uniform([], fold_in(seed, part))) for seed in of_replicas for part in range(2)]
     assert len(set(numbers)) == 4

@@ -52,14 +52,14 @@ def test_a_step_does_not_depend_on_the_parts_that_are_computed_at_the_same_time(
 
 @pytest.mark.slow
 def test_a_step_whose_gradients_xla_compiles_is_the_same(whole):
-    assert_same(run(make_trainer(replicas=2, micro_batches=4, compile_gradients=True)), whole)
+    assert_same(run(make_trainer(replicas=2, micro_batches=4, compiles=True)), whole)
 
 
 @pytest.mark.slow
 def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4, attention_probs_dropout_prob=0.4)
     plain, compiled = (
-        run(make_trainer(config=config, micro_batches=2, compile_gradients=compiles)) for compiles in (False, True)
+        run(make_trainer(config=config, micro_batches=2, compiles=compiles)) for compiles in (False, True)
     )
     assert_same(compiled, plain)
 
@@ -67,7 +67,7 @@ def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
 @pytest.mark.slow
 def test_xla_compiles_forward_and_backward_pass_as_one_program():
     """The compiled function contains the whole forward and backward pass."""
-    trainer = make_trainer(replicas=2, compile_gradients=True)
+    trainer = make_trainer(replicas=2, compiles=True)
     iterator = iter(trainer._train_dataset)
     graph = tf.function(trainer.train_step).get_concrete_function(iterator).graph.as_graph_def()
     compiled, products, plain = 0, 0, []
