@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import scipy.stats
 import tensorflow as tf
 import tf_keras as keras
 
@@ -281,6 +280,8 @@ def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
 def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
     if _form(split) == SCORED:
         cosines, labels = _pair_cosines(split, vectors), [example.label for example in split.examples]
+        import scipy.stats  # takes most of a second, and all scripts import all kinds
+
         of: dict[str, Callable] = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}
         if np.ptp(cosines) == 0 or np.ptp(labels) == 0:
             return dict.fromkeys(of, 0.0)
