@@ -155,6 +155,6 @@ docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 clean:
-	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs gpu_bundles demo_output results_output site build dist *.egg-info
+	rm -rf $(VENV) $(VENV_TPU) $(VENV_GPU) compiled_programs demo_output results_output site build dist *.egg-info
 	rm -rf .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,11 +1,14 @@
 """Compares our whole pre-training step with the steps of tf-models-official and Hugging Face.
 
     python benchmarks/step.py --shapes=base,base_512,medium_384
+    python benchmarks/step.py --shapes=base_gpu,base_512_gpu,large_gpu --peers=bert_tf,compiled    # with a GPU
 
 All steps do the same work: masked LM and next sentence prediction, dropout, bfloat16 with float32 weights, gradients
 clipped by their global norm, and AdamW. Each peer has its own process, and waits while another process is timed. Rounds
 alternate, so that other load on the machine affects all peers. The table also shows the FLOP rate, as a share of the
 rate of a bfloat16 matrix product. The matrix product is measured in the same run.
+
+A machine with a GPU needs TensorFlow's and PyTorch's libraries for it: `pip install '.[gpu,bench]'`.
 """
 
 import argparse
@@ -28,9 +31,14 @@ SHAPES = {
     "medium_384": (6, 384, 6, 30522, 32, 128, 20),
     "small": (4, 512, 8, 30522, 8, 128, 20),
     "small_64": (4, 512, 8, 30522, 64, 64, 10),
+    "base_gpu": (12, 768, 12, 30522, 256, 128, 20),
+    "base_512_gpu": (12, 768, 12, 30522, 64, 512, 80),
+    "large_gpu": (24, 1024, 16, 30522, 128, 128, 20),
 }
 OURS, PACKED, PRODUCT = "bert_tf", "packed", "product"
-PRODUCT_SIZE = 2048
+PRODUCT_SIZE = {"CPU": 2048, "GPU": 8192}
+# A GPU runs the steps of a call one after another while the program already returns; these steps are timed together.
+STEPS_PER_CALL = {"CPU": 1, "GPU": 20}
 PEERS = {
     OURS: "bert_tf",
     PACKED: "bert_tf, rows of two examples of half the length",
@@ -100,7 +108,41 @@ def our_parts(shape: tuple[int, ...]) -> int:
     return engine.parts_of(PretrainingSettings(input_file="-", output_dir="-", do_train=True, **options))
 
 
-def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]:
+def device_kind() -> str:
+    """Returns "GPU" if TensorFlow finds a GPU, and "CPU" otherwise."""
+    import tensorflow as tf
+
+    return "GPU" if tf.config.list_physical_devices("GPU") else "CPU"
+
+
+def our_gpu_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], object]:
+    """Returns a function that runs a step as `run_pretraining` does on a GPU."""
+    import tensorflow as tf
+
+    from bert_tf.distributed import strategies
+    from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
+    from bert_tf.settings import DeviceSettings
+    from bert_tf.training.trainer import Trainer, make_optimizer
+
+    settings = strategies.with_devices(DeviceSettings(dtype="bfloat16"))
+    strategy = strategies.make_strategy(settings)
+    rows = tf.data.Dataset.from_tensors(packed_batch(shape) if packed else tensorflow_batch(shape)).repeat()
+    with strategy.scope():
+        trainer = Trainer(
+            PretrainingObjective(BertPretrainer(model_config(shape))), strategy,
+            optimizer=make_optimizer(settings, 1e-4, 100_000, 100), compiles=settings.enable_xla,
+            train_dataset=strategies.distribute(strategy, lambda context: rows),
+        )  # fmt: skip
+    batches, run = iter(trainer.train_dataset), tf.function(trainer.train_step)
+
+    def step():
+        run(batches)
+        return trainer.global_step
+
+    return step
+
+
+def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], object]:
     """Returns a function that runs a step of our model with our optimizer."""
     import tensorflow as tf
 
@@ -122,7 +164,7 @@ def our_step(shape: tuple[int, ...], packed: bool = False) -> Callable[[], None]
     return step
 
 
-def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
+def official_step(shape: tuple[int, ...]) -> Callable[[], object]:
     """Returns a function that runs the same step of tf-models-official's model with its optimizer."""
     import tensorflow as tf
     import tf_keras as keras
@@ -166,12 +208,13 @@ def official_step(shape: tuple[int, ...]) -> Callable[[], None]:
     return step
 
 
-def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], None]:
+def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], object]:
     """Returns a function that runs the same step of Hugging Face's model with fused AdamW, under bfloat16 autocast."""
     import torch
     import transformers
 
     torch.set_num_threads(os.cpu_count())
+    device = "cuda" if torch.cuda.is_available() else "cpu"
     num_layers, hidden, heads, vocabulary, *_ = shape
     config = transformers.BertConfig(
         vocab_size=vocabulary,
@@ -181,15 +224,15 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
         intermediate_size=4 * hidden,
         hidden_act="gelu_new",
     )
-    model = transformers.BertForPreTraining(config).train()
+    model = transformers.BertForPreTraining(config).train().to(device)
     forward = torch.compile(model) if compiled else model
     optimizer = torch.optim.AdamW(model.parameters(), 1e-4, weight_decay=0.01, fused=True)
-    batch = {name: torch.tensor(values) for name, values in numpy_batch(shape).items()}
-    labels = torch.full(batch["input_ids"].shape, -100)
+    batch = {name: torch.tensor(values, device=device) for name, values in numpy_batch(shape).items()}
+    labels = torch.full_like(batch["input_ids"], -100)
     labels.scatter_(1, batch["masked_lm_positions"], batch["masked_lm_ids"])
 
     def step():
-        with torch.autocast("cpu", torch.bfloat16):
+        with torch.autocast(device, torch.bfloat16):
             loss = forward(
                 input_ids=batch["input_ids"],
                 attention_mask=batch["input_mask"],
@@ -201,15 +244,17 @@ def hugging_face_step(shape: tuple[int, ...], compiled: bool) -> Callable[[], No
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
+        return loss
 
     return step
 
 
-def product() -> Callable[[], None]:
+def product() -> Callable[[], object]:
     """Returns a function that computes a large matrix product, for measuring the peak rate under the current load."""
     import tensorflow as tf
 
-    x = tf.Variable(tf.cast(tf.random.stateless_normal([PRODUCT_SIZE, PRODUCT_SIZE], [0, 1]), tf.bfloat16))
+    size = PRODUCT_SIZE[device_kind()]
+    x = tf.Variable(tf.cast(tf.random.stateless_normal([size, size], [0, 1]), tf.bfloat16))
     return tf.function(lambda: tf.reduce_sum(tf.matmul(x, x)))
 
 
@@ -223,23 +268,34 @@ def work(peer: str, shape: tuple[int, ...]) -> None:
         import tf_keras as keras
 
         keras.mixed_precision.set_global_policy("mixed_bfloat16")
-        step = official_step(shape) if peer == "official" else our_step(shape, peer == PACKED)
+        ours = our_gpu_step if device_kind() == "GPU" else our_step
+        step = official_step(shape) if peer == "official" else ours(shape, peer == PACKED)
     for _ in range(2):
-        step()
+        _wait(step())
     print("ready", flush=True)
-    for _ in sys.stdin:
-        seconds = []
+    for line in sys.stdin:
+        seconds, count = [], int(line)
         for _ in range(20 if peer == PRODUCT else 1):
             started = time.perf_counter()
-            step()
-            seconds.append(time.perf_counter() - started)
+            for _ in range(count):
+                result = step()
+            _wait(result)
+            seconds.append((time.perf_counter() - started) / count)
         print(min(seconds), flush=True)
+
+
+def _wait(result) -> None:
+    """Waits until a step has finished, by reading its first result."""
+    while isinstance(result, tuple):
+        result = result[0]
+    float(result)
 
 
 def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
     """Returns each peer's best time of a step in seconds, from alternating rounds."""
     command = [sys.executable, __file__, f"--shapes={name}", "--work"]
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_USE_LEGACY_KERAS": "1"}
+    environment["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"  # the peers share the GPU's memory
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
     workers = {}
     best = dict.fromkeys(peers, float("inf"))
@@ -251,7 +307,7 @@ def best_seconds(name: str, peers: list[str]) -> dict[str, float]:
                     sys.exit(f"{PEERS.get(peer, peer)} cannot run; for the error, run {' '.join(command)} {peer}")
         for _ in range(ROUNDS):
             for peer, worker in workers.items():
-                worker.stdin.write("step\n")
+                worker.stdin.write(f"{STEPS_PER_CALL[device_kind()]}\n")
                 worker.stdin.flush()
                 best[peer] = min(best[peer], float(worker.stdout.readline()))
     finally:
@@ -279,7 +335,7 @@ def main() -> None:
         shape = SHAPES[name]
         num_layers, hidden, heads, _, batch_size, length, predictions = shape
         best = best_seconds(name, [*arguments.peers.split(","), PRODUCT])
-        peak = 2 * PRODUCT_SIZE**3 / best.pop(PRODUCT)
+        peak = 2 * PRODUCT_SIZE[device_kind()] ** 3 / best.pop(PRODUCT)
         config = model_config(shape)
         counted = flops.training_flops(config, length, predictions, 2) * batch_size
         spared = flops.unread_position_flops(config, length, predictions + 1) * batch_size
