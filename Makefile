@@ -102,12 +102,12 @@ test-browser: setup chromium
 chromium:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null || { echo "make test-browser needs Chromium: install chromium" >&2; exit 1; }
 
-# the quick, slow, parity and browser tests in one run, so that they share models; the first part of make test-all
+# the slow, parity and browser tests in one run, so that they share models
 test-ci: $(VENV)/installed-bench $(VENV)/installed-checkpoint chromium
-	$(PYTEST) -n 2 --dist worksteal -m "not real and not spark and not migration and not gpu"
+	$(PYTEST) -n 2 --dist worksteal -m "(slow or torch or browser) and not real and not spark and not migration"
 
 # all tests, for a release or a large change; needs Java 17, Chromium and the real data folder
-test-all: test-ci test-spark test-wheel test-real
+test-all: test test-ci test-spark test-wheel test-real
 
 # measures the slow and the real tests; --third divides them by these times
 durations: PYTEST += --store-durations

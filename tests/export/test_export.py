@@ -284,9 +284,12 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
 def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):
     """Each thread publishes 20 complete folders into one model, while a poller like TF Serving's reads."""
     base, found, seen = str(tmp_path / "model"), [], []
+    has_looked = threading.Event()
 
     def publish():
-        for _ in range(20):
+        for number in range(20):
+            if number == 10:  # on a busy machine, the poller's turn may come late
+                has_looked.wait()
             with storage.temporary_folder(versions.beside(base)) as temporary:
                 for part in ("saved_model.pb", "variables"):
                     storage.write_text(os.path.join(temporary, part), part)
@@ -299,6 +302,7 @@ def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp
         for name in os.listdir(base) if os.path.isdir(base) else ():
             if name.isdigit():
                 seen.append(sorted(os.listdir(os.path.join(base, name))))
+                has_looked.set()
     assert sorted(os.listdir(base), key=int) == [str(number) for number in range(1, 61)]
     assert len(set(found)) == 60
     assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)

@@ -195,15 +195,17 @@ def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_examp
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Examples whose right choice repeats the context's last word; they have two, three or four choices."""
+    """Examples whose right choice is "well", which is easy to learn; they have two, three or four choices."""
     folder = tmp_path_factory.mktemp("choices")
-    words = ["the", "man", "said", "well"]
+    words = ["the", "man", "said"]
     lines = []
     for number in range(30):
-        count, right = 2 + number % 3, words[number % 4]
-        wrong = [word for word in words if word != right][: count - 1]
+        count, right = 2 + number % 3, "well"
+        wrong = words[: count - 1]
         choices = [*wrong[: number % count], right, *wrong[number % count :]]
-        entry = {"context": f"{'all of them ' * (number % 2)}{right}", "start": "it is", "choices": choices}
+        entry = {
+            "context": f"{'all of them ' * (number % 2)}{words[number % 3]}", "start": "it is", "choices": choices,
+        }  # fmt: skip
         lines.append(json.dumps(entry | {"label": choices.index(right), "id": f"n{number}"}))
     for split in ("train", "dev", "test"):
         write(folder / f"{split}.jsonl", *lines)
@@ -223,7 +225,7 @@ def settings(folder, vocab_file, output_dir, *more: str) -> SwagSettings:
 @pytest.fixture(scope="module")
 def trained(folder, vocab_file, tmp_path_factory):
     output = tmp_path_factory.mktemp("trained")
-    do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=120", "--learning_rate=2e-3"]
+    do = ["--do_train", "--do_eval", "--do_predict", "--num_train_epochs=40"]
     return output, run_swag(settings(folder, vocab_file, output, *do))
 
 

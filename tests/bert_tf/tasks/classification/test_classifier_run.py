@@ -150,6 +150,7 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
     assert second["model_flop_utilization"] > 0
 
 
+@pytest.mark.slow
 def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, trained, tmp_path, caplog):
     start, moved, out = (tmp_path / name for name in ("start", "moved", "out"))
     shutil.copytree(trained[0], start)

@@ -34,6 +34,7 @@ def test_without_micro_batches_they_are_those_of_one_tape(vocab_file, name):
     assert_same(gradients(objective, batch)[0], plain_gradients(objective, batch))
 
 
+@pytest.mark.quick_cases("infonce-True")
 @pytest.mark.parametrize(("name", "packed"), [("infonce", False), ("infonce", True), ("cosent", True)])
 def test_micro_batches_and_parts_change_nothing(vocab_file, name, packed):
     task = small_model.tasks()[name]
@@ -47,6 +48,7 @@ def test_micro_batches_and_parts_change_nothing(vocab_file, name, packed):
         assert values == pytest.approx(numerators, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_micro_batch_is_computed_again_with_its_dropout_masks(vocab_file):
     """The gradient along a direction is the derivative of the loss in that direction, with the same masks."""
     task = small_model.tasks()["infonce"]
@@ -64,6 +66,7 @@ def test_a_micro_batch_is_computed_again_with_its_dropout_masks(vocab_file):
     assert np.sum(found[path] * direction) == pytest.approx((losses[0] - losses[1]) / 1e-2, rel=0.01)
 
 
+@pytest.mark.slow
 def test_two_replicas_equal_one(vocab_file):
     task = small_model.tasks()["infonce"]
     found = small_model.examples(8)

@@ -88,6 +88,7 @@ def test_a_collection_and_pairs_are_searched(folder, trained):
     assert "Worst queries" in (output / "report.html").read_text()
 
 
+@pytest.mark.slow
 def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_path):
     output, _ = trained
     model = TextEmbedder.load(str(output))
@@ -110,6 +111,7 @@ def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_pa
         np.testing.assert_allclose(found, model.encode(TEXTS, prompt, dimensions=8), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_whose_last_checkpoints_are_lost_ends_with_the_same_scores(folder, trained, tmp_path):
     data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
     given = flags(folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
@@ -159,6 +161,7 @@ def test_flags_of_other_kinds_are_refused(folder, more, message):
         flags(folder, "out", "--do_train", f"--train_data_path={folder}/pairs.jsonl", more)
 
 
+@pytest.mark.slow
 def test_the_python_class_trains_on_lists(folder, tmp_path):
     pairs = [one.texts[:2] for one in small_model.examples(16)]
     settings = {"max_seq_length": 16, "train_batch_size": 8, "num_train_epochs": 1}

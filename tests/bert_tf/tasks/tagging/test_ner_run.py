@@ -95,7 +95,8 @@ def columns(path):
 
 def test_case_is_kept_and_learned(trained):
     folder, scores = trained
-    assert list(scores) == ["f1", "precision", "recall", "accuracy", "loss"] and scores["f1"] > 0.7
+    assert list(scores) == ["f1", "precision", "recall", "accuracy", "loss"]
+    assert scores["f1"] > 0.5, "a model that does not see the capitals reaches at most 0.46: 30% of the words are names"
     task = json.loads((folder / "task.json").read_text())
     assert (task["kind"], task["do_lower_case"], task["labels"]) == ("tagging", False, ["O", "B-PER", "I-PER"])
     assert any(token[0].isupper() for token in (folder / "vocab.txt").read_text().split())
