@@ -105,12 +105,13 @@ def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
 
 
 @pytest.mark.slow
-def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale():
+@pytest.mark.parametrize("compiles", [False, True])
+def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale(compiles):
     try:
-        infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16")
+        infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16", compiles=compiles)
         with pytest.raises(Stopped):
             infinite.train(tf.constant(1))
-        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, token=38), dtype="float16")
+        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, token=38), dtype="float16", compiles=compiles)
         halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
         overflowing.train(tf.constant(halvings))
         assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0
