@@ -191,9 +191,13 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
 def prepared(folder, vocab_file, tmp_path_factory):
     """A run with its data, and a function that changes the run's flags."""
     flags = ["--do_train", "--num_train_epochs=5", "--do_lower_case"]
-    given = settings(folder, vocab_file, tmp_path_factory.mktemp("prepared"), *flags)
+
+    def resolved(output, *more):
+        return strategies.with_devices(settings(folder, vocab_file, output, *flags, *more))
+
+    given = resolved(tmp_path_factory.mktemp("prepared"))
     run = prepared_run.prepare(given, FindTheWord(folder), strategies.make_strategy(given))
-    return lambda output, *more: dataclasses.replace(run, settings=settings(folder, vocab_file, output, *flags, *more))
+    return lambda output, *more: dataclasses.replace(run, settings=resolved(output, *more))
 
 
 @pytest.mark.slow
