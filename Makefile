@@ -67,7 +67,7 @@ test: setup
 
 # tests with killed runs and several machines, and other slow tests
 test-slow: setup
-	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch and not migration and not gpu" $(ONLY)
+	$(PYTEST) -n 2 --dist worksteal -m "slow and not real and not spark and not torch and not migration" $(ONLY)
 
 # compares our code with Hugging Face on PyTorch; installs both
 test-parity: $(VENV)/installed-bench $(VENV)/installed-checkpoint
@@ -93,7 +93,7 @@ test-spark: java $(VENV)/installed-spark
 
 # tests on one NVIDIA GPU: make setup GPU=1 first; skipped without a GPU
 test-gpu: setup
-	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 4 --dist worksteal -m gpu
+	TF_FORCE_GPU_ALLOW_GROWTH=true $(PYTEST) -n 4 --dist worksteal -rs -m gpu tests/gpu
 
 # tests the server's page in headless Chromium
 test-browser: setup chromium

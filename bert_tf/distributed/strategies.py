@@ -53,7 +53,7 @@ def with_devices(settings: _Settings) -> _Settings:
             f"--num_gpus={number}: TensorFlow finds {len(gpus)} GPUs on this machine; give a number up to {len(gpus)}"
         )
     if number:
-        logging.info("%s", gpus_in_words(gpus, number, settings))
+        logging.info("%s", _gpus_in_words(gpus, number, settings))
         for name, value in _GPU_ENVIRONMENT.items():  # TensorFlow reads these variables when it first compiles
             os.environ.setdefault(name, value)
     elif gpus:
@@ -63,7 +63,7 @@ def with_devices(settings: _Settings) -> _Settings:
     return dataclasses.replace(settings, num_gpus=number, enable_xla=xla)
 
 
-def gpus_in_words(gpus: Sequence[tf.config.PhysicalDevice], number: int, settings: DeviceSettings) -> str:
+def _gpus_in_words(gpus: Sequence[tf.config.PhysicalDevice], number: int, settings: DeviceSettings) -> str:
     """Describes the GPUs that a run uses, and the flags that would use them better."""
     details = tf.config.experimental.get_device_details(gpus[0])
     memory = _gpu_memory()

@@ -7,6 +7,7 @@ forward pass, the backward pass and a resumed run therefore compute the same mas
 operations of `bert_tf.encoder` and the fused operations compute the same mask.
 """
 
+import functools
 from collections.abc import Sequence
 
 import tensorflow as tf
@@ -22,9 +23,9 @@ def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
 
 
 def fold_in(seed: tf.Tensor, number: tf.Tensor | int) -> tf.Tensor:
-    """Derives a seed from a seed and a number, int32 [2] each; XLA derives the same seeds as TensorFlow.
+    """Derives a seed, int32 [2], from a seed, int32 [2], and an integer.
 
-    TensorFlow's `stateless_fold_in` gives other seeds inside XLA.
+    XLA derives the same seeds as TensorFlow, unlike with `stateless_fold_in`.
     """
     number = tf.bitcast(tf.cast(number, tf.int32), tf.uint32)
     first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
@@ -66,18 +67,16 @@ def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Te
     """
     # The range is outside of the trace, where TensorFlow would compute it in advance and store it.
     index = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
-    return (_traced_mask if index.shape.is_fully_defined() else _mask)(index, rate, seed, tf.convert_to_tensor(site))
+    return _mask(index, rate, seed, tf.convert_to_tensor(site))
 
 
+# Masks of one shape share one trace. Without it, tracing the 86 masks of base's step would take seconds.
+@functools.partial(tf.function, autograph=False)
 def _mask(index: tf.Tensor, rate: float, seed: tf.Tensor, site: tf.Tensor) -> tf.Tensor:
     seed, site = tf.bitcast(seed, tf.uint32), tf.bitcast(site, tf.uint32)
     key = _mix(seed[0] + site * _word(0x9E3779B9), seed[1])
     bits = _mix(tf.bitcast(index, tf.uint32) * _word(0x9E3779B9) + key, _mix(key, seed[0]))
     return bits >= _word(round(rate * 2**32))
-
-
-# Masks of one shape share one trace: without it, tracing the 86 masks of base's step would take seconds.
-_traced_mask = tf.function(_mask, autograph=False)
 
 
 def static_or_dynamic_shape(x: tf.Tensor) -> tf.TensorShape | tf.Tensor:

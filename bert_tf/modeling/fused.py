@@ -50,7 +50,8 @@ class FusedOperations(PaddedRows):
 
     def attention(self, layer, x, query_input, attention_bias, rate: float, seed, site: int):
         """Computes the context vectors of all heads, float [B, S, A, D] or [B, Q, A, D]."""
-        # CPUs and GPUs are faster with one large product. On a TPU, joining weights and gradients would take longer.
+        # TensorFlow is faster with one large product. Under XLA, a TPU would take longer to join weights and gradients,
+        # and a GPU would take longer to split the product.
         if inside_xla():
             groups = [(query_input, [layer.query]), (x, [layer.key]), (x, [layer.value])]
         elif query_input is x:
@@ -121,38 +122,19 @@ def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
     return tf.reshape(tf.matmul(tf.reshape(x, [-1, flat]), tf.reshape(kernel, [flat, -1])), shape)
 
 
+@compiled_with_gradient
 def biased_activation(x, bias, *, name: str):
-    """Adds a bias, float32 [H], to float [..., H], and applies the activation function `name`.
-
-    The forward pass stores x; the backward pass computes the sum again.
-    """
-
-    @tf.custom_gradient
-    def run(x, bias):
-        def backward(upstream):
-            return _activation_gradient(x, bias, upstream, name=name)
-
-        return _biased_activation(x, bias, name=name), backward
-
-    return run(x, bias)
+    """Adds a bias, float32 [H], to float [..., H], and applies the activation function `name`."""
+    return tf.cast(activation(name)(_with_gradient_in(x.dtype, tf.cast(x, tf.float32) + bias)), x.dtype)
 
 
-@compiled
-def _biased_activation(x, bias, *, name):
-    return tf.cast(activation(name)(tf.cast(x, tf.float32) + bias), x.dtype)
+def _with_gradient_in(dtype: tf.DType, x: tf.Tensor) -> tf.Tensor:
+    """Returns x; its gradient is stored in a dtype. XLA would store it in float32, because two operations read it."""
 
+    def backward(upstream):
+        return tf.cast(optimization_barrier(tf.cast(upstream, dtype)), x.dtype)
 
-@compiled
-def _activation_gradient(x, bias, upstream, *, name):
-    x, bias, upstream = optimization_barrier(x, bias, upstream)
-    biased = tf.cast(x, tf.float32) + bias
-    with tf.GradientTape() as tape:
-        tape.watch(biased)
-        y = activation(name)(biased)
-    grad_x = tf.cast(tape.gradient(y, biased, tf.cast(upstream, tf.float32)), x.dtype)
-    # Otherwise, XLA would store the gradient in float32, because two operations read it.
-    grad_x = optimization_barrier(grad_x)
-    return grad_x, tf.reduce_sum(tf.cast(grad_x, tf.float32), range(x.shape.rank - 1))
+    return tf.custom_gradient(lambda x: (tf.identity(x), backward))(x)
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):

@@ -38,6 +38,17 @@ def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(expor
     assert large - small == pytest.approx(saved, rel=0.01)
 
 
+@pytest.mark.slow
+def test_an_export_for_gpus_gives_the_same_answers(exported, tmp_path):
+    """The graph for a GPU has whole layers instead of halves."""
+    run = f"{os.path.dirname(exported['classes'])}-run"
+    other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), device="gpu"))
+    texts = tf.constant([a for a, _ in PAIRS])
+    halves, whole = (tf.saved_model.load(path).signatures["serving_default"] for path in (exported["classes"], other))
+    expected = halves(text_a=texts)["probabilities"]
+    np.testing.assert_allclose(whole(text_a=texts)["probabilities"], expected, atol=1e-5)
+
+
 def check_small_device(saved, other, vocab_file, atol):
     """Compares a .tflite with the SavedModel, in batches and rows of several sizes."""
     task, tokenizer = make_task(3, has_pairs=False), BertTokenizer(vocab_file)

@@ -15,6 +15,7 @@ from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.tasks import small_runs
 from tests.bert_tf.training.one_batch import batch, make_trainer
+from tests.bert_tf.training.test_trainer import run
 from tests.small_configs import small_config
 
 pytestmark = [
@@ -30,10 +31,9 @@ def _without_tf32():
     tf.config.experimental.enable_tensor_float_32_execution(False)
 
 
-def run(trainer, steps: int = 3) -> list[dict[str, float]]:
+def steps_of(trainer, steps: int = 3) -> list[dict[str, float]]:
     """Returns the metrics of each step."""
-    found = [trainer.train(tf.constant(1)) for _ in range(steps)]
-    return [{name: float(value) for name, value in one.items() if "per_second" not in name} for one in found]
+    return run(trainer, steps)[0]
 
 
 def assert_close(got, expected, rel):
@@ -69,24 +69,24 @@ def test_the_encoder_agrees_with_the_cpu(dtype):
 @pytest.mark.parametrize(("micro_batches", "compiles"), [(1, True), (2, True), (1, False)])
 def test_steps_agree_with_the_cpu(objective, micro_batches, compiles):
     """Pre-training has packed rows."""
-    expected = run(make_trainer(objective, micro_batches=micro_batches))
-    got = run(make_trainer(objective, micro_batches=micro_batches, device=GPU, compiles=compiles))
+    expected = steps_of(make_trainer(objective, micro_batches=micro_batches))
+    got = steps_of(make_trainer(objective, micro_batches=micro_batches, device=GPU, compiles=compiles))
     assert_close(got, expected, rel=1e-5)
 
 
 def test_steps_in_bfloat16_agree_with_the_cpu():
-    got, expected = run(make_trainer(dtype="bfloat16", device=GPU, compiles=True)), run(make_trainer())
+    got, expected = steps_of(make_trainer(dtype="bfloat16", device=GPU, compiles=True)), steps_of(make_trainer())
     names = ("masked_lm_loss", "next_sentence_loss", "gradient_norm")
     for mine, other in zip(got, expected, strict=True):
         assert [mine[name] for name in names] == pytest.approx([other[name] for name in names], rel=5e-2)
 
 
 def test_mirrored_with_one_gpu_is_the_same_step():
-    got = run(make_trainer(device=GPU | {"distribution_strategy": "mirrored"}, compiles=True))
-    assert_close(got, run(make_trainer()), rel=1e-5)
+    got = steps_of(make_trainer(device=GPU | {"distribution_strategy": "mirrored"}, compiles=True))
+    assert_close(got, steps_of(make_trainer()), rel=1e-5)
 
 
-def test_a_resumed_run_is_bit_identical_with_deterministic_operations(tmp_path):
+def test_a_resumed_run_is_bit_identical(tmp_path):
     config = small_config(40, 32, 2, max_position_embeddings=16)
     framework.enable_op_determinism()
     try:
@@ -103,25 +103,18 @@ def test_a_resumed_run_is_bit_identical_with_deterministic_operations(tmp_path):
         framework.disable_op_determinism()
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kinds")
-    small_runs.write_data(folder)
-    return folder
-
-
 @pytest.mark.parametrize("kind", small_runs.KINDS)
-def test_every_kind_trains_as_on_the_cpu(kind, data, vocab_file, tmp_path):
+def test_every_kind_trains_as_on_the_cpu(kind, vocab_file, tmp_path):
     """With dropout: the masks are the same on all devices. The GPU compiles the step by default."""
     cpu = ("--distribution_strategy=one_device", "--num_gpus=0")
     flags = {"gpu": (), "cpu": cpu}
-    got, expected = (small_runs.trained(kind, data, vocab_file, tmp_path / name, *more) for name, more in flags.items())
+    got, expected = (small_runs.trained(kind, vocab_file, tmp_path / name, *more) for name, more in flags.items())
     assert_close(got, expected, rel=2e-4)
 
 
 @pytest.mark.parametrize("device", ["cpu", "gpu"])
-def test_an_export_answers_on_the_gpu_as_on_the_cpu(device, data, vocab_file, tmp_path):
-    small_runs.trained("classification", data, vocab_file, tmp_path / "run")
+def test_an_export_answers_on_the_gpu_as_on_the_cpu(device, vocab_file, tmp_path):
+    small_runs.trained("classification", vocab_file, tmp_path / "run")
     settings = ExportSettings(checkpoint_dir=str(tmp_path / "run"), export_dir=str(tmp_path / "served"), device=device)
     path = export_saved_model(settings)
     texts = tf.constant(["the man said", "women had many years", ""])

@@ -279,9 +279,9 @@ def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
 
 def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
     if _form(split) == SCORED:
-        cosines, labels = _pair_cosines(split, vectors), [example.label for example in split.examples]
         import scipy.stats  # takes most of a second, and all scripts import all kinds
 
+        cosines, labels = _pair_cosines(split, vectors), [example.label for example in split.examples]
         of: dict[str, Callable] = {"spearman": scipy.stats.spearmanr, "pearson": scipy.stats.pearsonr}
         if np.ptp(cosines) == 0 or np.ptp(labels) == 0:
             return dict.fromkeys(of, 0.0)

@@ -37,8 +37,9 @@ KINDS = {
 }
 
 
-def write_data(folder: pathlib.Path) -> None:
+def _write_data(folder: pathlib.Path) -> None:
     """Writes a configuration and the training data of all kinds."""
+    folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(small_config(300, 32, 2).to_json_string())
     texts = [(f"the {WORDS[i % 6]} number {i}", ("bad", "good")[i % 2]) for i in range(32)]
     (folder / "texts.tsv").write_text("text\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in texts))
@@ -62,12 +63,14 @@ def _jsonl(path: pathlib.Path, rows: list[dict]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
-def trained(kind: str, data: pathlib.Path, vocab_file: str, output: pathlib.Path, *more: str) -> list[dict]:
+def trained(kind: str, vocab_file: str, output: pathlib.Path, *more: str) -> list[dict]:
     """Trains four steps of a kind with dropout; returns the loss and the gradient norm of each step.
 
-    The micro-batches have an odd size, so that no device computes them in parts, which have other dropout masks.
+    The data is beside the output. The micro-batches have an odd size, so that no device computes them in parts, which
+    have other dropout masks.
     """
-    main, settings, flags = KINDS[kind]
+    (main, settings, flags), data = KINDS[kind], output.with_name("data")
+    _write_data(data)
     main(parse(settings, [
         *(flag.format(data) for flag in flags), f"--bert_config_file={data}/config.json", f"--vocab_file={vocab_file}",
         f"--output_dir={output}", "--do_train", "--max_seq_length=32", "--train_batch_size=14",

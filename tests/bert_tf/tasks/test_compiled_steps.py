@@ -7,18 +7,10 @@ from tests.bert_tf.tasks import small_runs
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("kinds")
-    small_runs.write_data(folder)
-    return folder
-
-
 @pytest.mark.parametrize("kind", small_runs.KINDS)
-def test_a_compiled_step_is_the_step(kind, data, vocab_file, tmp_path):
+def test_a_compiled_step_is_the_step(kind, vocab_file, tmp_path):
     plain, compiled = (
-        small_runs.trained(kind, data, vocab_file, tmp_path / flag, f"--{flag}")
-        for flag in ("noenable_xla", "enable_xla")
+        small_runs.trained(kind, vocab_file, tmp_path / flag, f"--{flag}") for flag in ("noenable_xla", "enable_xla")
     )
     assert len(plain) == 4
     for step, (got, expected) in enumerate(zip(compiled, plain, strict=True)):

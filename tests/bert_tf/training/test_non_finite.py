@@ -106,7 +106,8 @@ def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiles", [False, True])
-def test_in_float16_a_loss_that_is_not_finite_is_bad_and_a_gradient_only_at_the_lowest_scale(compiles):
+def test_float16_fails_only_at_the_lowest_scale(compiles):
+    """A loss that is not finite is bad at once, a gradient only at the lowest loss scale."""
     try:
         infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16", compiles=compiles)
         with pytest.raises(Stopped):
