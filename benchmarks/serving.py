@@ -71,7 +71,7 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
     from export import signatures, weights
     from export.kinds.classification import ServedClassifier
 
-    described = TaskDescription("classification", "bench", ("0", "1"), True, LENGTH, {"has_pairs": False})
+    described = TaskDescription("classification", "bench", ("0", "1"), LENGTH, {"has_pairs": False})
     config = checkpoints.open_checkpoint(str(peer)).require_config()
     with policy(policy_name(dtype)):
         model = FineTunedBert(config, lambda config: make_head(described.labels, config))

@@ -25,7 +25,6 @@ import machine
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.checkpoints import VOCABULARY_NAME
 from bert_tf.finetuning import description
 from bert_tf.tasks import evaluation_file
 from bert_tf.text.packing import pack
@@ -62,7 +61,7 @@ def exported(run: str, folder: str) -> dict[str, tuple[Answer, int]]:
 def rows_of(run: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
     """Returns a run's N dev examples: the inputs of each example, int32 [1, S] without padding, and the N label ids."""
     described, lines = description.read(run), evaluation_file.read(run)
-    tokenizer = BertTokenizer(os.path.join(run, VOCABULARY_NAME), described.do_lower_case)
+    tokenizer = BertTokenizer(run)
     segments = [tokenizer.encode([line[name] for line in lines]) for name in ("text_a", "text_b") if name in lines[0]]
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
     packed = pack(*segments, *[None][len(segments) - 1 :], max_seq_length=described.max_seq_length, **special)

@@ -5,7 +5,8 @@ import sys
 
 __version__ = "0.1.0"
 
-# A program that has imported Keras may load a saved model, which needs the classes and the operations of this module.
+# A program that has imported Keras may load a saved model, which needs the classes and operations of these modules.
 # The scripts import this package before TensorFlow, so `--help` stays fast.
 if "tf_keras" in sys.modules:
+    importlib.import_module("bert_tf.encoder")
     importlib.import_module("bert_tf.preprocessing")

@@ -13,7 +13,6 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats import (
-    hub,
     hugging_face,
     keras_hub,
     model_config,
@@ -27,15 +26,16 @@ from bert_tf.checkpoint_formats import (
 from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
+from bert_tf.core import hub
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder, EncoderPair, make_encoder
 from bert_tf.runs import checkpoint_folder, location
-from bert_tf.tokenization import TOKENIZER_JSON
+from bert_tf.text import tokenizer_files
 
 __all__ = ["initialize", "load_encoder", "open_checkpoint", "variables_by_path"]
 
 CONFIG_NAME = model_config.ORIGINAL_NAME
-VOCABULARY_NAME = "vocab.txt"
+VOCABULARY_NAME = tokenizer_files.VOCABULARY
 _FILES = {"bert_config_file": CONFIG_NAME, "vocab_file": VOCABULARY_NAME}
 
 
@@ -64,12 +64,10 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
         config, entries = model_config.read(found_file)
-    names_of_vocabulary = (VOCABULARY_NAME, keras_hub.VOCABULARY, TOKENIZER_JSON)
-    vocab_files = [os.path.join(found.folder, name) for name in names_of_vocabulary]
     files = {
         "config": config,
         "config_file": found_file,
-        "vocab_file": next(filter(tf.io.gfile.exists, vocab_files), ""),
+        "vocab_file": tokenizer_files.find_vocabulary(found.folder),
     }
     if found.path.endswith(keras_hub.SUFFIX):
         return keras_hub.read(found.path, **files)

@@ -13,7 +13,6 @@ from absl import logging
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import (
-    hub,
     hugging_face,
     model_config,
     names,
@@ -21,20 +20,19 @@ from bert_tf.checkpoint_formats import (
     sentence_transformers,
     tf1,
     tf_models,
-    tokenizer_config,
     vocabulary_growth,
 )
 from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
-from bert_tf.checkpoint_tokenizer import CheckpointTokenizer
 from bert_tf.config import BertConfig
-from bert_tf.core import storage
+from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, initial, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import registry, takeover
-from bert_tf.tokenization import PAD, load_vocabulary
+from bert_tf.text import tokenizer_files
+from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 _HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
@@ -53,6 +51,14 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
       InputError: the input cannot be read or is incomplete, the output format cannot represent the model, or the
         output folder is not empty or cannot be written.
     """
+    contents, lacks_pooler = _convert(settings)
+    if lacks_pooler:
+        logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
+    logging.info("wrote %s (%s)", settings.output, settings.format)
+
+
+def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
+    """Returns the converted checkpoint, and whether it lacks the pooler."""
     storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
     contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
@@ -63,19 +69,17 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
     _check_format(settings.format, contents, config)
     contents = contents.with_own_heads(contents.own_heads)
     run_folder.warn_if_unfinished(contents.source)
-    tokenizer = checkpoint_tokenizer.find(contents, settings.input)
-    if not settings.ignore_checkpoint_tokenizer:
-        tokenizer.check(settings.do_lower_case, settings.vocab_file, rules=False)
-    vocab_file = settings.vocab_file or contents.vocab_file
-    vocabulary = load_vocabulary(vocab_file) if vocab_file else []
-    extended = load_vocabulary(settings.extended_vocab_file) if settings.extended_vocab_file else []
-    _check_vocabulary(settings, contents, vocab_file, vocabulary, extended)
+    rules = checkpoint_tokenizer.resolve(settings, contents) if settings.vocab_file or contents.vocab_file else None
+    written = rules
+    if settings.extended_vocab_file:
+        written = tokenizer_files.read(settings.extended_vocab_file, default=rules)
+    _check_vocabulary(settings, contents, rules, written)
 
-    entries = _entries_of(contents, extended or vocabulary)
-    task, contents = _taken_over(contents, settings, tokenizer, entries, config)
+    entries = _entries_of(contents, written)
+    task, contents = _taken_over(contents, settings, rules, entries, config)
     tensors = contents.read(contents.tensors)
-    if extended:
-        tensors, config = _extend_vocabulary(tensors, config, vocabulary, extended)
+    if settings.extended_vocab_file:
+        tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, written.vocabulary)
     if settings.format != "bert_tf":
         tensors = _with_users_scores(tensors, contents.folder)
     with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
@@ -83,16 +87,15 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
-        _write_tokenizer(folder, settings, tokenizer, settings.extended_vocab_file or vocab_file, config, task)
+        _write_tokenizer(folder, settings, contents, written, task)
+        _write_task(folder, settings, contents, task)
         sentence_transformers.copy(contents.folder, folder)
         _write_record(folder, settings, entries)
         if task and not _read_task(contents.folder):
             script = registry.of_task(task, folder).settings.script
-            description.write_run(folder, contents.source, task, config, extended or vocabulary, script)
+            description.write_run(folder, contents.source, task, config, written, script)
     contents.report(tensors, [])
-    if fresh:
-        logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
-    logging.info("wrote %s (%s)", settings.output, settings.format)
+    return contents, bool(fresh)
 
 
 @contextlib.contextmanager
@@ -112,7 +115,7 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, os.path.basename(path.rstrip("/")))
-        convert_checkpoint(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
+        _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
         if not description.exists(run):
             raise InputError(
                 f"{path}: has no head for a task, or a classifier of which no file states whether it reads pairs of "
@@ -148,50 +151,51 @@ def _clear_errors(output: str) -> Iterator[None]:
 def _write_tokenizer(
     folder: str,
     settings: ConversionSettings,
-    tokenizer: CheckpointTokenizer,
-    vocab_file: str,
-    config: BertConfig,
+    contents: Contents,
+    rules: TokenizerRules | None,
     task: TaskDescription | None,
 ) -> None:
-    """Writes the vocabulary, the tokenizer's rules, and, for bert_tf's format, the record of the task."""
-    if vocab_file:
-        checkpoint_tokenizer.copy_vocabulary(vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
-    known = tokenizer_config.read(tokenizer.folder)
-    if settings.extended_vocab_file or settings.vocab_file:  # the ids may differ
-        known.pop("added_tokens_decoder", None)
-    lower = tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case
-    # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
-    tokenizer_config.write(folder, lower, task.max_seq_length if task else config.max_position_embeddings, known)
-    if task and settings.format == "bert_tf":  # export needs the record of the task
-        description.write(folder, task)
-        step = checkpoint_folder.step_of(tokenizer.source) if checkpoint_folder.step_of(tokenizer.source) >= 0 else None
-        kind = registry.of_task(task, tokenizer.folder)
-        if kind.tuned and kind.tuned.path(tokenizer.folder):
-            kind.tuned.write(folder, kind.tuned.read(tokenizer.folder, step, task.labels), None, task.labels)
-    if settings.format not in _OF_TRANSFORMERS:
+    """Writes the vocabulary and the tokenizer's rules."""
+    if not rules:
+        if settings.format in _OF_TRANSFORMERS:
+            logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
+                            "--vocab_file", contents.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
         return
-    if not vocab_file:
-        logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
-                        "--vocab_file", tokenizer.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
-    if lower is None:
-        logging.warning("the files of %s do not state whether the tokenizer lower-cases, and transformers assumes that "
-                        "it does; give --do_lower_case", tokenizer.source)  # fmt: skip
+    known = tokenizer_files.read_config(contents.folder)
+    known.pop("added_tokens_decoder", None)
+    # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
+    length = task.max_seq_length if task else contents.require_config().max_position_embeddings
+    tokenizer_files.write(folder, rules, length, known)
+
+
+def _write_task(folder: str, settings: ConversionSettings, contents: Contents, task: TaskDescription | None) -> None:
+    """Writes, in bert_tf's format, the record of the task, which export needs."""
+    if not task or settings.format != "bert_tf":
+        return
+    description.write(folder, task)
+    step = checkpoint_folder.step_of(contents.source) if checkpoint_folder.step_of(contents.source) >= 0 else None
+    kind = registry.of_task(task, contents.folder)
+    if kind.tuned and kind.tuned.path(contents.folder):
+        kind.tuned.write(folder, kind.tuned.read(contents.folder, step, task.labels), None, task.labels)
 
 
 def _taken_over(
-    contents: Contents, settings: ConversionSettings, tokenizer: CheckpointTokenizer, entries: dict, config: BertConfig
+    contents: Contents,
+    settings: ConversionSettings,
+    rules: TokenizerRules | None,
+    entries: dict,
+    config: BertConfig,
 ) -> tuple[TaskDescription | None, Contents]:
     """Returns the description of the checkpoint's task, and the checkpoint with outputs in the description's order.
 
     The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
     """
     task = _read_task(contents.folder)
-    if task or settings.format != "bert_tf":
+    if task or settings.format != "bert_tf" or not rules:
         return task, contents
     entries = entries | hugging_face.read_entries(contents)
-    stated = tokenizer_config.read(tokenizer.folder).get("model_max_length")  # 10^30 if unknown
+    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
     answers = takeover.Answers(
-        tokenizer.casing.do_lower_case if settings.do_lower_case is None else settings.do_lower_case,
         int(min(settings.max_seq_length or stated or config.max_position_embeddings, config.max_position_embeddings)),
         settings.has_pairs,
         settings.version_2_with_negative,
@@ -205,7 +209,6 @@ def _taken_over(
         return None, contents
     if not task:
         return None, contents
-    tokenizer.check(task.do_lower_case, "")
     return task, initial.adapted(contents, task, "token_head")
 
 
@@ -233,7 +236,7 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
     return tensors | head
 
 
-def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
+def _entries_of(contents: Contents, rules: TokenizerRules | None) -> dict:
     """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
     folder = contents.folder
     recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
@@ -241,7 +244,7 @@ def _entries_of(contents: Contents, vocabulary: Sequence[str]) -> dict:
     entries = recorded | hugging_face.read_task_entries(contents)
     if task:
         entries |= hugging_face.label_entries(task.labels) | dict(registry.of_task(task, folder).config_entries)
-    return entries | ({"pad_token_id": vocabulary.index(PAD)} if vocabulary else {})
+    return entries | ({"pad_token_id": rules.vocabulary.index(PAD)} if rules else {})
 
 
 def _write_record(folder: str, settings: ConversionSettings, entries: dict) -> None:
@@ -297,22 +300,24 @@ def _check_kind(format: str, source: str, task: TaskDescription) -> None:
 
 
 def _check_vocabulary(
-    settings: ConversionSettings, contents: Contents, vocab_file: str, vocabulary: list[str], extended: list[str]
+    settings: ConversionSettings, contents: Contents, rules: TokenizerRules | None, written: TokenizerRules | None
 ) -> None:
     rows = contents.require_config().vocab_size
-    if extended and not vocab_file:
+    if not rules:
+        if written:
+            raise InputError(
+                f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
+                "give the checkpoint's vocabulary as --vocab_file"
+            )
+        return
+    if len(rules.vocabulary) > rows:
         raise InputError(
-            f"--extended_vocab_file: the folder of {contents.source} has no {checkpoints.VOCABULARY_NAME}; "
-            "give the checkpoint's vocabulary as --vocab_file"
+            f"{rules.vocab_file}: has {len(rules.vocabulary)} tokens, but {contents.describe(_WORDS)} of "
+            f"{contents.source} has {rows} rows; give the vocabulary that the checkpoint was trained with"
         )
-    if len(vocabulary) > rows:
-        raise InputError(
-            f"{vocab_file}: has {len(vocabulary)} tokens, but {contents.describe(_WORDS)} of {contents.source} has "
-            f"{rows} rows; give the vocabulary that the checkpoint was trained with"
-        )
-    kept = set(extended)
-    lost = [token for token in vocabulary if token not in kept and not token.startswith("[unused")]
-    if extended and lost:
+    kept = set(written.vocabulary)
+    lost = [token for token in rules.vocabulary if token not in kept and not token.startswith("[unused")]
+    if lost:
         raise InputError(
             f"--extended_vocab_file lacks {len(lost)} tokens of the checkpoint's vocabulary ({', '.join(lost[:3])}); "
             "give an extension of this vocabulary, such as learn_vocab --extend_vocab writes"
@@ -320,7 +325,7 @@ def _check_vocabulary(
 
 
 def _extend_vocabulary(
-    tensors: dict, config: BertConfig, vocabulary: list[str], extended: list[str]
+    tensors: dict, config: BertConfig, vocabulary: Sequence[str], extended: Sequence[str]
 ) -> tuple[dict, BertConfig]:
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
     tensors = tensors | {

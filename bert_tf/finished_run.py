@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import sentence_transformers, tokenizer_config
+from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.modeling.precision import policy
@@ -15,11 +15,12 @@ from bert_tf.runs import checkpoint_folder, evaluations, run_record
 from bert_tf.tasks import trained
 from bert_tf.tasks.classification.multi_label import LABEL_SCORES_NAME, THRESHOLDS
 from bert_tf.tasks.trained import Trained
+from bert_tf.text import tokenizer_files
 from bert_tf.training import metrics_file
 
 # The files that `save` copies from the run's folder. `save` writes the weights and the records itself.
 _SAVED_FILES = (
-    checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_config.NAME, description.NAME, THRESHOLDS.name,
+    checkpoints.CONFIG_NAME, checkpoints.VOCABULARY_NAME, tokenizer_files.CONFIG, description.NAME, THRESHOLDS.name,
     metrics_file.RESULTS_NAME, LABEL_SCORES_NAME,
 )  # fmt: skip
 

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.core.errors import InputError
 from bert_tf.modeling.keras_versions import refuse_keras_3
+from bert_tf.text import tokenizer_rules
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 
@@ -26,10 +25,12 @@ class BertPreprocessor(keras.layers.Layer):
     vocabulary, so it needs no file. To load the model, import this module first.
 
     Args:
-      vocabulary: path of a vocabulary with one token per line; or a checkpoint in any supported format, whose
-        vocabulary and casing are used; or the tokens in the order of their ids.
+      vocabulary: path of a vocabulary with one token per line; or the path of a model of any supported format, whose
+        tokenizer is used; or the tokens in the order of their ids.
       sequence_length: number of tokens in a row, S.
-      do_lower_case: whether to lower-case and strip accents; None for the checkpoint's casing, else True.
+      do_lower_case, strip_accents: see `BertTokenizer`.
+      added_tokens: if `vocabulary` is a list, pairs of a token that is never split, and whether it is found in any
+        case; saved models contain them.
 
     Attributes:
       tokenizer: the `BertTokenizer`.
@@ -43,17 +44,19 @@ class BertPreprocessor(keras.layers.Layer):
         vocabulary: str | Sequence[str],
         sequence_length: int = 128,
         do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+        added_tokens: Sequence[Sequence] = (),
         **kwargs,
     ):
         super().__init__(**kwargs)
         if sequence_length < 3:
             raise ValueError(f"sequence_length={sequence_length}: must be at least 3, for [CLS], a token and [SEP]")
-        if isinstance(vocabulary, (str, os.PathLike)):
-            vocabulary, do_lower_case = _of_path(os.fspath(vocabulary), do_lower_case)
+        if not isinstance(vocabulary, (str, os.PathLike)):
+            vocabulary = tokenizer_rules.of_tokens(vocabulary, do_lower_case, strip_accents, added_tokens)
         self.sequence_length = sequence_length
         # Keras would track the tokenizer's list of tokens.
         with tf.init_scope():
-            tokenizer = BertTokenizer(vocabulary, do_lower_case is not False)
+            tokenizer = BertTokenizer(vocabulary, do_lower_case, strip_accents)
         object.__setattr__(self, "tokenizer", tokenizer)
 
     def call(self, texts):
@@ -89,18 +92,6 @@ class BertPreprocessor(keras.layers.Layer):
             "vocabulary": list(self.tokenizer.vocabulary),
             "sequence_length": self.sequence_length,
             "do_lower_case": self.tokenizer.do_lower_case,
+            "strip_accents": self.tokenizer.strip_accents,
+            "added_tokens": [list(token) for token in self.tokenizer.rules.added_tokens],
         }
-
-
-def _of_path(path: str, do_lower_case: bool | None) -> tuple[str, bool | None]:
-    if (
-        tf.io.gfile.exists(path)
-        and not tf.io.gfile.isdir(path)
-        and not path.endswith((".index", ".safetensors", ".h5"))
-    ):
-        return path, do_lower_case
-    found = checkpoint_tokenizer.find(checkpoints.open_checkpoint(path), path)
-    if not found.vocab_file:
-        raise InputError(f"{path}: the checkpoint has no vocabulary; give the path of a vocab.txt")
-    found.check(do_lower_case, "")
-    return found.vocab_file, found.casing.do_lower_case if do_lower_case is None else do_lower_case

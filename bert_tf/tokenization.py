@@ -17,14 +17,15 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from bert_tf.config import read_json
-from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import read_tokens
+from bert_tf.text import tokenizer_files, tokenizer_rules
+from bert_tf.text.added_tokens import AddedTokenFinder
+from bert_tf.text.tokenizer_rules import CLS as CLS
+from bert_tf.text.tokenizer_rules import MASK as MASK
+from bert_tf.text.tokenizer_rules import PAD as PAD
+from bert_tf.text.tokenizer_rules import SEP as SEP
+from bert_tf.text.tokenizer_rules import SPECIAL_TOKENS, UNK, TokenizerRules
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD, TOO_LONG, Words, WordSplitter, byte_lengths
 
-PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
-# The file in which transformers saves a tokenizer. Since version 5, transformers does not write a vocab.txt.
-TOKENIZER_JSON = "tokenizer.json"
 _MAX_BYTES_PER_CHARACTER = 4
 # A text that contains only these bytes does not need the Unicode table: each byte is a character, and all are kept.
 _PLAIN_TEXT = r"[\t\n\r -~]*"
@@ -33,56 +34,39 @@ _PLAIN_TOKEN = re.compile(r"(##)?[0-9A-Za-z]+|[!-/:-@\[-`{-~]")
 
 
 def load_vocabulary(path: str) -> list[str]:
-    """Reads a vocabulary file: a file with one token per line, or transformers' `tokenizer.json`.
+    """Reads a vocabulary: a file with one token per line, or transformers' `tokenizer.json`, or a model's folder.
 
     A line that contains only white space (including U+2028 and U+2029) is the empty token, as in google-research/bert.
     The empty token has an id, but does not occur in tokenized texts, so a vocabulary may contain it several times.
 
     Returns:
-      The tokens in the order of their ids.
+      The tokens in the order of their ids; the tokens that a file of transformers in the same folder adds are the last.
 
     Raises:
       InputError: the file is missing, is not UTF-8, repeats a token other than the empty token, lacks a special token,
         or contains only special tokens.
     """
-    is_json = os.path.basename(path) == TOKENIZER_JSON
-    return check_vocabulary(_read_tokenizer_json(path) if is_json else read_tokens(path), path)
-
-
-def check_vocabulary(tokens: list[str], path: str) -> list[str]:
-    """Returns the tokens of a vocabulary; for the errors, see `load_vocabulary`. `path` names the vocabulary."""
-    first_line = {}
-    if not {*SPECIAL_TOKENS} & {*tokens}:
-        raise InputError(
-            f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
-        )
-    for number, token in enumerate(tokens, 1):
-        if token and token in first_line:
-            raise InputError(f"{path}, line {number}: {token!r} is already on line {first_line[token]}; remove one")
-        first_line[token] = number
-    for special in SPECIAL_TOKENS:
-        if special not in first_line:
-            raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
-    return tokens
-
-
-def _read_tokenizer_json(path: str) -> list[str]:
-    model = read_json(path).get("model")
-    ids = model.get("vocab") if isinstance(model, dict) and model.get("type") == "WordPiece" else None
-    if not isinstance(ids, dict) or {*map(str, ids.values())} != {*map(str, range(len(ids)))}:
-        raise InputError(f"{path}: does not contain a BERT vocabulary; give a vocab.txt")
-    return sorted(ids, key=lambda token: int(ids[token]))
+    return list(tokenizer_files.read(path, strict=False).vocabulary)
 
 
 class BertTokenizer(tf.Module):
     """The tokenizer of google-research/bert (FullTokenizer), as a TensorFlow graph.
 
+    Without files that state the rules, the vocabulary decides them: if it has tokens with capital letters, text keeps
+    its case and its accents; otherwise text is lower-cased and loses its accents.
+
     Args:
-      vocab_file: vocabulary with one token per line; any tf.io.gfile path. Or the tokens in the order of their ids.
-      do_lower_case: whether to lower-case and strip accents; must match the vocabulary.
+      vocab_file: vocabulary with one token per line, or a model's folder, at any tf.io.gfile path; or
+        `hf://owner/model`. The files of transformers, KerasHub and TF Hub in the folder of the vocabulary state the
+        rules. Or the tokens in the order of their ids, or `TokenizerRules`.
+      do_lower_case: whether to lower-case text; None for the rule of the files, else of the vocabulary.
+      strip_accents: whether to strip accents; None for the rule of the files, else the same as `do_lower_case`.
 
     Attributes:
+      rules: the `TokenizerRules`.
       vocabulary: list of tokens in the order of their ids.
+      vocab_file: path of the vocabulary; "" if it comes from no file.
+      do_lower_case, strip_accents: the rules.
       pad_id: id of [PAD].
       unk_id: id of [UNK].
       cls_id: id of [CLS].
@@ -90,23 +74,38 @@ class BertTokenizer(tf.Module):
       mask_id: id of [MASK].
 
     Raises:
-      InputError: see `load_vocabulary`.
+      InputError: a file states a rule that is not implemented; or see `load_vocabulary`.
     """
 
-    def __init__(self, vocab_file: str | Sequence[str], do_lower_case: bool = True):
+    def __init__(
+        self,
+        vocab_file: str | Sequence[str] | TokenizerRules,
+        do_lower_case: bool | None = None,
+        strip_accents: bool | None = None,
+    ):
         super().__init__()
-        is_file = isinstance(vocab_file, (str, os.PathLike))
-        self.vocab_file = vocab_file if is_file else ""
-        self.do_lower_case = do_lower_case
+        if isinstance(vocab_file, (str, os.PathLike)):
+            rules = tokenizer_files.read(os.fspath(vocab_file), do_lower_case, strip_accents)
+        elif isinstance(vocab_file, TokenizerRules):
+            rules = vocab_file
+        else:
+            rules = tokenizer_rules.of_tokens(vocab_file, do_lower_case, strip_accents)
         # Bypass tf.Module, which would take a quarter of a second to search the tokens for variables.
-        tokens = load_vocabulary(vocab_file) if is_file else check_vocabulary(list(vocab_file), "the vocabulary")
-        object.__setattr__(self, "vocabulary", tokens)
+        object.__setattr__(self, "rules", rules)
+        object.__setattr__(self, "vocabulary", list(rules.vocabulary))
+        self.vocab_file, self.do_lower_case, self.strip_accents = (
+            rules.vocab_file, rules.do_lower_case, rules.strip_accents,
+        )  # fmt: skip
         ids = {token: i for i, token in enumerate(self.vocabulary)}
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
-        self._split = WordSplitter(do_lower_case)
-        self._cut_words = word_cutter(self.vocabulary)
+        self._split = WordSplitter(rules.do_lower_case, rules.strip_accents)
+        self._added = AddedTokenFinder(rules, ids) if rules.added_tokens else None
+        added = {token.content for token in rules.added_tokens}
+        # Words do not contain added tokens, so the search for the longest token of a word must not find them.
+        pieces = [_unreachable(i) if token in added else token for i, token in enumerate(self.vocabulary)]
+        self._cut_words = word_cutter(pieces)
         self._cut_plain_texts = _wordpiece(
-            tuple(_plain_or_unreachable(token, i) for i, token in enumerate(self.vocabulary)),
+            tuple(_plain_or_unreachable(token, i) for i, token in enumerate(pieces)),
             MAX_CHARACTERS_PER_WORD,
             no_pretokenization=False,
         )
@@ -151,14 +150,36 @@ class BertTokenizer(tf.Module):
     def _encode(self, texts, with_offsets):
         """Returns (ids,) or (ids, starts, ends)."""
         texts = tf.convert_to_tensor(texts, tf.string)
+        splits, *values = self._encode_words(texts, with_offsets) if not self._added else tf.cond(
+            self._added.are_in(texts),
+            lambda: self._encode_around_added(texts, with_offsets),
+            lambda: self._encode_words(texts, with_offsets),
+        )  # fmt: skip
+        return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
+
+    def _encode_around_added(self, texts, with_offsets):
+        """Tokenizes texts that contain added tokens. Returns the same values as `_encode_plain`."""
+        pieces, piece_splits, begins, added_ids = self._added.split(texts)
+        is_added = added_ids >= 0
+        added, other = tf.where(is_added)[:, 0], tf.where(~is_added)[:, 0]
+        ids = tf.gather(added_ids, added)
+        lengths = tf.cast(tf.strings.length(tf.gather(pieces, added)), tf.int64)
+        ranges = (tf.zeros_like(lengths), lengths) if with_offsets else ()
+        tokens = tf.range(tf.size(ids, tf.int64) + 1), ids, *ranges
+        words = self._encode_words(tf.gather(pieces, other), with_offsets)
+        splits, ids, *ranges = _interleaved(added, tokens, other, words)
+        counts = splits[1:] - splits[:-1]
+        ranges = [offset + tf.repeat(begins, counts) for offset in ranges]
+        return tf.gather(splits, piece_splits), ids, *ranges
+
+    def _encode_words(self, texts, with_offsets):
+        """Tokenizes texts without added tokens. Returns the same values as `_encode_plain`."""
         is_plain = tf.strings.regex_full_match(texts, _PLAIN_TEXT)
-        flat = tf.cond(
+        return tf.cond(
             tf.reduce_all(is_plain),
             lambda: self._encode_plain(texts, with_offsets),
             lambda: self._encode_mixed(texts, is_plain, with_offsets),
         )
-        splits, *values = flat
-        return tuple(tf.RaggedTensor.from_row_splits(v, splits, validate=False) for v in values)
 
     def _encode_plain(self, texts, with_offsets):
         """Tokenizes ASCII texts. Returns (row splits, ids) or (row splits, ids, starts, ends), with flat values."""
@@ -179,16 +200,10 @@ class BertTokenizer(tf.Module):
     def _encode_mixed(self, texts, is_plain, with_offsets):
         """Tokenizes ASCII texts on the faster path and other texts with `_encode_any`; keeps the order of the texts."""
         plain, other = tf.where(is_plain)[:, 0], tf.where(~is_plain)[:, 0]
-        plain_splits, *plain_values = self._encode_plain(tf.gather(texts, plain), with_offsets)
-        other_splits, *other_values = self._encode_any(tf.gather(texts, other), with_offsets)
-        splits = tf.concat([plain_splits, other_splits[1:] + plain_splits[-1]], 0)
-        ranks = tf.range(tf.size(texts, tf.int64))
-        order = tf.scatter_nd(tf.concat([plain, other], 0)[:, tf.newaxis], ranks, tf.shape(ranks, tf.int64))
-        rows = [
-            tf.gather(tf.RaggedTensor.from_row_splits(tf.concat(pair, 0), splits, validate=False), order)
-            for pair in zip(plain_values, other_values, strict=True)
-        ]
-        return (rows[0].row_splits, *(row.values for row in rows))
+        return _interleaved(
+            plain, self._encode_plain(tf.gather(texts, plain), with_offsets),
+            other, self._encode_any(tf.gather(texts, other), with_offsets),
+        )  # fmt: skip
 
     def tokenize(self, text: str) -> list[str]:
         """Tokenizes one text into a list of tokens.
@@ -204,6 +219,24 @@ class BertTokenizer(tf.Module):
     def to_tokens(self, ids: np.ndarray) -> list[str]:
         """Returns the tokens that have these ids."""
         return [self.vocabulary[i] for i in ids]
+
+
+def _interleaved(first, first_rows, second, second_rows):
+    """Merges two groups of rows, each with flat values; `first` and `second`, int64, are the positions of their rows.
+
+    Returns:
+      The same values as `BertTokenizer._encode_plain`, for all rows in the order of their positions.
+    """
+    (first_splits, *first_values), (second_splits, *second_values) = first_rows, second_rows
+    splits = tf.concat([first_splits, second_splits[1:] + first_splits[-1]], 0)
+    positions = tf.concat([first, second], 0)
+    ranks = tf.range(tf.size(positions, tf.int64))
+    order = tf.scatter_nd(positions[:, tf.newaxis], ranks, tf.shape(ranks, tf.int64))
+    rows = [
+        tf.gather(tf.RaggedTensor.from_row_splits(tf.concat(pair, 0), splits, validate=False), order)
+        for pair in zip(first_values, second_values, strict=True)
+    ]
+    return (rows[0].row_splits, *(row.values for row in rows))
 
 
 def word_cutter(vocabulary: Sequence[str]) -> tf_text.FastWordpieceTokenizer:
@@ -229,7 +262,11 @@ def _wordpiece(vocabulary, max_bytes, no_pretokenization):
 def _plain_or_unreachable(token, id_):
     # If a token contains white space, tensorflow-text wrongly splits a word that equals the start of this token. Plain
     # texts cannot contain such tokens, so strings that never occur replace them.
-    return token if token == UNK or _PLAIN_TOKEN.fullmatch(token) else f"{chr(TOO_LONG)}{id_}"
+    return token if token == UNK or _PLAIN_TOKEN.fullmatch(token) else _unreachable(id_)
+
+
+def _unreachable(id_):
+    return f"{chr(TOO_LONG)}{id_}"
 
 
 def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> tuple[tf.Tensor, tf.Tensor]:

@@ -11,13 +11,13 @@ from absl import logging
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.jobs.job import Job, corpus_entries
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
 from bert_tf.jobs.stage import run_stage
+from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.masking import MaskingRule
-from bert_tf.tokenization import CLS, SEP, load_vocabulary
+from bert_tf.text.tokenizer_rules import CLS, SEP, TokenizerRules
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
 from data_gen.examples import Facts, SpecialTokens
@@ -25,7 +25,6 @@ from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
 from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
-from data_gen.vocabulary_check import warn_of_case
 from tfrecords import manifest, reader
 
 # Increment this number whenever the same settings produce different records.
@@ -39,17 +38,18 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
-    storage.check_outputs(outputs, read=[*files, settings.vocab_file])
     check_corpus(files, settings.input_format)
-    vocabulary = load_vocabulary(settings.vocab_file)
-    warn_of_case(settings.vocab_file, vocabulary, settings.do_lower_case)
-    job = make_job(settings, outputs, tokens_sha256(vocabulary), corpus_entries(files, runner))
-    return job.run(lambda finished: _make(files, vocabulary, job, runner, finished))
+    rules = tokenizer_files.read(settings.vocab_file, settings.do_lower_case, settings.strip_accents)
+    storage.check_outputs(outputs, read=[*files, rules.vocab_file])
+    tokenizer_rules.log_casing(rules, settings.do_lower_case)
+    job = make_job(settings, outputs, rules, corpus_entries(files, runner))
+    return job.run(lambda finished: _make(files, rules.vocabulary, job, runner, finished))
 
 
-def make_job(settings: GeneratorSettings, outputs: Sequence[str], vocab_sha256: str, corpus: list[dict]) -> Job:
-    facts = {"vocab_sha256": vocab_sha256}
-    return Job(_RECIPE, settings, outputs, corpus, facts)
+def make_job(settings: GeneratorSettings, outputs: Sequence[str], rules: TokenizerRules, corpus: list[dict]) -> Job:
+    casing = {"do_lower_case": rules.do_lower_case, "strip_accents": rules.strip_accents}
+    settings = dataclasses.replace(settings, vocab_file=rules.vocab_file, **casing)
+    return Job(_RECIPE, settings, outputs, corpus, rules.facts)
 
 
 def _make(
@@ -110,6 +110,7 @@ def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
             settings.vocab_file,
             job.identity["vocab_sha256"],
             settings.do_lower_case,
+            settings.strip_accents,
             f"{job.folder}/tokens/{index:06d}",
         )
         for index, group in enumerate(group_sources(sources))

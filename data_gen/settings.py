@@ -40,7 +40,13 @@ class GeneratorSettings(RunnerSettings):
     vocab_file: str = setting("vocabulary, one token per line", "", first=True)
     input_format: str = _input_format()
     text_field: str = _text_field()
-    do_lower_case: bool = setting("lower-case and strip accents; must match the vocabulary", True, first=True)
+    do_lower_case: bool | None = setting(
+        "lower-case text; default: as the files beside the vocabulary say, else true, or false if the vocabulary has "
+        "tokens with capital letters", None, first=True,
+    )  # fmt: skip
+    strip_accents: bool | None = setting(
+        "strip accents; default: as the same files say, else the same as --do_lower_case", None
+    )
     do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
     max_ngram_size: int | None = setting(
         "mask n-grams of up to this many words; needs --do_whole_word_mask", None, group="Masking", at_least=0
@@ -160,8 +166,11 @@ class VocabularySettings:
         30522,
         group="Vocabulary",
     )
-    do_lower_case: bool = setting(
-        "lower-case and strip accents; must match the tokenizer's setting", True, group="Vocabulary"
+    do_lower_case: bool | None = setting(
+        "lower-case text; default: true, or with --extend_vocab the casing of that vocabulary", None, group="Vocabulary"
+    )
+    strip_accents: bool | None = setting(
+        "strip accents; default: the same as --do_lower_case", None, group="Vocabulary"
     )
     num_unused: int = setting(
         "number of reserved [unusedN] slots after the five special tokens", 0, group="Vocabulary", at_least=0

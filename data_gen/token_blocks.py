@@ -52,7 +52,7 @@ class TokenizeTask:
       sources: the sources, in corpus order.
       input_format, text_field: values of the flags.
       vocab_file, vocab_sha256: the vocabulary file, and the SHA-256 of its tokens.
-      do_lower_case: the tokenizer's setting.
+      do_lower_case, strip_accents: the tokenizer's settings.
       prefix: start of the paths of all output files.
     """
 
@@ -62,6 +62,7 @@ class TokenizeTask:
     vocab_file: str
     vocab_sha256: str
     do_lower_case: bool
+    strip_accents: bool
     prefix: str
 
     @property
@@ -90,7 +91,7 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
 
 
 def tokenize_sources(task: TokenizeTask) -> list[Block]:
-    tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case)
+    tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case, task.strip_accents)
     blocks = []
     for index, (documents, files) in enumerate(_collected(task)):
         block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, files, tokenizer)
@@ -138,9 +139,9 @@ def load_window(blocks: Sequence[Block], job: str) -> Window:
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool) -> BertTokenizer:
+def _tokenizer(vocab_file: str, vocab_sha256: str, do_lower_case: bool, strip_accents: bool) -> BertTokenizer:
     del vocab_sha256  # part of the cache key, because the file may have changed
-    return BertTokenizer(vocab_file, do_lower_case)
+    return BertTokenizer(vocab_file, do_lower_case, strip_accents)
 
 
 # Adjacent work units share most blocks of their windows, so the cache holds at least one window. A window of 64 MiB of

@@ -54,7 +54,12 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
         )
     check_corpus(files, settings.input_format, sentences=False)
     existing = ExistingVocabulary(settings) if settings.extend_vocab else None
-    counted = count_words(files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field)
+    casing = existing.casing if existing else {"do_lower_case": settings.do_lower_case is not False}
+    settings = dataclasses.replace(settings, **casing)
+    counted = count_words(
+        files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field,
+        settings.strip_accents,
+    )  # fmt: skip
     if not counted.counts:
         raise InputError(
             f"--input_file={settings.input_file}: contains no word to learn from; check the file and "

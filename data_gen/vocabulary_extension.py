@@ -18,11 +18,11 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.text import tokenizer_files, tokenizer_rules
+from bert_tf.text.tokenizer_rules import UNUSED
 from data_gen.merges import JOINER, Merges
 from data_gen.segmentation import Segmenter
 from data_gen.settings import VocabularySettings
-from data_gen.vocabulary_check import UNUSED, warn_of_case
 
 # Number of candidates in each round, as a multiple of the number of requested tokens. Long tokens can form because the
 # first rounds have many candidates. The last rounds replace tokens that are never used.
@@ -33,16 +33,19 @@ class ExistingVocabulary:
     """The vocabulary to extend, and the places for its new tokens.
 
     Args:
-      settings: the settings; only `extend_vocab`, `extend_slots`, `vocab_size` and `do_lower_case` are used.
+      settings: the settings; only `extend_vocab`, `extend_slots`, `vocab_size`, `do_lower_case` and
+        `strip_accents` are used.
 
     Attributes:
       tokens: the tokens in the order of their ids.
       wanted: number of tokens to add.
+      casing: the values of `do_lower_case` and `strip_accents`.
     """
 
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
-        self.tokens = load_vocabulary(path)
+        rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
+        self.tokens = list(rules.vocabulary)
         with tf.io.gfile.GFile(path, "rb") as file:
             # Keep the lines of the file unchanged, including white space, except where a token is added.
             self._lines = file.read().decode("utf-8").split("\n")[: len(self.tokens)]
@@ -62,7 +65,8 @@ class ExistingVocabulary:
                     f"--extend_slots=unused: {path} has no [unused] slots left; "
                     "use --extend_slots=end with a larger --vocab_size to add tokens at its end"
                 )
-        warn_of_case(path, self.tokens, settings.do_lower_case)
+        tokenizer_rules.log_casing(rules, settings.do_lower_case)
+        self.casing = {"do_lower_case": rules.do_lower_case, "strip_accents": rules.strip_accents}
 
     def text_with(self, added: Sequence[str]) -> str:
         lines = list(self._lines)

@@ -44,7 +44,12 @@ class WordCounts:
 
 
 def count_words(
-    files: Sequence[str], do_lower_case: bool, max_words: int, input_format: str = "lines", text_field: str = "text"
+    files: Sequence[str],
+    do_lower_case: bool,
+    max_words: int,
+    input_format: str = "lines",
+    text_field: str = "text",
+    strip_accents: bool | None = None,
 ) -> WordCounts:
     """Counts words as the tokenizer splits them: normalized, split at spaces and punctuation.
 
@@ -53,11 +58,12 @@ def count_words(
       max_words: maximum number of different words in memory, about 150 bytes each.
       input_format: a value of --input_format.
       text_field: a value of --text_field.
+      strip_accents: whether to strip accents; None for the same as `do_lower_case`.
 
     Returns:
       The counts, which are deterministic. If no word was dropped, the counts do not depend on the order of the lines.
     """
-    split = WordSplitter(do_lower_case)
+    split = WordSplitter(do_lower_case, do_lower_case if strip_accents is None else strip_accents)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
     def unique_words(lines):

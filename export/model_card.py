@@ -32,7 +32,8 @@ def text(source: Trained, settings: Mapping[str, Any]) -> str:
             "kind": described.kind,
             "labels": list(described.labels),
             "max_seq_length": described.max_seq_length,
-            "do_lower_case": described.do_lower_case,
+            "do_lower_case": source.tokenizer.do_lower_case,
+            "strip_accents": source.tokenizer.strip_accents,
             **described.parameters,
         },
         "Model": {

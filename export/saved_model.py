@@ -11,12 +11,13 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf import checkpoints
 from bert_tf.core import command_line, storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
 from bert_tf.tasks.trained import Trained
+from bert_tf.text import tokenizer_files
 from export import kinds, litert, loading, model_card, recording, signatures, sources, versions, warmup, weights
 from export.settings import ExportSettings
 
@@ -38,9 +39,12 @@ def export_saved_model(settings: ExportSettings) -> str:
     with policy(policy_name(settings.dtype)), sources.load(settings) as source:
         if source.folder.startswith(settings.checkpoint_dir):  # the best trial of a sweep
             settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
-        logging.info("exporting %s, a model of %s", source.checkpoint, source.description.task_name)
+        # A model of another project was converted into a temporary folder, which means nothing to the user.
+        is_own = source.checkpoint.startswith(settings.checkpoint_dir)
+        name = source.checkpoint if is_own else settings.checkpoint_dir
+        logging.info("exporting %s, a model of %s", name, source.description.task_name)
         target = _write(source, settings)
-    logging.info("exported %s to %s", source.checkpoint, target)
+    logging.info("exported %s to %s", name, target)
     return target
 
 
@@ -96,5 +100,6 @@ def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[s
         texts[LABELS_NAME] = "".join(f"{label}\n" for label in source.description.labels)
     for name, text in texts.items():
         storage.write_text(os.path.join(folder, name), text)
-    checkpoint_tokenizer.copy_vocabulary(source.tokenizer.vocab_file, os.path.join(folder, checkpoints.VOCABULARY_NAME))
-    return {name.partition(".")[0]: os.path.join(folder, name) for name in (*texts, checkpoints.VOCABULARY_NAME)}
+    tokenizer_files.write(folder, source.tokenizer.rules, source.description.max_seq_length)
+    names = (*texts, tokenizer_files.VOCABULARY, tokenizer_files.CONFIG)
+    return {name.partition(".")[0]: os.path.join(folder, name) for name in names}

@@ -57,17 +57,16 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     name, path = settings.task_name.lower(), settings.checkpoint_dir
     kind, contents = CHECKPOINT_KINDS[name], checkpoints.open_checkpoint(path)
     config = contents.require_config()
-    if not contents.vocab_file:
+    rules = checkpoint_tokenizer.of(contents)
+    if not rules:
         raise InputError(
             f"{contents.source}: its folder has no {checkpoints.VOCABULARY_NAME}; copy the vocabulary there"
         )
-    found = checkpoint_tokenizer.find(contents, path)
-    lower = found.check(None, "")
-    tokenizer = BertTokenizer(contents.vocab_file, lower)
+    tokenizer = BertTokenizer(rules)
     config.check_vocabulary(len(tokenizer.vocabulary), contents.vocab_file, contents.config_file)
     parameters = kind.parameters(settings, contents)
-    described = TaskDescription(name, name, (), lower, config.max_position_embeddings, parameters)
+    described = TaskDescription(name, name, (), config.max_position_embeddings, parameters)
     model = kind.make_model(config, parameters)
     checkpoint = checkpoints.initialize(model, path)
     step = checkpoint_folder.step_of(checkpoint)
-    return Trained(None, found.folder, checkpoint, step, model, tokenizer, described, config)
+    return Trained(None, contents.folder, checkpoint, step, model, tokenizer, described, config)

@@ -4,17 +4,15 @@ import os
 import re
 from collections.abc import Mapping
 
-import tensorflow as tf
 from absl import logging
 
 from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_head_axis
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
-from bert_tf.config import BertConfig, read_json
+from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 
 SUFFIX = ".weights.h5"
 FILE_NAME = f"model{SUFFIX}"
-VOCABULARY = os.path.join("assets", "tokenizer", "vocabulary.txt")
 _TASK = f"task{SUFFIX}"
 _LIBRARIES = ("keras_hub>", "keras_nlp>")
 _BACKBONES = tuple(f"{library}BertBackbone" for library in _LIBRARIES)
@@ -107,13 +105,3 @@ def _named(stored: Mapping[str, StoredTensor], layers: Mapping[str, str]) -> dic
             ours += "/" + (("gamma", "beta") if is_norm else ("kernel", "bias"))[int(variable["index"])]
         found[ours] = without_head_axis(ours, tensor)
     return found
-
-
-def tokenizer_entries(folder: str) -> dict:
-    """Returns the casing of a preset with the keys of `tokenizer_config.json`; {} in other folders."""
-    path = os.path.join(folder, "tokenizer.json")
-    entries = read_json(path) if tf.io.gfile.exists(path) else {}
-    if not str(entries.get("registered_name")).startswith(_LIBRARIES):
-        return {}
-    known = entries["config"]
-    return {"do_lower_case": known["lowercase"], "strip_accents": known["strip_accents"]}

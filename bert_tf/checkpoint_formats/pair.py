@@ -6,11 +6,10 @@ Paper: section 5.1 (the last paragraph) and Figure 3; M. Peters et al., "Deep co
 
 import dataclasses
 
-from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.text import tokenizer_files, tokenizer_rules
 
 # Separates the paths of the two checkpoints, and of their configurations.
 SEPARATOR = ","
@@ -38,17 +37,13 @@ def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
 def join(contents: dict[str, Contents]) -> Contents:
     config = join_configs({path: each.require_config() for path, each in contents.items()})
     (first, one), (second, other) = contents.items()
-    if one.vocab_file and other.vocab_file and load_vocabulary(one.vocab_file) != load_vocabulary(other.vocab_file):
-        raise InputError(
-            f"{one.vocab_file} and {other.vocab_file} differ, but a pair has one vocabulary; give two checkpoints that "
-            "were trained on the same data"
-        )
-    casings = [tokenizer_config.find(each.folder, path).do_lower_case for path, each in contents.items()]
-    if None not in casings and casings[0] != casings[1]:
-        raise InputError(
-            f"{first} needs --do_lower_case={str(casings[0]).lower()}, but {second} needs {str(casings[1]).lower()}; "
-            "give two checkpoints of equal casing"
-        )
+    if one.vocab_file and other.vocab_file:
+        facts = [tokenizer_files.read(each.vocab_file).facts for each in (other, one)]
+        if found := tokenizer_rules.difference(*facts):
+            raise InputError(
+                f"{second} has another tokenizer than {first}: {found}; give two checkpoints that were trained on the "
+                "same data"
+            )
     tensors = {}
     for each in contents.values():
         scope = f"encoder/{each.require_config().directionality}/"

@@ -17,9 +17,9 @@ from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
+from bert_tf.text import tokenizer_files
 
 FILE_NAME = "saved_model.pb"
-_LOWER_CASE = re.compile(r"(^|/)(do_lower_case|Variable:0)/")
 # The parts of tf-models-official's names, in the order in which they are replaced, and the parts of ours.
 _REPLACED = (
     (r"^transformer/layer_(\d+)/", r"encoder/blocks/\1/"),
@@ -62,25 +62,11 @@ def read(prefix: str) -> Contents:
     config, heads = _config_of(found, folder)
     tensors = {path: without_head_axis(path, stored) for path, stored in found.items()}
     used = {stored.name for stored in found.values()}
-    assets = os.path.join(folder, "assets")
-    texts = [name for name in tf.io.gfile.listdir(assets) if name.endswith(".txt")] if tf.io.gfile.isdir(assets) else []
-    vocab_file = os.path.join(assets, texts[0]) if len(texts) == 1 else ""
     return Contents(
         prefix, "saved_model", tensors, expected_name=lambda path: path, config=config,
-        config_file=os.path.join(folder, FILE_NAME), vocab_file=vocab_file,
+        config_file=os.path.join(folder, FILE_NAME), vocab_file=tokenizer_files.find_vocabulary(folder),
         left_over=tuple(name for name, stored in by_name.items() if stored.name not in used), num_attention_heads=heads,
     )  # fmt: skip
-
-
-def do_lower_case(folder: str) -> bool | None:
-    """Returns whether the tokenizer of TF Hub's model lower-cases text; None if the folder has no such model."""
-    prefix = os.path.join(folder, "variables", "variables")
-    if not tf.io.gfile.exists(os.path.join(folder, FILE_NAME)) or not tf.io.gfile.exists(f"{prefix}.index"):
-        return None
-    reader = tf.train.load_checkpoint(prefix)
-    found = [name for name in reader.get_variable_to_shape_map() if _LOWER_CASE.search(name)]
-    values = {bool(reader.get_tensor(name)) for name in found if reader.get_variable_to_dtype_map()[name] == tf.bool}
-    return values.pop() if len(values) == 1 else None
 
 
 def _stored_by_name(folder: str, bundle: TensorBundle) -> dict[str, StoredTensor]:

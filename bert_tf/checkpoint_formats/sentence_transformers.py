@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.config import read_json
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
+from bert_tf.text import tokenizer_files
 
 MODULES, POOLING, LENGTH = "modules.json", "1_Pooling", "sentence_bert_config.json"
 PROMPTS = "config_sentence_transformers.json"
@@ -161,6 +161,6 @@ def longest_sentence(folder: str, positions: int) -> int:
     """
     path = os.path.join(folder, LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
-    known = (stated, tokenizer_config.read(folder).get("model_max_length"))
+    known = (stated, tokenizer_files.read_config(folder).get("model_max_length"))
     lengths = [length for length in known if isinstance(length, int) and length >= 3]
     return min([*lengths[:1], positions])

@@ -36,7 +36,3 @@ def read_tokens(path: str) -> list[str]:
 def tokens_sha256(tokens: Sequence[str]) -> str:
     """Returns the SHA-256, in hexadecimal, of a text with one token per line."""
     return hashlib.sha256("".join(f"{token}\n" for token in tokens).encode()).hexdigest()
-
-
-def file_sha256(path: str) -> str:
-    return tokens_sha256(read_tokens(path))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from absl import logging
 
-from bert_tf.core.vocabulary_file import tokens_sha256
+from bert_tf import checkpoint_tokenizer
 from bert_tf.features import model
 from bert_tf.features.chunks import Chunk, Facts
 from bert_tf.features.extractor import FeatureExtractor
@@ -21,7 +21,6 @@ from bert_tf.jobs.job import Job
 from bert_tf.jobs.parts import JoinTask, PartTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
-from bert_tf.tokenization import load_vocabulary
 from tfrecords import manifest
 
 # Increment this number whenever a change makes the same settings produce different bytes.
@@ -33,7 +32,7 @@ def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifes
     settings = model.resolve(settings)
     format_of(settings)  # raises an error if the format's library is missing
     identity = {
-        "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
+        **checkpoint_tokenizer.rules_of(settings).facts,
         "weights_sha256": model.encoder_sha256(settings),
     }
     return parts.run(_PROGRAM, settings, identity, runner)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 
 import numpy as np
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
@@ -22,7 +22,6 @@ from bert_tf.features.pooling import Pooling
 from bert_tf.features.rows import RowMaker, Rows
 from bert_tf.features.texts import Text
 from bert_tf.settings.features import VectorSettings
-from bert_tf.tokenization import BertTokenizer
 
 # These limits bound memory: the number of texts and of characters that are tokenized together, and the size in bytes
 # of the vectors that are computed together.
@@ -106,7 +105,7 @@ class FeatureExtractor:
 
     def _load(self, settings: VectorSettings) -> None:
         self.layers = settings.layer_numbers
-        self.tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+        self.tokenizer = checkpoint_tokenizer.tokenizer(settings)
         encoder = model.load(settings)
         self.hidden_size = encoder.config.hidden_size
         length = settings.max_seq_length

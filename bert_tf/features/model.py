@@ -19,13 +19,19 @@ _DEFAULT_LENGTH = 128
 def resolve(settings: VectorSettings) -> VectorSettings:
     """Returns the settings; missing values come from the checkpoint's folder."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
-    vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
+    rules = checkpoint_tokenizer.resolve(settings, contents)
     layer_indices(settings, contents.require_config())
     folder = contents.folder
-    changes = {"init_checkpoint": contents.source, "bert_config_file": contents.config_file, "vocab_file": vocab_file}
-    changes |= {"do_lower_case": lower, "max_seq_length": _length(settings, contents, folder)}
+    changes = {
+        "init_checkpoint": contents.source,
+        "bert_config_file": contents.config_file,
+        "vocab_file": rules.vocab_file,
+        "do_lower_case": rules.do_lower_case,
+        "strip_accents": rules.strip_accents,
+        "max_seq_length": _length(settings, contents, folder),
+    }
     if settings.sentence_vectors:
-        sentence_transformers.check_texts(folder, lower)
+        sentence_transformers.check_texts(folder, rules.do_lower_case)
         mode, normalize = settings.pooling, settings.normalize
         changes |= {
             "pooling": sentence_transformers.pooling_mode(folder) if mode is None else mode,

@@ -14,9 +14,10 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.text.data_vocabulary import tokens_sha256
+from bert_tf.text.tokenizer_rules import TokenizerRules
 
 NAME = "task.json"
+_REMEDY = "copy the run's folder again, or train again"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +28,6 @@ class TaskDescription:
       kind: kind of the task; see `Task.kind`.
       task_name: the value of `--task_name`.
       labels: names of the classes in the order of their ids; () if the task has no classes.
-      do_lower_case: whether the tokenizer lower-cases texts.
       max_seq_length: maximum number of tokens in a row during training.
       parameters: other values that the kind needs; see `Task.parameters`.
       data: how the training data was read; see `Task.data_facts`.
@@ -38,7 +38,6 @@ class TaskDescription:
     kind: str
     task_name: str
     labels: Sequence[str]
-    do_lower_case: bool
     max_seq_length: int
     parameters: Mapping[str, Any]
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -46,12 +45,11 @@ class TaskDescription:
     evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def describe(task: Task, do_lower_case: bool, max_seq_length: int, bilstm_head: bool | None = False) -> TaskDescription:
+def describe(task: Task, max_seq_length: int, bilstm_head: bool | None = False) -> TaskDescription:
     return TaskDescription(
         task.kind,
         task.name,
         tuple(task.labels),
-        do_lower_case,
         max_seq_length,
         dict(task.parameters),
         dict(task.data_facts()),
@@ -68,36 +66,27 @@ def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
     return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
 
 
-def model_facts(description: TaskDescription, config: BertConfig, vocabulary: Sequence[str]) -> dict[str, Any]:
-    """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts.
-
-    Args:
-      vocabulary: tokens of the model's tokenizer.
-    """
+def model_facts(description: TaskDescription, config: BertConfig, rules: TokenizerRules) -> dict[str, Any]:
+    """Returns the facts that identify a fine-tuned model; `run_record.Phase.model` contains these facts."""
     return {
         "model": description.kind,
         "task_name": description.task_name,
         "labels": list(description.labels),
         "parameters": dict(description.parameters),
-        "do_lower_case": description.do_lower_case,
         "bilstm_head": description.bilstm_head,
-        "vocab_sha256": tokens_sha256(vocabulary),
+        **rules.facts,
         **dataclasses.asdict(config),
     }
 
 
 def write_run(
-    folder: str, source: str, task: TaskDescription, config: BertConfig, vocabulary: Sequence[str], script: str
+    folder: str, source: str, task: TaskDescription, config: BertConfig, rules: TokenizerRules, script: str
 ) -> None:
-    """Writes the record of a run of no steps, with which the scripts accept a model that another project trained.
-
-    Args:
-      vocabulary: tokens of the model's tokenizer.
-    """
+    """Writes the record of a run of no steps, with which the scripts accept a model that another project trained."""
     steps = dict.fromkeys(("num_train_steps", "num_warmup_steps", "num_schedule_steps"), 0)
     phase = run_record.Phase(
         settings={"init_checkpoint": source},
-        model=model_facts(task, config, vocabulary),
+        model=model_facts(task, config, rules),
         data={"train": [], "max_seq_length": task.max_seq_length},
         optimizer=steps | {"init_checkpoint": source},
         script=script,
@@ -112,7 +101,12 @@ def write(folder: str, description: TaskDescription) -> None:
 
 
 def exists(folder: str) -> bool:
-    return tf.io.gfile.exists(os.path.join(folder, NAME))
+    """Returns whether a folder has a description. KerasHub's presets have another file with the same name."""
+    path = os.path.join(folder, NAME)
+    if not tf.io.gfile.exists(path):
+        return False
+    with storage.json_file(path, _REMEDY) as entries:
+        return "registered_name" not in entries
 
 
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
@@ -140,5 +134,5 @@ def read(folder: str) -> TaskDescription:
     if not exists(folder):
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"
         raise InputError(f"{path}: {what}; give the folder of a fine-tuning run")
-    with storage.json_file(path, "copy the run's folder again, or train again") as entries:
+    with storage.json_file(path, _REMEDY) as entries:
         return TaskDescription(**entries | {"labels": tuple(entries["labels"])})

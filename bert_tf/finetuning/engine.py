@@ -145,7 +145,7 @@ def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
         tf.io.gfile.makedirs(folder)
         run.keep_files()
         description.write_run(
-            folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.vocabulary, settings.script
+            folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.rules, settings.script
         )
         step = tf.Variable(0, dtype=tf.int64)
         checkpoint_folder.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)

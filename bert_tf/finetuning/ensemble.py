@@ -25,7 +25,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.text import tokenizer_files
 from bert_tf.training import metrics, traced_graphs
 from bert_tf.training.session import session
 
@@ -112,8 +112,7 @@ def _refuse_different(member: Member, first: Member) -> None:
     facts = []
     for each in (first, member):
         described = dataclasses.replace(description.read(each.folder), evaluation={})
-        vocabulary = load_vocabulary(os.path.join(each.folder, checkpoints.VOCABULARY_NAME))
-        facts.append(dataclasses.asdict(described) | {"vocabulary": vocabulary})
+        facts.append(dataclasses.asdict(described) | tokenizer_files.read(each.folder).facts)
     if different := identity.differences(*facts):
         raise InputError(
             f"--ensemble_checkpoints: {member.folder} differs from {first.folder} ({'; '.join(different)}); an "

@@ -109,7 +109,7 @@ class PreparedRun:
     def keep_files(self) -> None:
         """Writes the files for evaluation and export to the run's folder: configuration, tokenizer and task."""
         settings, folder = self.settings, self.settings.output_dir
-        checkpoint_tokenizer.keep(folder, self.config, settings.vocab_file, settings.do_lower_case)
+        checkpoint_tokenizer.keep(folder, self.config, self.tokenizer.rules)
         description.write(folder, self.described())
         self.task.keep_files(folder, self.config, settings.max_seq_length)
 
@@ -221,11 +221,11 @@ class PreparedRun:
 
     def model_facts(self) -> dict:
         """Returns the facts that identify the run's model; see `description.model_facts`."""
-        return description.model_facts(self.described(), self.config, self.tokenizer.vocabulary)
+        return description.model_facts(self.described(), self.config, self.tokenizer.rules)
 
     def described(self) -> description.TaskDescription:
         settings = self.settings
-        return description.describe(self.task, settings.do_lower_case, settings.max_seq_length, settings.bilstm_head)
+        return description.describe(self.task, settings.max_seq_length, settings.bilstm_head)
 
 
 def prepare(
@@ -233,7 +233,7 @@ def prepare(
 ) -> PreparedRun:
     """Reads and checks everything that a run needs, and encodes its data."""
     config = checkpoints.read_config(settings.bert_config_file)
-    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    tokenizer = checkpoint_tokenizer.tokenizer(settings)
     config.check_vocabulary(len(tokenizer.vocabulary), tokenizer.vocab_file, settings.bert_config_file)
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     lower_layers.check(config, settings)

@@ -84,10 +84,11 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
     """
     command = Command.of(sweep.with_best_trial(settings))
     settings, task = command.settings, make_task(command)
-    lower = checkpoint_tokenizer.lower_case(settings, settings.default_lower_case)
     files = checkpoints.model_files(settings, "bert_config_file", "vocab_file")
+    rules = checkpoint_tokenizer.of_run(settings, files["vocab_file"])
+    casing = {"do_lower_case": rules.do_lower_case, "strip_accents": rules.strip_accents}
     shape = command.of_model("bilstm_head", max_seq_length=task.row_length)
     if shape["max_seq_length"] is None:
         positions = checkpoints.read_config(files["bert_config_file"]).max_position_embeddings
         shape["max_seq_length"] = min(settings.default_max_seq_length, positions)
-    return dataclasses.replace(settings, do_lower_case=lower, **files, **shape), task
+    return dataclasses.replace(settings, **casing, **files, **shape), task

@@ -103,9 +103,9 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     strategies.check_python_input(strategy, settings, bool(data.dynamic_masking), bool(data.packing))
     run_folder.check_model(settings.output_dir, _model_facts(config), data.vocabulary)
     if starts_from := run_folder.initial_checkpoint(settings):
-        checkpoints.check_initial(starts_from, config, with_heads=True)
+        contents = checkpoints.check_initial(starts_from, config, with_heads=True)
         if not settings.ignore_checkpoint_tokenizer:
-            checkpoint_tokenizer.of(starts_from).check_data(data.vocabulary, data.vocab_file)
+            checkpoint_tokenizer.check_data(contents, data.vocabulary, data.rules)
     if not settings.do_train:
         checkpoint_folder.check_there(settings.output_dir)
     strategies.check_batch_sizes(strategy, settings)
@@ -144,8 +144,7 @@ def _train(
         if chief:
             lock.make_folder()
             run_folder.begin(folder, prepared.phase, found.step)
-            lower = data.vocabulary.do_lower_case if data.vocabulary else None
-            checkpoint_tokenizer.keep(folder, config, data.vocab_file, lower)
+            checkpoint_tokenizer.keep(folder, config, data.rules)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only)

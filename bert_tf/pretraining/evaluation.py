@@ -134,11 +134,11 @@ def find_rows(
     The rows are the user's sentences and the first evaluated rows. There are no rows if the data's vocabulary was not
     found.
     """
-    if not data.vocab_file:
+    if not data.rules:
         if settings.fill_mask_file:
             raise InputError("--fill_mask_file needs the data's vocabulary; give it as --vocab_file")
         return [], []
-    tokenizer = BertTokenizer(data.vocab_file, data.vocabulary.do_lower_case is not False)
+    tokenizer = BertTokenizer(data.rules)
     rows = []
     if settings.fill_mask_file:
         rows = fill_mask.rows_of_file(settings.fill_mask_file, tokenizer, settings.max_seq_length)

@@ -15,15 +15,14 @@ from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
-from bert_tf.core.vocabulary_file import file_sha256
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
 from bert_tf.runs import run_folder
 from bert_tf.settings import PretrainingSettings
-from bert_tf.text import data_vocabulary
+from bert_tf.text import data_vocabulary, tokenizer_files
 from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.text.masking import MaskingRule
-from bert_tf.tokenization import CLS, SEP, load_vocabulary
+from bert_tf.text.tokenizer_rules import CLS, SEP, TokenizerRules
 from tfrecords import manifest, reader, schema
 
 # The generator's settings for masking. The settings in `_BY_FLAG` are also flags of pre-training with dynamic masking.
@@ -44,7 +43,7 @@ class PretrainingData:
         token.
       packing: shape of packed rows for training; None if each row has one example.
       vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
-      vocab_file: path of the vocabulary's file; "" if the file was not found.
+      rules: the rules of the data's tokenizer; None if the vocabulary's file was not found.
     """
 
     files: Sequence[str]
@@ -53,7 +52,7 @@ class PretrainingData:
     dynamic_masking: DynamicMasking | None
     packing: RowShape | None = None
     vocabulary: DataVocabulary | None = None
-    vocab_file: str = ""
+    rules: TokenizerRules | None = None
 
     @property
     def has_pairs(self) -> bool:
@@ -89,9 +88,9 @@ def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
 
     None if the model does not predict every token, or if the file of the vocabulary was not found.
     """
-    if config.directionality == "bidi" or not data.vocab_file:
+    if config.directionality == "bidi" or not data.rules:
         return None
-    known = [not token.startswith("##") for token in load_vocabulary(data.vocab_file)]
+    known = [not token.startswith("##") for token in data.rules.vocabulary]
     return known + [True] * (config.vocab_size - len(known))
 
 
@@ -136,11 +135,11 @@ def inspect(
         _check_set("eval_input_file", settings.eval_input_file, eval_files, manifests)
     if one_way:
         _require_unmasked(every, settings, config)
-    vocabulary, vocab_file = _vocabulary(settings, every[0], manifests)
-    if vocab_file:
-        config.check_vocabulary(len(load_vocabulary(vocab_file)), vocab_file, settings.bert_config_file)
-    dynamic = _dynamic_masking(settings, every, manifests, vocab_file) if unmasked else None
-    data = PretrainingData(files, eval_files, features, dynamic, None, vocabulary, vocab_file)
+    vocabulary, rules = _vocabulary(settings, every[0], manifests)
+    if rules:
+        config.check_vocabulary(len(rules.vocabulary), rules.vocab_file, settings.bert_config_file)
+    dynamic = _dynamic_masking(settings, every, manifests, rules) if unmasked else None
+    data = PretrainingData(files, eval_files, features, dynamic, None, vocabulary, rules)
     if settings.pack_sequences and settings.do_train:
         data = dataclasses.replace(data, packing=_row_shape(settings, config, data))
     return settings, data
@@ -246,7 +245,7 @@ def _require_unmasked(files: Sequence[str], settings: PretrainingSettings, confi
 
 
 def _dynamic_masking(
-    settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping], vocab_file: str
+    settings: PretrainingSettings, files: Sequence[str], manifests: Mapping[str, Mapping], rules: TokenizerRules | None
 ) -> DynamicMasking:
     """Returns the masking rule of the data; raises an error if the files have different rules."""
     made_with = {path: _made_with(manifests.get(path, {})) for path in files}
@@ -269,12 +268,12 @@ def _dynamic_masking(
                     f"{path}: made with --{name}={other.get(name)}, but {files[0]} with {first.get(name)}; "
                     "make both with the same value"
                 )
-    if not vocab_file:
+    if not rules:
         raise InputError(
             f"--vocab_file is missing: {path} was made with --masking=dynamic, and its vocabulary "
             f"{other.get('vocab_file', '')} was not found; give the vocabulary"
         )
-    vocabulary = load_vocabulary(vocab_file)
+    vocabulary = rules.vocabulary
     stated = {**first, "masked_lm_prob": settings.masked_lm_prob}
     rule = MaskingRule.of_settings(vocabulary, stated, settings.max_predictions_per_seq)
     return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))
@@ -282,8 +281,8 @@ def _dynamic_masking(
 
 def _vocabulary(
     settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
-) -> tuple[DataVocabulary | None, str]:
-    """Returns the vocabulary with which all data was made, and the path of its file; "" if the file was not found.
+) -> tuple[DataVocabulary | None, TokenizerRules | None]:
+    """Returns the tokenizer with which all data was made, and its rules; None if the vocabulary's file was not found.
 
     Args:
       manifests: maps record files to their manifests; files without a manifest are absent.
@@ -293,31 +292,31 @@ def _vocabulary(
     )
     given = settings.vocab_file
     if given:
-        if not _is_file(given):
-            raise InputError(f"--vocab_file={given}: no such file")
-        digest = file_sha256(given)
-        if vocabulary and vocabulary.sha256 != digest:
+        rules = tokenizer_files.read(given, strict=False)
+        if vocabulary and vocabulary.sha256 != rules.facts["vocab_sha256"]:
             raise InputError(
                 f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
                 "give the data's vocabulary"
             )
-        return vocabulary or DataVocabulary(data, given, digest, None), given
+        vocabulary = vocabulary or DataVocabulary(data, given, {"vocab_sha256": rules.facts["vocab_sha256"]})
+        return vocabulary, vocabulary.rules_of(rules)
     for path, where in _places(settings, vocabulary) if vocabulary else ():
-        if _is_file(path) and _has_sha256(path, vocabulary.sha256):
+        if _is_file(path) and (rules := _rules_with_sha256(path, vocabulary.sha256)):
             logging.info("--vocab_file=%s, the vocabulary of the data, was found %s", path, where)
-            return vocabulary, path
+            return vocabulary, vocabulary.rules_of(rules)
     logging.info(
         "the data's vocabulary%s was not found; give --vocab_file to show filled-in masks at each evaluation and to "
         "copy the vocabulary into the run's folder for fine-tuning", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
-    return vocabulary, ""
+    return vocabulary, None
 
 
-def _has_sha256(path: str, sha256: str) -> bool:
+def _rules_with_sha256(path: str, sha256: str) -> TokenizerRules | None:
     try:
-        return file_sha256(path) == sha256
+        rules = tokenizer_files.read(path, strict=False)
     except InputError:  # the file has the vocabulary's name, but is not a vocabulary
-        return False
+        return None
+    return rules if rules.facts["vocab_sha256"] == sha256 else None
 
 
 def _is_file(path: str) -> bool:

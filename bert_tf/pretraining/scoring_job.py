@@ -15,7 +15,6 @@ from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256
 from bert_tf.distributed.strategies import silence_compilation_messages
 from bert_tf.jobs import local_files, parts
 from bert_tf.jobs.job import Job
@@ -28,7 +27,7 @@ from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.scoring import DirectedScorer, MaskedScorer, Text
 from bert_tf.settings import ScoringSettings
 from bert_tf.settings.scoring import CONTINUATION, FILL_MASK
-from bert_tf.tokenization import MASK, UNK, BertTokenizer, load_vocabulary
+from bert_tf.tokenization import MASK, UNK, BertTokenizer
 from bert_tf.training import metrics
 from tfrecords import manifest
 
@@ -59,7 +58,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
     settings, contents = resolve(settings)
     scored = [path for path in contents.tensors if names.component_of(path) in ("encoder", "masked_lm")]
     identity = {
-        "vocab_sha256": tokens_sha256(load_vocabulary(settings.vocab_file)),
+        **checkpoint_tokenizer.rules_of(settings).facts,
         "weights_sha256": contents.sha256(scored),
     }
 
@@ -78,22 +77,23 @@ def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
     contents = checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file)
     direction = {FILL_MASK: "bidi", CONTINUATION: "ltr"}.get(settings.mode, "bidi" * settings.hide_rest_of_word)
     config = scoring.require_language_model(contents, direction)
-    vocab_file, lower = checkpoint_tokenizer.resolve(settings, contents)
+    rules = checkpoint_tokenizer.resolve(settings, contents)
     longest = settings.max_seq_length or config.max_position_embeddings
     config.check_length(longest, contents.config_file)
     # All processes must read this checkpoint, even if a training process adds checkpoints to the folder.
     changes = {
         "init_checkpoint": contents.source,
-        "vocab_file": vocab_file,
-        "do_lower_case": lower,
+        "vocab_file": rules.vocab_file,
+        "do_lower_case": rules.do_lower_case,
+        "strip_accents": rules.strip_accents,
         "max_seq_length": longest,
     }
     return dataclasses.replace(settings, **changes), contents
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenizer(vocab_file: str, do_lower_case: bool) -> BertTokenizer:
-    return BertTokenizer(vocab_file, do_lower_case)
+def _tokenizer(settings: ScoringSettings) -> BertTokenizer:
+    return checkpoint_tokenizer.tokenizer(settings)
 
 
 @functools.lru_cache(maxsize=1)
@@ -112,7 +112,7 @@ def load_scorer(settings: ScoringSettings) -> MaskedScorer | DirectedScorer:
         variables[path].assign(value)
     if model.config.directionality != "bidi":
         return DirectedScorer(model)
-    tokenizer = _tokenizer(settings.vocab_file, settings.do_lower_case)
+    tokenizer = _tokenizer(settings)
     return MaskedScorer(model, tokenizer, settings.batch_size, settings.num_guesses, settings.hide_rest_of_word)
 
 
@@ -122,7 +122,7 @@ def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
 
 
 def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
-    tokenizer, longest = _tokenizer(settings.vocab_file, settings.do_lower_case), settings.max_seq_length
+    tokenizer, longest = _tokenizer(settings), settings.max_seq_length
     lines = list(_numbered_lines(source))
     if settings.mode == FILL_MASK:
         for number, where, line in lines:
@@ -174,7 +174,7 @@ def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
 
 def _write(task: PartTask) -> Facts:
     settings, counts = task.settings, Facts(lines=task.source.lines)
-    scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings.vocab_file, settings.do_lower_case)
+    scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings)
     entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
     if settings.mode == FILL_MASK:
         entry_of = scoring.guesses_entry

@@ -7,10 +7,10 @@ import re
 import tensorflow as tf
 
 from bert_tf.checkpoint_formats import hugging_face, hugging_face_tf, keras_hub, saved_models
-from bert_tf.checkpoint_formats.hub import NO_PICKLES
 from bert_tf.checkpoint_formats.tensor_bundle import STATE_NAME
 from bert_tf.checkpoint_formats.tf1 import PREFIX_NAME
 from bert_tf.core.errors import InputError
+from bert_tf.core.hub import NO_PICKLES
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint
 
 _PART = re.compile(r"\.(index|meta|data-\d{5}-of-\d{5})$")

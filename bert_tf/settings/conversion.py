@@ -3,6 +3,7 @@
 import dataclasses
 
 from bert_tf.core.command_line import check_values, require_folder, setting
+from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,12 +28,11 @@ class ConversionSettings:
         choices=("best", "last"),
     )  # fmt: skip
     vocab_file: str = setting("vocabulary of the input; empty: the file in the input's folder", "")
-    do_lower_case: bool | None = setting(
-        "whether the input's tokenizer lower-cases text; default: the value in tokenizer_config.json or "
-        "tokenizer.json of the input's folder; else, the value of the published checkpoint with the input's name", None,
-    )  # fmt: skip
+    do_lower_case: bool | None = setting(LOWER_CASE, None)
+    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
     ignore_checkpoint_tokenizer: bool = setting(
-        "use --vocab_file and --do_lower_case even if they contradict the files in the input's folder", False
+        "use --vocab_file, --do_lower_case and --strip_accents even if they contradict the files in the input's folder",
+        False,
     )
     has_pairs: bool | None = setting(
         "with --format=bert_tf and a text classifier of another project: whether it reads pairs of texts; the output "

@@ -7,7 +7,7 @@ import dataclasses
 
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
-from bert_tf.settings.training import IGNORE_TOKENIZER
+from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
 
 # Defaults of --layers. As in google-research/bert, token vectors come from the top four layers (compare Table 7).
 # Pooled vectors come from the top layer.
@@ -24,9 +24,8 @@ class VectorSettings:
     init_checkpoint: str = setting("checkpoint in any supported format: folder, prefix, file, or hf://owner/model")
     bert_config_file: str = setting("configuration of the model; empty: the file beside the checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside the checkpoint", "")
-    do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: from the files beside the checkpoint, else true", None
-    )
+    do_lower_case: bool | None = setting(LOWER_CASE, None)
+    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     layers: str | None = setting(
         "layers to write, comma-separated: -1 is the top layer, 1 the lowest, 0 the embeddings; default: -1,-2,-3,-4, "

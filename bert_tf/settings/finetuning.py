@@ -7,6 +7,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
+from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
 
 # For each split, the flag that names the split's files.
 PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
@@ -17,7 +18,6 @@ class FineTuningSettings(protocol.ProtocolSettings):
     """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert.
 
     Attributes:
-      default_lower_case: value of `do_lower_case` if neither the user nor a checkpoint determines it.
       path_flags: for each split, the flag that names the split's files.
       tuned_on_dev: flags whose only effect is that an evaluation chooses a value on the dev data.
       ensemble_members: folders of runs, or prefixes of checkpoints. Predictions use the mean of the members' logits.
@@ -29,8 +29,6 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     tuned_on_dev: ClassVar[tuple[str, ...]] = ()
     ensemble_members: ClassVar[tuple[str, ...]] = ()
-
-    default_lower_case: ClassVar[bool] = True
 
     # Value of `max_seq_length` if neither the flag nor the run's folder gives it.
     default_max_seq_length: ClassVar[int] = 128
@@ -44,10 +42,8 @@ class FineTuningSettings(protocol.ProtocolSettings):
         group="Model",
         first=True,
     )
-    do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
-        "--init_checkpoint, else true", None, group="Model",
-    )  # fmt: skip
+    do_lower_case: bool | None = setting(LOWER_CASE, None, group="Model")
+    strip_accents: bool | None = setting(STRIP_ACCENTS, None, group="Model")
     max_seq_length: int | None = setting(
         "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else the "
         "smaller of 128 and the model's number of positions",

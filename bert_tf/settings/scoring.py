@@ -5,7 +5,7 @@ import json
 
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.settings.jobs import JobSettings, format_of_output
-from bert_tf.settings.training import IGNORE_TOKENIZER
+from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
 
 LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE = "likelihood", "fill_mask", "continuation", "choose"
 
@@ -44,9 +44,8 @@ class ScoringSettings(JobSettings):
     label_column: str = setting("with --label_texts: column of the label", "label", group="Data")
     bert_config_file: str = setting("configuration of the model; empty: the file beside --init_checkpoint", "")
     vocab_file: str = setting("vocabulary, one token per line; empty: the file beside --init_checkpoint", "")
-    do_lower_case: bool | None = setting(
-        "lower-case and strip accents; default: from the files beside --init_checkpoint, else true", None
-    )
+    do_lower_case: bool | None = setting(LOWER_CASE, None)
+    strip_accents: bool | None = setting(STRIP_ACCENTS, None)
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False)
     hide_rest_of_word: bool = setting(
         "with --mode=likelihood: together with a token, also mask the later tokens of the word, because the later "

@@ -6,8 +6,13 @@ from typing import ClassVar
 from bert_tf.core.command_line import require_folder, setting
 from bert_tf.settings.device import DeviceSettings
 
-# Help text of a flag that scripts that do not train also have.
-IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different vocabulary or casing"
+# Help texts of flags that scripts that do not train also have.
+LOWER_CASE = (
+    "lower-case text; default: from the run, else from the files beside the vocabulary or the checkpoint; else true, "
+    "or false if the vocabulary has tokens with capital letters"
+)
+STRIP_ACCENTS = "strip accents; default: from the same files, else the same as --do_lower_case"
+IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different tokenizer"
 
 
 @dataclasses.dataclass(frozen=True)

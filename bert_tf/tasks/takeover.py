@@ -36,13 +36,11 @@ class Answers:
     """What a checkpoint of another project may not state about its task.
 
     Attributes:
-      do_lower_case: whether the tokenizer lower-cases text; None if unknown.
       max_seq_length: maximum number of tokens in a row.
       has_pairs: whether a classifier reads pairs of texts; None if unknown.
       version_2_with_negative: whether a question may have no answer.
     """
 
-    do_lower_case: bool | None
     max_seq_length: int
     has_pairs: bool | None = None
     version_2_with_negative: bool = False
@@ -61,8 +59,6 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
         return None
-    if answers.do_lower_case is None:
-        raise Unanswered(f"{contents.source}: no file states the casing; give --do_lower_case or --nodo_lower_case")
     labels, length = _labels(contents, entries, head), answers.max_seq_length
     data = {}
     if head == "span_head":
@@ -79,7 +75,7 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -
         kind, name, has_pairs = _kind_of_texts(contents, entries, len(labels)), OWN_DATA, _has_pairs(contents, answers)
         labels = () if kind == REGRESSION else labels
         parameters = {"has_pairs": has_pairs, **READ_AS_IN_THE_PAPER.parameters}
-    return TaskDescription(kind, name, labels, answers.do_lower_case, length, parameters, data)
+    return TaskDescription(kind, name, labels, length, parameters, data)
 
 
 def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTuningSettings) -> Callable:
@@ -98,8 +94,7 @@ def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTu
             described = dataclasses.replace(description.read(contents.folder), task_name=OWN_DATA)
         else:
             recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-            lower, has_pairs = bool(settings.do_lower_case), bool(getattr(settings, "text_b_column", ""))
-            answers = Answers(lower, settings.default_max_seq_length, has_pairs)
+            answers = Answers(settings.default_max_seq_length, bool(getattr(settings, "text_b_column", "")))
             described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
         is_own = getattr(settings, "task_name", OWN_DATA).lower() == OWN_DATA
         has_labels = described and is_own and described.kind not in (squad_task.QUESTIONS, choice_task.CHOICE)

@@ -8,6 +8,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoints
+from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
@@ -53,16 +54,25 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     kind = registry.of_task(described, folder)
     checkpoint = chosen_checkpoint.of_finished(folder, use_checkpoint, allow_unfinished)
     config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
-    tokenizer = BertTokenizer(os.path.join(folder, checkpoints.VOCABULARY_NAME), described.do_lower_case)
+    tokenizer = BertTokenizer(folder)
     _check_files(folder, described, config, tokenizer)
     model = FineTunedBert(config, head_maker(functools.partial(kind.head, described), described.bilstm_head))
-    tf.train.Checkpoint(model=model).restore(checkpoint.prefix).assert_existing_objects_matched().expect_partial()
+    _restore(model, checkpoint.prefix)
     return Trained(kind, folder, checkpoint.prefix, checkpoint.step, model, tokenizer, described, config)
+
+
+def _restore(model: keras.Model, prefix: str) -> None:
+    """Restores all variables. A pooler may be missing: the taggers and question answerers of transformers have none."""
+    tf.train.Checkpoint(model=model).restore(prefix).expect_partial()
+    stored = {name for name, _ in tf.train.list_variables(prefix)}
+    for path in checkpoints.variables_by_path(model):
+        if f"model/{path}/.ATTRIBUTES/VARIABLE_VALUE" not in stored and names.component_of(path) != "encoder/pooler":
+            raise InputError(f"{prefix}: has no {path}; copy the run's folder again, or train again")
 
 
 def _check_files(folder: str, described: TaskDescription, config: BertConfig, tokenizer: BertTokenizer) -> None:
     """Refuses files that were changed after training. Without a `run.json` in the folder, nothing is checked."""
-    facts = description.model_facts(described, config, tokenizer.vocabulary)
+    facts = description.model_facts(described, config, tokenizer.rules)
     if not run_record.exists(folder):
         return
     phase = run_record.read_phases(folder)[-1]

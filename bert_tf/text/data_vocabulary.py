@@ -1,4 +1,4 @@
-"""Describes the vocabulary of pre-training data, and checks that a model never learns from two vocabularies.
+"""Describes the tokenizer of pre-training data, and checks that a model never learns from two tokenizers.
 
 Paper: section 3 ("Input/Output Representations").
 """
@@ -6,61 +6,64 @@ Paper: section 3 ("Input/Output Representations").
 import dataclasses
 import os
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.vocabulary_file import tokens_sha256 as tokens_sha256  # other modules import this function from here
+from bert_tf.text import tokenizer_rules
+from bert_tf.text.tokenizer_rules import TokenizerRules
+
+_FACTS = ("vocab_sha256", "do_lower_case", "strip_accents", "added_tokens")
 
 
 @dataclasses.dataclass(frozen=True)
 class DataVocabulary:
-    """The vocabulary of a file of records.
+    """The tokenizer of a file of records.
 
     Attributes:
       vocab_file: path of the vocabulary when the records were made.
-      sha256: SHA-256 of the tokens; see `bert_tf.core.vocabulary_file`.
-      do_lower_case: whether the text was lower-cased; None if unknown.
+      facts: see `TokenizerRules.facts`; unknown facts are absent.
     """
 
     data: str
     vocab_file: str
-    sha256: str
-    do_lower_case: bool | None
+    facts: Mapping[str, Any]
 
     @classmethod
     def of_manifest(cls, path: str, entries: Mapping) -> "DataVocabulary | None":
-        """Returns the vocabulary in the manifest of a file of records; None if absent."""
-        settings = entries.get("settings", {})
+        """Returns the tokenizer in the manifest of a file of records; None if absent."""
         if not entries.get("vocab_sha256"):
             return None
-        lower = settings.get("do_lower_case")
-        return cls(path, settings.get("vocab_file", ""), entries["vocab_sha256"], lower)
+        facts = {name: entries[name] for name in _FACTS if name in entries}
+        return cls(path, entries.get("settings", {}).get("vocab_file", ""), facts)
+
+    @property
+    def sha256(self) -> str:
+        return self.facts["vocab_sha256"]
 
     @property
     def name(self) -> str:
         return f"{os.path.basename(self.vocab_file)}, SHA-256 {self.sha256[:12]}"
 
+    def rules_of(self, vocabulary: TokenizerRules) -> TokenizerRules:
+        """Returns the data's rules, with what is unknown from the rules of the vocabulary's file."""
+        known = {name: self.facts[name] for name in _FACTS[1:] if name in self.facts}
+        rules = tokenizer_rules.of_tokens(
+            vocabulary.vocabulary, vocab_file=vocabulary.vocab_file, source=vocabulary.source, **known
+        )
+        return rules if known else vocabulary
+
     def refuse(self, other: "DataVocabulary") -> None:
-        """Refuses data of another vocabulary or casing."""
-        if self.sha256 != other.sha256:
+        """Refuses data of another tokenizer."""
+        if found := tokenizer_rules.difference(other.facts, self.facts):
             raise InputError(
-                f"{other.data}: made with another vocabulary ({other.name}) than {self.data} ({self.name}); "
-                "make both with the same --vocab_file"
-            )
-        if None not in (self.do_lower_case, other.do_lower_case) and self.do_lower_case != other.do_lower_case:
-            raise InputError(
-                f"{other.data}: made with --do_lower_case={flag_value(other.do_lower_case)}, but {self.data} was made "
-                f"with --do_lower_case={flag_value(self.do_lower_case)}; make both with the same value"
+                f"{other.data}: made with another tokenizer than {self.data}: {found}; make both with the same one"
             )
 
 
 def common(vocabularies: Iterable[DataVocabulary | None]) -> DataVocabulary | None:
-    """Returns the common vocabulary of all data; None if no vocabulary is known."""
-    # Prefer a vocabulary with known casing, so that the casing of all others is compared with it.
-    known = sorted(filter(None, vocabularies), key=lambda vocabulary: vocabulary.do_lower_case is None)
+    """Returns the common tokenizer of all data; None if it is unknown."""
+    # Prefer the tokenizer with the most known facts, so that these facts of all others are compared with it.
+    known = sorted(filter(None, vocabularies), key=lambda vocabulary: -len(vocabulary.facts))
     for vocabulary in known:
         known[0].refuse(vocabulary)
     return known[0] if known else None
-
-
-def flag_value(value: bool) -> str:
-    return str(value).lower()

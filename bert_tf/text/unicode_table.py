@@ -2,11 +2,11 @@
 
 Paper: section 3 ("Input/Output Representations", WordPiece).
 
-The original's basic tokenizer drops control characters, separates CJK ideographs and punctuation, lower-cases and
-strips accents. All of this depends on single code points, except for two rules: the final sigma, and the canonical
-order of the few spacing marks that have a combining class. A table therefore gives the same result in Python, in a
-tf.function and in a served graph. The kind of an entry tells whether one of the two rules concerns the code point.
-`word_splitting` applies these rules.
+The original's basic tokenizer drops control characters, and separates CJK ideographs and punctuation. For an uncased
+vocabulary, it also lower-cases text and strips accents; other projects also do one of these two alone. All of this
+depends on single code points, except for two rules: the final sigma, and the canonical order of the few spacing marks
+that have a combining class. A table therefore gives the same result in Python, in a tf.function and in a served graph.
+The kind of an entry tells whether one of the two rules concerns the code point. `word_splitting` applies these rules.
 
 An entry is `kind << KIND_SHIFT | code point`. The table is stored for Unicode 14.0 in `unicode_table.npz`, so that
 the result does not depend on the Python version. `tests/bert_tf/build_unicode_table.py` builds the file.
@@ -49,11 +49,16 @@ def entry(kind: int, value: int = 0) -> int:
     return kind << KIND_SHIFT | value
 
 
-def load(do_lower_case: bool) -> Table:
-    case = "lower" if do_lower_case else "keep"
+def name_of_rules(lower_case: bool, strip_accents: bool) -> str:
+    """Returns the prefix of the names of the arrays for these rules."""
+    return ("lower" if lower_case else "keep") + ("_strip" if strip_accents else "")
+
+
+def load(lower_case: bool, strip_accents: bool) -> Table:
+    rules = name_of_rules(lower_case, strip_accents)
     with np.load(PATH) as file:
-        kinds, expansions = file[f"{case}_kinds"].astype(np.int32), file[f"{case}_expansions"]
-        values = np.arange(NUM_CODE_POINTS, dtype=np.int32) + file[f"{case}_differences"]
+        kinds, expansions = file[f"{rules}_kinds"].astype(np.int32), file[f"{rules}_expansions"]
+        values = np.arange(NUM_CODE_POINTS, dtype=np.int32) + file[f"{rules}_differences"]
         marks, mark_classes = file["marks"], file["mark_classes"]
     return Table(kinds << KIND_SHIFT | values, expansions, marks, mark_classes)
 

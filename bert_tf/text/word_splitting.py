@@ -55,12 +55,17 @@ class Words(NamedTuple):
 
 
 class WordSplitter(tf.Module):
-    """Cleans texts and splits them at spaces and punctuation; with `do_lower_case`, lower-cases and strips accents."""
+    """Cleans texts and splits them at spaces and punctuation.
 
-    def __init__(self, do_lower_case: bool = True):
+    Args:
+      lower_case: whether to lower-case texts.
+      strip_accents: whether to strip accents.
+    """
+
+    def __init__(self, lower_case: bool, strip_accents: bool):
         super().__init__()
-        table = unicode_table.load(do_lower_case)
-        self._lower = do_lower_case
+        table = unicode_table.load(lower_case, strip_accents)
+        self._lower, self._strips = lower_case, strip_accents
         self._entries, self._expansions, self._marks, self._mark_classes = map(tf.constant, table)
         self._sigma_context = tf.constant(unicode_table.load_sigma_context())
 
@@ -124,7 +129,7 @@ class WordSplitter(tf.Module):
         entries, origin = tf.cond(
             tf.reduce_any(entries >= _EXPANDS), lambda: self._expand(entries), lambda: (entries, origin)
         )
-        if self._lower:
+        if self._strips:  # the canonical decomposition orders marks
             entries = _if_any(entries, _MARK, lambda: self._in_canonical_order(entries))
         kept = tf.where(entries < _DROPPED)[:, 0]
         entries, origin = tf.gather(entries, kept), tf.gather(origin, kept)

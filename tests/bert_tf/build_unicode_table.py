@@ -3,6 +3,7 @@
 python -m tests.bert_tf.build_unicode_table
 """
 
+import itertools
 import unicodedata
 
 import numpy as np
@@ -22,6 +23,7 @@ from bert_tf.text.unicode_table import (
     PATH,
     SPACE,
     entry,
+    name_of_rules,
 )
 
 UNICODE_VERSION = "14.0.0"
@@ -32,8 +34,11 @@ _CJK_RANGES = (
 _ASCII_PUNCTUATION = frozenset("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
 
 
-def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, str]]:
+def normalize_character(character: str, lower_case: bool, strip_accents: bool) -> list[tuple[int, str]]:
     """Normalizes one character as the original's basic tokenizer does; returns pairs of kind and character.
+
+    The original either lower-cases and strips accents, or does neither. With one of the two alone, the result is that
+    of transformers' `BasicTokenizer`.
 
     A dropped character gives no pair. But if marks cannot be reordered across a dropped character, this character gives
     a pair of kind BOUNDARY.
@@ -42,12 +47,13 @@ def normalize_character(character: str, do_lower_case: bool) -> list[tuple[int, 
         return [(SPACE, " ")]
     if character in "\0\ufffd" or unicodedata.category(character) in ("Cc", "Cf"):
         return []
-    if not do_lower_case:
-        return [_with_kind(character, character)]
-    if character == "\N{GREEK CAPITAL LETTER SIGMA}":
+    if lower_case and character == "\N{GREEK CAPITAL LETTER SIGMA}":
         return [(CAPITAL_SIGMA, "\N{GREEK SMALL LETTER SIGMA}")]
+    text = character.lower() if lower_case else character
+    if not strip_accents:
+        return [_with_kind(c, character) for c in text]
     result = []
-    for c in unicodedata.normalize("NFD", character.lower()):
+    for c in unicodedata.normalize("NFD", text):
         if unicodedata.category(c) != "Mn":
             result.append((ORDERED_MARK, c) if unicodedata.combining(c) else _with_kind(c, character))
         elif not unicodedata.combining(c):
@@ -67,7 +73,7 @@ def _with_kind(result: str, source: str) -> tuple[int, str]:
 
 def _sigma_context(character: str) -> int:
     # str.lower() implements the rule, so its results show the role.
-    if not normalize_character(character, do_lower_case=False):
+    if not normalize_character(character, lower_case=False, strip_accents=False):
         return IGNORED
     if f"{character}Σ".lower().endswith("ς"):
         return CASED
@@ -78,8 +84,8 @@ def _build() -> None:
     if unicodedata.unidata_version != UNICODE_VERSION:
         raise SystemExit(f"unicodedata is {unicodedata.unidata_version}; the table is for {UNICODE_VERSION}")
     arrays = {}
-    for case, lower in (("lower", True), ("keep", False)):
-        arrays |= {f"{case}_{name}": array for name, array in _table_arrays(lower).items()}
+    for rules in itertools.product((False, True), repeat=2):
+        arrays |= {f"{name_of_rules(*rules)}_{name}": array for name, array in _table_arrays(*rules).items()}
     marks = [
         c for c in range(NUM_CODE_POINTS) if unicodedata.combining(chr(c)) and unicodedata.category(chr(c)) != "Mn"
     ]
@@ -91,12 +97,12 @@ def _build() -> None:
     np.savez_compressed(PATH, **arrays)
 
 
-def _table_arrays(do_lower_case: bool) -> dict[str, np.ndarray]:
+def _table_arrays(lower_case: bool, strip_accents: bool) -> dict[str, np.ndarray]:
     kinds, values = np.zeros(NUM_CODE_POINTS, np.uint8), np.zeros(NUM_CODE_POINTS, np.int32)
     expansions = []
     for code_point in range(NUM_CODE_POINTS):
         is_surrogate = 0xD800 <= code_point <= 0xDFFF
-        row = [] if is_surrogate else normalize_character(chr(code_point), do_lower_case)
+        row = [] if is_surrogate else normalize_character(chr(code_point), lower_case, strip_accents)
         if len(row) > 1:
             kinds[code_point], values[code_point] = EXPANDS, len(expansions)
             expansions.append([entry(kind, ord(c)) for kind, c in row])

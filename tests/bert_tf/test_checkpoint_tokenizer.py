@@ -8,7 +8,6 @@ import shutil
 import pytest
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats import tokenizer_config
 from bert_tf.core import storage
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -19,12 +18,13 @@ from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.text import tokenizer_files
 from bert_tf.text.data_vocabulary import DataVocabulary, common
-from bert_tf.tokenization import load_vocabulary
+from bert_tf.tokenization import SPECIAL_TOKENS
 from bert_tf.training import loop
 from data_gen.generator import create_pretraining_data
 from data_gen.settings import GeneratorSettings
-from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
+from tests.bert_tf.checkpoint_formats.models import original_values, random_values, save_original
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +70,12 @@ def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path
     for name in ("vocab.txt", "bert_config.json", "tokenizer_config.json"):
         assert (tmp_path / "out" / name).read_bytes() == (run / name).read_bytes()
     assert (run / "vocab.txt").read_bytes() == (cased / "words.txt").read_bytes()
-    assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is False
     assert f"--do_lower_case=false, as {run}/tokenizer_config.json says" in caplog.text
     # a fine-tuned checkpoint does so too, for its own evaluation and for later fine-tuning
     scores = run_classifier(classification(tmp_path, "", "--nodo_train", "--do_eval"))
     assert scores["accuracy"] >= 0
-    again = checkpoint_tokenizer.of(str(tmp_path / "out"))
-    assert again.casing.do_lower_case is False and again.vocab_file == f"{tmp_path}/out/vocab.txt"
+    again = checkpoint_tokenizer.of(checkpoints.open_checkpoint(str(tmp_path / "out")))
+    assert again.do_lower_case is False and again.vocab_file == f"{tmp_path}/out/vocab.txt"
 
 
 def vocabulary_like(cased, path, change) -> str:
@@ -103,26 +102,7 @@ def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(c
     assert not (tmp_path / "out").exists()
     run_classifier(classification(tmp_path, run, permuted, "--do_lower_case", "--ignore_checkpoint_tokenizer"))
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "permuted.txt").read_text()
-    assert json.loads((tmp_path / "out/task.json").read_text())["do_lower_case"] is True
-
-
-def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_path):
-    folder = tmp_path / "model"
-    shutil.copytree(published, folder)
-    tokens = ["a", "[MASK]", "[SEP]", "##b", "[PAD]", "[UNK]", "[CLS]"]
-    model = {"type": "WordPiece", "vocab": dict(sorted((token, id_) for id_, token in enumerate(tokens)))}
-    file = folder / "tokenizer.json"
-    file.write_text(json.dumps({"model": model, "normalizer": {"type": "BertNormalizer", "lowercase": False}}))
-    assert load_vocabulary(str(file)) == tokens
-    tokenizer = checkpoint_tokenizer.of(str(folder))
-    assert (tokenizer.vocab_file, tokenizer.casing.do_lower_case) == (str(file), False)
-    assert tokenizer.casing.source == str(file), "messages name the file that states the casing"
-    checkpoint_tokenizer.keep(str(tmp_path), CONFIG, tokenizer.vocab_file, False)
-    assert (tmp_path / "vocab.txt").read_text().split() == tokens
-    for damaged in ({}, {"model": {"type": "BPE", "vocab": {}}}, {"model": model | {"vocab": {"[PAD]": 3}}}):
-        file.write_text(json.dumps(damaged))
-        with pytest.raises(InputError, match="tokenizer.json: does not contain a BERT vocabulary; give a vocab.txt"):
-            load_vocabulary(str(file))
+    assert json.loads((tmp_path / "out/tokenizer_config.json").read_text())["do_lower_case"] is True
 
 
 @pytest.mark.parametrize(
@@ -136,7 +116,7 @@ def test_a_tokenizer_json_is_a_vocabulary_and_gives_the_casing(published, tmp_pa
 )
 def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, change, said):
     flag = vocabulary_like(cased, tmp_path / "other.txt", change)
-    checkpoint_tokenizer.lower_case(classification(tmp_path, cased / "run", flag))
+    checkpoint_tokenizer.of_run(classification(tmp_path, cased / "run", flag), flag.partition("=")[2])
     assert ("tokens replace [unusedN]" in caplog.text) == bool(said) and said in caplog.text
 
 
@@ -154,96 +134,71 @@ def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased,
 
 
 def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
-    tokenizer = checkpoint_tokenizer.of(str(cased / "run"))
-    same = DataVocabulary("d", "gone.txt", storage.sha256(str(cased / "words.txt")), None)
-    tokenizer.check_data(same, "")
-    tokenizer.check_data(None, "")
+    contents = checkpoints.open_checkpoint(str(cased / "run"))
+    same = DataVocabulary("d", "gone.txt", {"vocab_sha256": storage.sha256(str(cased / "words.txt"))})
+    checkpoint_tokenizer.check_data(contents, same, None)
+    checkpoint_tokenizer.check_data(contents, None, None)
     with pytest.raises(
         InputError, match=r"d: made with another vocabulary \(gone.txt, SHA-256 0{12}\) than .*vocab.txt"
     ):
-        tokenizer.check_data(dataclasses.replace(same, sha256="0" * 64), "")
+        checkpoint_tokenizer.check_data(contents, dataclasses.replace(same, facts={"vocab_sha256": "0" * 64}), None)
     other = vocabulary_like(cased, tmp_path / "other.txt", lambda tokens: tokens[::-1]).partition("=")[2]
     with pytest.raises(InputError, match=r"d, made with .*other.txt: not the vocabulary that .*make the data with the"):
-        tokenizer.check_data(same, other)
+        checkpoint_tokenizer.check_data(contents, same, tokenizer_files.read(other, do_lower_case=False))
 
 
-def test_of_several_vocabularies_the_one_that_knows_its_casing_stands_for_all():
-    unknown, lower, cased = (DataVocabulary(str(case), "v", "0", case) for case in (None, True, False))
+def test_the_tokenizer_with_the_most_known_rules_stands_for_all():
+    facts = [{}, {"do_lower_case": True}, {"do_lower_case": False}]
+    unknown, lower, cased = (DataVocabulary(str(known), "v", {"vocab_sha256": "0"} | known) for known in facts)
     assert common([None, unknown, lower]) == lower and common([unknown, None]) == unknown and common([None]) is None
-    with pytest.raises(InputError, match="False: made with --do_lower_case=false, but True was made with"):
+    with pytest.raises(InputError, match="False}: made with another tokenizer than .*--do_lower_case=false instead of"):
         common([unknown, lower, cased])
-
-
-@pytest.mark.parametrize(
-    ("path", "lower"),
-    [
-        ("uncased_L-12_H-768_A-12", True), ("uncased_L-2_H-128_A-2", True), ("cased_L-24_H-1024_A-16", False),
-        ("bert_en_cased_L-12_H-768_A-12", False), ("bert-base-uncased", True), ("bert-large-cased", False),
-        ("uncased", None), ("pretrained", None), ("my_cased_notes", None), ("L-12_H-768_A-12", None),
-        ("hf://google-bert/bert-base-cased@main", False), ("hf://someone/model", None),
-    ],
-)  # fmt: skip
-def test_published_names_tell_the_casing(tmp_path, monkeypatch, path, lower):
-    folder = tmp_path / (path if "://" not in path else "snapshots")
-    folder.mkdir()
-    assert tokenizer_config.find(str(folder), path).do_lower_case is lower
-    monkeypatch.chdir(folder)  # the path is a file name without a folder
-    assert tokenizer_config.find(".", path).do_lower_case is lower
 
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory):
-    """A checkpoint in the original's format with a published name."""
-    folder = tmp_path_factory.mktemp("published") / "uncased_L-2_H-128_A-2"
-    folder.mkdir()
+    """A checkpoint in the original's format."""
+    folder = tmp_path_factory.mktemp("published")
     save_original(folder, original_values(random_values()))
     return folder
+
+
+def words(folder, *tokens: str):
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL_TOKENS, "the", "man", "word", *tokens]))
+
+
+@pytest.mark.parametrize(("tokens", "lower"), [(["a"], True), (["The"], False), (["[URL]", "[unused1]"], True)])
+def test_the_vocabulary_decides_what_no_file_states(published, tmp_path, caplog, tokens, lower):
+    folder = shutil.copytree(published, tmp_path / "model")
+    words(folder, *tokens)
+    settings = classification(tmp_path, folder)
+    rules = checkpoint_tokenizer.of_run(settings, f"{folder}/vocab.txt")
+    assert (rules.do_lower_case, rules.strip_accents) == (lower, lower)
+    found = "no tokens" if lower else "tokens"
+    said = f"--do_lower_case={str(lower).lower()}, because {folder}/vocab.txt has {found} with capital letters"
+    assert said in caplog.messages
+    against = dataclasses.replace(settings, do_lower_case=not lower)
+    assert checkpoint_tokenizer.of_run(against, f"{folder}/vocab.txt").do_lower_case is not lower
+    assert f"vocab.txt has {found} with capital letters; leave the flag out to" in caplog.text
 
 
 @pytest.mark.parametrize(
     ("rules", "flags", "message"),
     [
-        (
-            {},
-            ["--nodo_lower_case"],
-            r"--do_lower_case=false: the name uncased_L-2_.* give --do_lower_case=true, or give --ig",
-        ),
         ({"do_lower_case": False}, ["--do_lower_case"], "--do_lower_case=true: .*tokenizer_config.json says that"),
-        (
-            {"strip_accents": False},
-            [],
-            "tokenizer_config.json: bert_tf's tokenizer does not support strip_accents=false with --do_lower_case=true",
-        ),
-        (
-            {"do_lower_case": False, "strip_accents": True},
-            [],
-            "does not support strip_accents=true with --do_lower_case=false; give another checkpoint",
-        ),
-        ({"tokenize_chinese_chars": False}, [], "tokenize_chinese_chars=false with"),
+        ({"do_lower_case": True, "strip_accents": False}, ["--strip_accents"], "says .* needs --strip_accents=false"),
+        ({"tokenize_chinese_chars": False}, [], "tokenizer_config.json: tokenize_chinese_chars is false, which is not"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, [], "tokenizer_class is BertJapaneseTokenizer, which is not"),
     ],
 )
-def test_a_casing_that_contradicts_the_checkpoint_is_refused_before_anything_is_done(
-    published, tmp_path, rules, flags, message
-):
-    folder = tmp_path / published.name
-    shutil.copytree(published, folder)
-    if rules:
-        (folder / "tokenizer_config.json").write_text(json.dumps(rules))
+def test_a_tokenizer_that_contradicts_the_checkpoint_is_refused(published, tmp_path, rules, flags, message):
+    folder = shutil.copytree(published, tmp_path / "model")
+    words(folder)
+    (folder / "tokenizer_config.json").write_text(json.dumps(rules))
     settings = classification(tmp_path, folder / "bert_model.ckpt", *flags)
     with pytest.raises(InputError, match=message):
         run_classifier(settings)
     assert not os.path.exists(settings.output_dir)
     settings = dataclasses.replace(settings, ignore_checkpoint_tokenizer=True)
-    assert checkpoint_tokenizer.lower_case(settings) is (
-        settings.do_lower_case if flags else rules.get("do_lower_case", True)
-    )
-
-
-def test_the_casing_is_taken_from_the_checkpoint_and_is_true_where_nothing_tells(published, tmp_path):
-    (tmp_path / "cased_L-2_H-128_A-2").mkdir()
-    for name, lower in (("cased_L-2_H-128_A-2", False), ("model", True)):
-        folder = tmp_path / name
-        shutil.copytree(published, folder, dirs_exist_ok=True)
-        assert checkpoint_tokenizer.lower_case(classification(tmp_path, folder)) is lower
-    assert checkpoint_tokenizer.lower_case(classification(tmp_path, "")) is True
-    assert checkpoints.open_checkpoint(str(published)).config == CONFIG
+    lower = rules.get("do_lower_case", True) if settings.do_lower_case is None else settings.do_lower_case
+    assert checkpoint_tokenizer.of_run(settings, f"{folder}/vocab.txt").do_lower_case is lower

@@ -12,6 +12,7 @@ from bert_tf import checkpoint_tokenizer
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.preprocessing import BertPreprocessor
+from bert_tf.text import tokenizer_files
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -85,15 +86,14 @@ def test_a_saved_model_needs_no_vocabulary_file(vocab_file, tmp_path, name):
 
 def test_a_checkpoint_gives_its_vocabulary_and_casing(vocab_file, tmp_path):
     model = write_pretrained(tmp_path / "cased", vocab_file, vocab_size=400)
-    checkpoint_tokenizer.keep(str(tmp_path / "cased"), model.config, "", False)
+    checkpoint_tokenizer.keep(str(tmp_path / "cased"), model.config, tokenizer_files.read(vocab_file, False))
     layer = BertPreprocessor(str(tmp_path / "cased"), sequence_length=16)
     assert layer.tokenizer.do_lower_case is False
     again = BertPreprocessor.from_config(layer.get_config())
     assert_equal(again(tf.constant(TEXTS)), layer(tf.constant(TEXTS)))
-    with pytest.raises(InputError, match="needs --do_lower_case=false"):
-        BertPreprocessor(str(tmp_path / "cased"), do_lower_case=True)
+    assert BertPreprocessor(str(tmp_path / "cased"), do_lower_case=True).tokenizer.do_lower_case is True
     (tmp_path / "cased/vocab.txt").unlink()
-    with pytest.raises(InputError, match="the checkpoint has no vocabulary; give the path of a vocab.txt"):
+    with pytest.raises(InputError, match="cased: the folder has no vocabulary"):
         BertPreprocessor(str(tmp_path / "cased"))
     with pytest.raises(ValueError, match="sequence_length=2: must be at least 3"):
         BertPreprocessor(vocab_file, sequence_length=2)

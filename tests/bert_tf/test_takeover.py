@@ -6,10 +6,11 @@ import os
 import numpy as np
 import pytest
 
-from bert_tf.checkpoint_formats import hub, hugging_face
+from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
+from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import initial
@@ -30,9 +31,7 @@ PAIRS = [("the man said", "he was there"), ("all of you", "they had")]
 
 def as_hugging_face(run, folder):
     """Writes a run as transformers saves it."""
-    convert_checkpoint(
-        ConversionSettings(input=str(run), output=str(folder), format="hugging_face", do_lower_case=True)
-    )
+    convert_checkpoint(ConversionSettings(input=str(run), output=str(folder), format="hugging_face"))
     os.remove(folder / "conversion.json")
     return folder
 
@@ -116,7 +115,7 @@ def test_the_outputs_of_a_tagger_are_ordered(vocab_file, tmp_path):
     hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
     contents = open_checkpoint(str(hf))
     entries = hugging_face.read_entries(contents)
-    answers = takeover.Answers(True, 24)
+    answers = takeover.Answers(24)
     plain = takeover.describe(contents, entries, answers)
     labels = list(plain.labels)[::-1]
     edit_config(hf, **hugging_face.label_entries(labels))
@@ -145,12 +144,6 @@ def test_what_no_file_states_is_asked_for(theirs, tmp_path, vocab_file, caplog, 
             TextClassifier.load(checkpoint)
     with pytest.raises(InputError, match="give --has_pairs or --nohas_pairs"):
         export_saved_model(ExportSettings(checkpoint_dir=str(theirs / "hf"), export_dir=str(tmp_path / "1")))
-    tokenizer = theirs / "hf/tokenizer_config.json"
-    stated = tokenizer.read_text()
-    tokenizer.unlink()
-    with pytest.raises(InputError, match="no file states the casing; give --do_lower_case or --nodo_lower_case"):
-        take_over(theirs / "hf", tmp_path / "unknown", has_pairs=True)
-    tokenizer.write_text(stated)
     edit_config(theirs / "hf", problem_type="regression")
     with pytest.raises(InputError, match="predicts 3 scores for a text"):
         take_over(theirs / "hf", tmp_path / "scores", has_pairs=False)

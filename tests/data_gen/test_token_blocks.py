@@ -41,7 +41,7 @@ def tokenize(folder, paths, vocabulary):
     groups = token_blocks.group_sources(sources)
     blocks = []
     for index, group in enumerate(groups):
-        task = token_blocks.TokenizeTask(group, "lines", "text", vocabulary, "", True, f"{folder}/{index:03d}")
+        task = token_blocks.TokenizeTask(group, "lines", "text", vocabulary, "", True, True, f"{folder}/{index:03d}")
         assert token_blocks.read_blocks(task) is None
         found = token_blocks.tokenize_sources(task)
         assert token_blocks.read_blocks(task) == found
@@ -77,7 +77,7 @@ def test_a_task_is_not_believed_done_without_its_blocks(tmp_path, vocabulary):
     path = tmp_path / "text"
     path.write_text("a\n\nb\n")
     (block,) = tokenize(tmp_path, [path], vocabulary)
-    task = token_blocks.TokenizeTask((), "lines", "text", vocabulary, "", True, f"{tmp_path}/000")
+    task = token_blocks.TokenizeTask((), "lines", "text", vocabulary, "", True, True, f"{tmp_path}/000")
     assert token_blocks.read_blocks(task) == [block]
     (tmp_path / block.path).unlink()
     assert token_blocks.read_blocks(task) is None

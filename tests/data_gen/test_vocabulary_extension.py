@@ -159,11 +159,11 @@ def test_the_existing_vocabulary_is_never_overwritten(tmp_path):
 
 @pytest.mark.parametrize(
     "extra, lower, message",
-    [(["Abc"], True, "1 tokens with upper-case letters, such as Abc"), ([], False, "no token with an upper-case")],
+    [(["Abc"], True, "has tokens with capital letters"), ([], False, "has no tokens with capital letters")],
 )
 def test_a_vocabulary_of_the_other_case_is_warned_of(tmp_path, caplog, extra, lower, message):
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=lower, vocab_size=40)
     assert message in caplog.text
     caplog.clear()
     extend(tmp_path, TEXT, [*SPELLING, *extra], do_lower_case=not lower, vocab_size=40, overwrite=True)
-    assert "upper-case" not in caplog.text
+    assert "capital letters" not in caplog.text

@@ -31,7 +31,7 @@ def put_together(run, vocab_file, task, length=24, bilstm_head=False, spread=0.0
     checkpoint_folder.save(str(run), checkpoint, 1)
     (run / "bert_config.json").write_text(config.to_json_string())
     shutil.copy(vocab_file, run / "vocab.txt")
-    description.write(str(run), description.describe(task, True, length, bilstm_head))
+    description.write(str(run), description.describe(task, length, bilstm_head))
     return model
 
 

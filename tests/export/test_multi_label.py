@@ -7,10 +7,10 @@ import pytest
 
 from bert_tf.classifier import TextClassifier
 from bert_tf.config import BertConfig
-from bert_tf.core.vocabulary_file import read_tokens
 from bert_tf.finetuning import description
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification import multi_label
+from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.export.exports import ask, export, put_together
 
@@ -29,7 +29,7 @@ def pair(tmp_path_factory, vocab_file):
     described |= {"kind": multi_label.MULTI_LABEL, "labels": ["old", "élan", "kind"]}
     (run / "task.json").write_text(json.dumps(described))
     config = BertConfig.from_json_file(str(run / "bert_config.json"))
-    model = description.model_facts(description.read(str(run)), config, read_tokens(vocab_file))
+    model = description.model_facts(description.read(str(run)), config, BertTokenizer(vocab_file).rules)
     data, steps = {"max_seq_length": described["max_seq_length"]}, {"num_train_steps": 1, "num_schedule_steps": 1}
     run_record.write(str(run), [run_record.Phase({}, model, data, steps)])
     ranked = np.sort(TextClassifier.load(str(run)).probabilities(TEXTS), axis=0)

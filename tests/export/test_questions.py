@@ -104,7 +104,7 @@ def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
 def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
     def chosen(decoding, **flags):
         task = SquadTask(decoding, STRIDE, QUERY)
-        description.write(str(tmp_path), description.describe(task, True, LENGTH))
+        description.write(str(tmp_path), description.describe(task, LENGTH))
         settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1", **flags)
         parameters = ServedQuestions.completed(settings, description.read(str(tmp_path)), str(tmp_path), 1).parameters
         return parameters["n_best_size"], parameters["max_answer_length"]
@@ -137,7 +137,7 @@ def test_files_for_small_devices_are_written(vocab_file, tmp_path, kind):
 def test_a_lost_threshold_is_refused(tmp_path):
     settings = ExportSettings(checkpoint_dir=str(tmp_path), export_dir=f"{tmp_path}/1")
     task = SquadTask(Decoding(has_unanswerable=True), STRIDE, QUERY)
-    described = description.describe(task, True, LENGTH)
+    described = description.describe(task, LENGTH)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == 0.0
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 7)
     assert ServedQuestions.completed(settings, described, str(tmp_path), 7).parameters["null_threshold"] == -1.5

@@ -45,7 +45,7 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
     questions = squad_file.read_questions(str(data_dir / "squad/xquad-en-dev-v2.0.json"))[:200]
     task = SquadTask(Decoding(20, 30, True, exact_offsets=True))
     model, split, logits = predicted(task, questions, tokenizer, 256)
-    described = description.describe(task, True, 256)
+    described = description.describe(task, 256)
     options = {"n_best_size": 20, "max_answer_length": 30, "null_threshold": 0.0}
     described = dataclasses.replace(described, parameters={**described.parameters, **options})
     served = ServedQuestions(model, tokenizer, described, {})
@@ -65,7 +65,7 @@ def test_real_words_get_the_trainers_tags_and_are_found_in_running_text(data_dir
     task, texts = make_task(), tf.constant([" ".join(sentence.words) for sentence in sentences])
     for length in (128, 20):
         model, split, labels = predicted(task, sentences, tokenizer, length)
-        served = ServedTagging(model, tokenizer, description.describe(task, True, length), {})
+        served = ServedTagging(model, tokenizer, description.describe(task, length), {})
         answers = served.answer_words(texts)
         rows = zip(answers["tags"].numpy(), answers["num_words"].numpy(), strict=True)
         assert [row[:count].astype(str).tolist() for row, count in rows] == task.predicted_tags(split, labels)

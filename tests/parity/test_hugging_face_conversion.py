@@ -59,7 +59,7 @@ def save_run(folder, model, lower, labels=None):
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": lower}))
     if labels is not None:
         kind = "classification" if labels else "regression"
-        description.write(str(folder), TaskDescription(kind, "own", labels, lower, LENGTH, {}))
+        description.write(str(folder), TaskDescription(kind, "own", labels, LENGTH, {}))
     return folder
 
 

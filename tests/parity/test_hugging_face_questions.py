@@ -43,7 +43,7 @@ def test_spans_are_equal_there_and_back(model, tmp_path):
     (folder / "vocab.txt").write_text("\n".join(words) + "\n")
     (folder / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True}))
     parameters = {"version_2_with_negative": False}
-    description.write(str(folder), TaskDescription("questions", "squad", (), True, 8, parameters))
+    description.write(str(folder), TaskDescription("questions", "squad", (), 8, parameters))
     convert_checkpoint(ConversionSettings(input=str(folder), output=str(theirs), format="hugging_face", vocab_file=""))
     ids = np.random.default_rng(0).integers(5, model.config.vocab_size, [3, 8])
     expected = logits_of(model, ids)

@@ -1,15 +1,22 @@
-"""transformers' tokenizer for a folder that we converted gives the same ids as ours."""
+"""We read the tokenizers that transformers wrote, transformers reads ours, and both give the same ids."""
 
 import dataclasses
+import itertools
+import unicodedata
 
+import numpy as np
 import pytest
+import tensorflow as tf
 import transformers
 
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
+from bert_tf.preprocessing import BertPreprocessor
 from bert_tf.settings import ConversionSettings
+from bert_tf.text import tokenizer_files
 from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
 from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original
+from tests.migration import transformers_models
 
 pytestmark = pytest.mark.torch
 
@@ -32,15 +39,75 @@ def vocabulary(tmp_path_factory):
     return str(path), len(tokens)
 
 
+def written(folder, name="uncased", words=(), **rules) -> tuple[transformers.BertTokenizer, str]:
+    """Lets transformers write a tokenizer; returns it, and its folder."""
+    tokenizer = transformers_models.make_tokenizer(folder, name)
+    if words:
+        path = folder / "words.txt"
+        path.write_text("".join(f"{token}\n" for token in [*SPECIAL_TOKENS, *words]), encoding="utf-8")
+        tokenizer = transformers.BertTokenizer(str(path), **rules)
+    tokenizer.save_pretrained(folder / "theirs")
+    return tokenizer, str(folder / "theirs")
+
+
+@pytest.mark.parametrize(("lower", "strip"), itertools.product([True, False], repeat=2))
+def test_every_code_point_has_the_tokens_of_transformers(tmp_path, lower, strip):
+    """The Rust library behind transformers has an old Unicode table, so newer code points are left out."""
+    known = [
+        chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF
+        and unicodedata.ucd_3_2_0.category(chr(c)) == unicodedata.category(chr(c)) not in ("Cn", "Co")
+    ]  # fmt: skip
+    forms = {f for c in known for text in (c, c.lower()) for f in text + unicodedata.normalize("NFD", text)}
+    characters = sorted(c for c in forms if not c.isspace() and unicodedata.category(c) != "Cc")
+    theirs, folder = written(
+        tmp_path, words=[*characters, *(f"##{c}" for c in characters)], do_lower_case=lower, strip_accents=strip
+    )
+    ours = BertTokenizer(folder)
+    assert (ours.do_lower_case, ours.strip_accents) == (lower, strip)
+    # Rust lower-cases single characters, so a capital sigma never becomes final.
+    texts = [f"a{c}b {c}e\u0301 A{c}. É" for c in known if c != "Σ"]
+    assert ours.encode(texts).to_list() == theirs(texts, add_special_tokens=False)["input_ids"]
+
+
+@pytest.mark.parametrize("name", transformers_models.TOKENIZERS)
+def test_texts_have_the_tokens_and_offsets_of_transformers(tmp_path, name):
+    theirs, folder = written(tmp_path, name)
+    texts = [*transformers_models.texts(500, 7), "", "[URL]", "[URL][URL]<e1>x<E1>X", "[URL"]
+    ours = BertTokenizer(folder)
+    found = theirs(texts, add_special_tokens=False, return_offsets_mapping=True)
+    ids, starts, ends = (part.to_list() for part in ours.encode_with_offsets(texts))
+    assert ids == found["input_ids"] == ours.encode(texts).to_list()
+    for text, *offsets, expected in zip(texts, starts, ends, found["offset_mapping"], strict=True):
+        lengths = [[len(text.encode()[:place].decode()) for place in each] for each in offsets]
+        assert list(zip(*lengths, strict=True)) == expected, text
+
+
+def test_added_tokens_go_through_our_folders_back_to_transformers(tmp_path):
+    theirs, folder = written(tmp_path, "added")
+    ours = BertTokenizer(folder)
+    tokenizer_files.write(str(tmp_path / "ours"), ours.rules, 64)
+    assert BertTokenizer(str(tmp_path / "ours")).rules == ours.rules
+    again = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    texts = transformers_models.texts(200, 8)
+    assert again(texts)["input_ids"] == theirs(texts)["input_ids"]
+    layer = BertPreprocessor(folder, 16)
+    copy = BertPreprocessor.from_config(layer.get_config())
+    np.testing.assert_array_equal(copy(tf.constant(texts))["input_ids"], layer(tf.constant(texts))["input_ids"])
+    saved = tf.Module()
+    saved.tokenizer, saved.encode = ours, tf.function(ours.encode, input_signature=[tf.TensorSpec([None], tf.string)])
+    tf.saved_model.save(saved, str(tmp_path / "saved"))
+    assert tf.saved_model.load(str(tmp_path / "saved")).encode(texts).to_list() == ours.encode(texts).to_list()
+
+
 @pytest.mark.parametrize("through", ["tf1", "bert_tf", None])
 @pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
 def test_a_converted_folder_tokenizes_as_we_do(vocabulary, tmp_path, lower, through):
     vocab_file, size = vocabulary
     config = dataclasses.replace(CONFIG, vocab_size=size)
-    source = tmp_path / f"{'un' if lower else ''}cased_L-2_H-16_A-2"
+    source = tmp_path / "source"
     source.mkdir()
     save_original(source, original_values(random_values(config)), config)
-    flags = [f"--vocab_file={vocab_file}"]
+    flags = [f"--vocab_file={vocab_file}", f"--do_lower_case={lower}"]
     for format in filter(None, [through, "hugging_face"]):
         target = tmp_path / format
         convert_checkpoint(

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
+from bert_tf import checkpoint_tokenizer
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining import scoring_job
@@ -38,7 +39,7 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
     settings, contents = scoring_job.resolve(settings)
     require_language_model(contents, "ltr")
     examples = read_examples(settings)
-    tokenizer = BertTokenizer(settings.vocab_file, settings.do_lower_case)
+    tokenizer = checkpoint_tokenizer.tokenizer(settings)
     rows = make_rows(examples, tokenizer, settings.max_seq_length)
     scorer = scoring_job.load_scorer(settings)
     answers = [

@@ -32,8 +32,6 @@ class NerSettings(FineTuningSettings):
     script: ClassVar[str] = "run_ner"
     reported: ClassVar[tuple[str, ...]] = ("data_dir", "document_context", "feature_layers", "lstm_size")
 
-    default_lower_case: ClassVar[bool] = False
-
     data_dir: str = setting(
         "folder with files in the format of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt; or eng.train, "
         "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll", "", first=True,
@@ -41,10 +39,6 @@ class NerSettings(FineTuningSettings):
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
     test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
-    do_lower_case: bool | None = setting(
-        "lower-case and strip accents; must match the vocabulary; default: from the run in --output_dir or from "
-        "--init_checkpoint, else false, as in the paper", None, group="Model", first=True,
-    )  # fmt: skip
     word_column: int | None = setting("column of the word, from 0; -1 is the last column", None, new_run=0)
     tag_column: int | None = setting("column of the tag, from 0; -1 is the last column", None, new_run=-1)
     tag_scheme: str | None = setting(

@@ -21,7 +21,7 @@ COMMIT = "0123456789abcdef0123456789abcdef01234567"
 # Answers each line of names with the same number of lines.
 CODE = """
 import sys
-from bert_tf.checkpoint_formats.hub import download
+from bert_tf.core.hub import download
 from bert_tf.core.errors import InputError
 for names in sys.stdin:
     download.cache_clear()

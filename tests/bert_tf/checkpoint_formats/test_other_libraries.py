@@ -103,10 +103,6 @@ def test_a_preset_of_keras_hub_has_the_weights_the_head_and_the_casing(model, tm
     checkpoints.initialize(again, str(tmp_path))
     for path, value in values_of(model).items():
         np.testing.assert_array_equal(variables_by_path(again)[path], value, err_msg=path)
-    with pytest.raises(InputError, match="tokenizer does not support strip_accents=false with --do_lower_case=true"):
-        TextClassifier.load(str(tmp_path), has_pairs=False)
-    tokenizer = tmp_path / "tokenizer.json"
-    tokenizer.write_text(tokenizer.read_text().replace("false", "true"))
     row = {"input_ids": [[2, 5, 6, 3]], "input_mask": [[1] * 4], "segment_ids": [[0] * 4]}
     expected = tf.nn.softmax(again({name: tf.constant(value) for name, value in row.items()})["logits"])
     found = TextClassifier.load(str(tmp_path), has_pairs=False).probabilities(["The man"])
@@ -135,8 +131,9 @@ def test_a_model_of_tf_hub_has_its_outputs_vocabulary_and_casing(tmp_path, vocab
     ours = checkpoints.load_encoder(folder)(INPUTS)
     np.testing.assert_allclose(ours["pooled_output"], expected["pooled_output"], atol=2e-5)
     np.testing.assert_allclose(ours["sequence_output"][:, :4], expected["sequence_output"][:, :4], atol=2e-5)
-    tokenizer = checkpoint_tokenizer.of(folder)
-    assert tokenizer.casing.do_lower_case is lower and tokenizer.vocab_file.endswith(".txt")
+    rules = checkpoint_tokenizer.of(checkpoints.open_checkpoint(folder))
+    assert (rules.do_lower_case, rules.source) == (lower, f"{folder}/saved_model.pb")
+    assert rules.vocab_file.endswith(".txt")
 
 
 def test_a_keras_file_is_not_called_a_pickle(tmp_path):

@@ -59,7 +59,7 @@ TRAINING_DEFAULTS = {
             GeneratorSettings,
             GENERATE,
             {
-                "do_lower_case": True,
+                "do_lower_case": None,  # true, unless the vocabulary is cased
                 "do_whole_word_mask": False,
                 "max_seq_length": 128,
                 "max_predictions_per_seq": 20,

@@ -67,7 +67,7 @@ def test_a_format_whose_classifier_reads_cls_is_refused_for_another_pooling(tmp_
     checkpoint = tf.train.Checkpoint(model=FineTunedBert(CONFIG, task.head), global_step=tf.Variable(1, dtype=tf.int64))
     checkpoint_folder.save(str(tmp_path), checkpoint, 1)
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
-    description.write(str(tmp_path), description.describe(task, True, 16))
+    description.write(str(tmp_path), description.describe(task, 16))
     with pytest.raises(
         InputError, match="its classifier reads the pooled .CLS., but .* was trained with --pooling=mean"
     ):

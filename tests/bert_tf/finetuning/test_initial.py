@@ -44,7 +44,7 @@ def mnli(tmp_path_factory, vocab_file):
     tf.train.Checkpoint(model=model).write(str(folder / "ckpt-1"))
     (folder / "bert_config.json").write_text(CONFIG.to_json_string())
     (folder / "vocab.txt").write_text(open(vocab_file).read())
-    description.write(str(folder), describe(task, True, 16))
+    description.write(str(folder), describe(task, 16))
     return folder, model
 
 
@@ -73,7 +73,7 @@ def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, capl
     with caplog.at_level(logging.WARNING, "absl"):
         check_initial(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
         assert not caplog.records, "the same labels"
-        described = describe(task_of("MNLI"), True, 16)
+        described = describe(task_of("MNLI"), 16)
         description.write(str(folder), type(described)(**{**vars(described), "labels": ("x", "y", "z")}))
         check_initial(str(folder), task_of("MNLI"), CONFIG, reinitialize_head=False)
     assert f"{folder}/ckpt-1: the head was trained with the labels x, y, z, but is now used for" in caplog.text

@@ -75,7 +75,7 @@ def test_of_many_classes_the_most_confused_pairs_have_shares_of_the_true_class()
 def folder_of(tmp_path, tokenizer, num_labels, examples, logits):
     task = make_task(num_labels, has_pairs=examples[0].text_b is not None)
     task.keep_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits, 1)
-    description.write(str(tmp_path), description.describe(task, True, 16))
+    description.write(str(tmp_path), description.describe(task, 16))
     return str(tmp_path)
 
 
@@ -118,7 +118,7 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     assert lines[1]["label"] == ["old man", "old"] and lines[2]["label"] == ["old"] and lines[4]["label"] == []
     assert "<b>old</b> man" in lines[0]["context"] and len(lines[0]["context"]) < len(context)
 
-    description.write(str(tmp_path), description.TaskDescription("questions", "SQuAD", (), True, 16, {}))
+    description.write(str(tmp_path), description.TaskDescription("questions", "SQuAD", (), 16, {}))
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
     assert "The answers to 4 of 5 questions are not an exact match" in page and "who ?" not in page
@@ -139,7 +139,7 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     multi_label.THRESHOLDS.write(str(tmp_path), np.array([0.2, 0.5], np.float32), None, ("a", "b"))
     task = ClassificationTask("own", multi_label.LabelSets(("a", "b"), run_folder=str(tmp_path)))
     task.keep_evaluation(str(tmp_path), split, logits, None)
-    description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), True, 16, {}))
+    description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), 16, {}))
     lines = evaluation_file.read(str(tmp_path))
     assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]
     expected = tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, logits), axis=1)
@@ -158,7 +158,7 @@ def test_the_sentences_with_the_most_wrong_entities_come_first(tmp_path):
     ]  # fmt: skip
     (tmp_path / tagging_task.DEV_PREDICTIONS).write_text("\n".join(lines) + "\n")
     labels = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
-    description.write(str(tmp_path), description.TaskDescription("tagging", "NER", labels, True, 16, {}))
+    description.write(str(tmp_path), description.TaskDescription("tagging", "NER", labels, 16, {}))
     page = evaluation.sections(str(tmp_path))
     check_stands_alone(page)
     assert "2 of 3 sentences have a wrong entity" in page and "all right" not in page

@@ -15,14 +15,14 @@ from tests.bert_tf.tasks_of_flags import choice_task, find_task, squad_task, tag
 COLUMNS = {"text_a_column": "title", "text_b_column": "", "label_column": "label", "has_header": True, "quoted": None}
 WORDS = {"word_column": 0, "tag_column": -1, "tag_scheme": "iob1", "repair_tags": True}
 READING = {"pooling": "mean", "long_text": "window", "window_stride": 3}
-CLASSIFIER = TaskDescription("classification", "own", ("a", "b"), True, 24, {"has_pairs": False, **READING}, COLUMNS)
+CLASSIFIER = TaskDescription("classification", "own", ("a", "b"), 24, {"has_pairs": False, **READING}, COLUMNS)
 SQUAD = TaskDescription(
-    "questions", "squad", (), True, 24, {"version_2_with_negative": True}, {"doc_stride": 16, "max_query_length": 8}
+    "questions", "squad", (), 24, {"version_2_with_negative": True}, {"doc_stride": 16, "max_query_length": 8}
 )
 NER = TaskDescription(
-    "tagging", "NER", ("O", "B-PER", "I-PER"), True, 24, {"tag_scheme": "iob1", "document_context": False}, WORDS
+    "tagging", "NER", ("O", "B-PER", "I-PER"), 24, {"tag_scheme": "iob1", "document_context": False}, WORDS
 )
-SWAG = TaskDescription("choice", "SWAG", (), True, 24, {})
+SWAG = TaskDescription("choice", "SWAG", (), 24, {})
 # Kind of task: settings class, flags that name the data, function that makes the task, record of the run.
 KINDS = {
     "classification": (ClassifierSettings, ["--task_name=own", "--data_dir={}"], find_task, CLASSIFIER),

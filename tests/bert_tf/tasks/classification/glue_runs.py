@@ -8,7 +8,7 @@ from bert_tf.training import metrics_file
 
 def make_run(folder, task, files=(), **results):
     folder.mkdir()
-    description.write(str(folder), TaskDescription("classification", task, ("0", "1"), True, 8, {}))
+    description.write(str(folder), TaskDescription("classification", task, ("0", "1"), 8, {}))
     if results:
         metrics_file.write_results(str(folder), {f"eval_{name}": value for name, value in results.items()})
     for name in files:

@@ -144,7 +144,7 @@ def of_flags(settings):
 def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
     assert of_flags(flags(tmp_path)) == Reading()
     task = dataclasses.replace(make_task(2), reading=dataclasses.replace(WINDOW, pooling="mean"))
-    description.write(str(tmp_path), description.describe(task, True, 24))
+    description.write(str(tmp_path), description.describe(task, 24))
     assert of_flags(flags(tmp_path)) == Reading(), "a failed start leaves no checkpoint"
     (tmp_path / "ckpt-1.index").write_text("")
     assert of_flags(flags(tmp_path)) == task.reading

@@ -60,7 +60,7 @@ def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_
     assert find_task(settings("own", tmp_path)).labels == ("x", "y")
     run = tmp_path / "run"
     run.mkdir()
-    description.write(str(run), TaskDescription("classification", "own", ("y", "x", "z"), True, 8, {}))
+    description.write(str(run), TaskDescription("classification", "own", ("y", "x", "z"), 8, {}))
     assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("x", "y"), "nothing was trained"
     (run / "ckpt-3.index").touch()
     assert find_task(settings("own", tmp_path, output_dir=str(run))).labels == ("y", "x", "z")
@@ -120,7 +120,7 @@ def test_the_name_of_the_task_is_that_of_the_folder(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "ckpt-3.index").touch()
     for name in ("own", "texts", "MRPC"):
-        described = dataclasses.replace(description.describe(task, True, 8), task_name=name)
+        described = dataclasses.replace(description.describe(task, 8), task_name=name)
         description.write(str(tmp_path / "run"), described)
         assert find_task(settings("", tmp_path, **later)).name == name
         with pytest.raises(InputError, match="--task_name=RTE: .*run was trained with .*; leave the flag out"):
@@ -357,7 +357,7 @@ def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     write(tmp_path, "text\tid\na\tr1\n", "test")
     trained = settings("own", tmp_path, id_column="id")
-    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    description.write(str(tmp_path), description.describe(find_task(trained), 8))
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     later = settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True, **given)
@@ -368,7 +368,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     write(tmp_path, "text\na\n", "test")
     trained = settings("own", tmp_path, id_column="id")
-    description.write(str(tmp_path), description.describe(find_task(trained), True, 8))
+    description.write(str(tmp_path), description.describe(find_task(trained), 8))
     (tmp_path / "ckpt-3.index").touch()
     run_record.write(str(tmp_path), [run_record.Phase(dataclasses.asdict(trained), {}, {}, {})])
     task = find_task(settings("own", tmp_path, output_dir=str(tmp_path), do_train=False, do_predict=True))
@@ -380,7 +380,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
 def test_an_evaluation_takes_the_columns_of_its_run_or_other_columns(tmp_path):
     write(tmp_path, "title\tbody\tkind\na\tb\tx\nc\td\ty\n")
     columns = {"text_a_column": "title", "label_column": "kind"}
-    description.write(str(tmp_path), description.describe(find_task(settings("own", tmp_path, **columns)), True, 8))
+    description.write(str(tmp_path), description.describe(find_task(settings("own", tmp_path, **columns)), 8))
     (tmp_path / "ckpt-3.index").touch()
     later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
     task = find_task(settings("own", tmp_path, **later))
@@ -400,9 +400,9 @@ def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_trai
     ]
     train.unlink()
     for task in tasks:
-        description.write(str(tmp_path), description.describe(task, True, 8))
+        description.write(str(tmp_path), description.describe(task, 8))
         again = find_task(settings("own", tmp_path, **later))
-        assert description.describe(again, True, 8) == description.describe(task, True, 8)
+        assert description.describe(again, 8) == description.describe(task, 8)
 
 
 def checked(folder, train, dev=(), **changes):

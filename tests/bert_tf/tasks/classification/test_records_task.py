@@ -50,7 +50,7 @@ def test_the_rows_are_those_that_our_own_encoder_makes(records, vocab_file):
 
 def test_a_trained_run_knows_whether_there_are_pairs_without_its_training_data(records, tmp_path):
     task = find_task(settings(records, "--do_train"))
-    description.write(str(tmp_path), description.describe(task, True, 16))
+    description.write(str(tmp_path), description.describe(task, 16))
     (tmp_path / "ckpt-1.index").touch()
     assert find_task(settings(records, "--do_eval", f"--model_dir={tmp_path}", "--train_data_path=none")).has_pairs
     with pytest.raises(InputError, match="none"):

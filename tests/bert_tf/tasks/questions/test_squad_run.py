@@ -290,7 +290,7 @@ def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tm
 
 @pytest.mark.parametrize("do", ["do_train", "do_eval", "do_predict"])
 def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_otherwise(do):
-    trained = description.describe(SquadTask(Decoding(5, 12)), True, 20)
+    trained = description.describe(SquadTask(Decoding(5, 12)), 20)
 
     def chosen(known, **flags):
         given = SquadSettings(train_file="x", predict_file="x", output_dir="out", **{do: True}, **flags)
@@ -303,7 +303,7 @@ def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_oth
 
 def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use():
     task = SquadTask(Decoding(5, 12, has_unanswerable=True))
-    trained = description.describe(task, True, 20)
+    trained = description.describe(task, 20)
 
     def tuned(**flags):
         given = SquadSettings(predict_file="x", output_dir="out", do_eval=True, tune_null_threshold=True, **flags)
@@ -317,7 +317,7 @@ def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use()
 
 
 def test_a_tuned_threshold_is_used_only_with_the_answers_lengths_of_its_tuning(tmp_path):
-    trained = description.describe(SquadTask(Decoding(5, 12, has_unanswerable=True)), True, 20)
+    trained = description.describe(SquadTask(Decoding(5, 12, has_unanswerable=True)), 20)
 
     def longest(**flags):
         given = SquadSettings(predict_file="x", output_dir="out", do_predict=True, max_answer_length=60, **flags)

@@ -5,16 +5,17 @@ import os
 
 from absl import logging
 
-from bert_tf.checkpoint_formats import hugging_face_tf
 from bert_tf.core.errors import InputError
 
 SCHEME = "hf://"
 NO_PICKLES = "save the model as safetensors (save_pretrained of transformers does), and give the new folder"
+# The weights of transformers' TensorFlow classes.
+_H5 = "tf_model.h5"
 # Patterns of the files to download. No pattern matches pickles. Without safetensors, the .h5 file of the TensorFlow
 # classes is downloaded too.
 _FILES = [
     "*config.json", "modules.json", "config_sentence_transformers.json", "*.safetensors", "*.safetensors.index.json",
-    "vocab.txt", "tokenizer.json",
+    "vocab.txt", "tokenizer.json", "added_tokens.json", "special_tokens_map.json",
 ]  # fmt: skip
 
 
@@ -33,14 +34,12 @@ def download(name: str) -> str:
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)
         if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
-            folder = snapshot_download(
-                repository, revision=revision or None, allow_patterns=[*_FILES, hugging_face_tf.FILE_NAME]
-            )
+            folder = snapshot_download(repository, revision=revision or None, allow_patterns=[*_FILES, _H5])
     except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different error classes
         raise InputError(f"{name}: {_reason(error)}") from error
     if not any(file.endswith((".safetensors", ".h5")) for file in os.listdir(folder)):
         raise InputError(
-            f"{name}: has neither safetensors nor {hugging_face_tf.FILE_NAME}, and pickles are not downloaded, because "
+            f"{name}: has neither safetensors nor {_H5}, and pickles are not downloaded, because "
             f"they can run any code; {NO_PICKLES}"
         )
     logging.info("%s is in %s", name, folder)

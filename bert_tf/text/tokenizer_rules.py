@@ -1,0 +1,156 @@
+"""The rules by which a tokenizer turns text into tokens, as one value, and the rules of any vocabulary or model folder.
+
+Paper: section 3 ("Input/Output Representations").
+"""
+
+import dataclasses
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from absl import logging
+
+from bert_tf.core.errors import InputError
+from bert_tf.core.vocabulary_file import tokens_sha256
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+UNUSED = re.compile(r"\[unused\d+\]")
+# A vocabulary whose share of tokens with capital letters is smaller is uncased. Published cased vocabularies have more
+# than a fifth, and published uncased vocabularies have none.
+_LEAST_CAPITALS = 0.01
+
+
+class AddedToken(NamedTuple):
+    """A token that transformers adds to a vocabulary. It is never split.
+
+    Attributes:
+      content: the token.
+      normalized: whether a tokenizer that lower-cases text finds the token in any case.
+    """
+
+    content: str
+    normalized: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizerRules:
+    """The rules of a tokenizer.
+
+    Attributes:
+      vocabulary: the tokens in the order of their ids, including the added tokens.
+      do_lower_case: whether text is lower-cased.
+      strip_accents: whether accents are stripped.
+      added_tokens: the tokens that are never split.
+      vocab_file: path of the vocabulary; "" if it comes from no file.
+      source: the file that states `do_lower_case`, for messages; "" if the vocabulary decides.
+    """
+
+    vocabulary: tuple[str, ...]
+    do_lower_case: bool
+    strip_accents: bool
+    added_tokens: tuple[AddedToken, ...] = ()
+    vocab_file: str = dataclasses.field(default="", compare=False)
+    source: str = dataclasses.field(default="", compare=False)
+
+    @functools.cached_property
+    def facts(self) -> dict[str, Any]:
+        """The rules as JSON values: in the record of a run, in the manifest of records, and in the keys of caches."""
+        return {
+            "vocab_sha256": tokens_sha256(self.vocabulary),
+            "do_lower_case": self.do_lower_case,
+            "strip_accents": self.strip_accents,
+            "added_tokens": [list(token) for token in self.added_tokens],
+        }
+
+    def __hash__(self) -> int:
+        return hash((self.facts["vocab_sha256"], self.do_lower_case, self.strip_accents, self.added_tokens))
+
+
+def difference(facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
+    """Returns the first rule that differs, as words; "" if all rules that both values contain are equal."""
+    for name, value in facts.items():
+        other = others.get(name)
+        if value is None or other is None or value == other:
+            continue
+        if name == "vocab_sha256":
+            return f"another vocabulary (SHA-256 {value[:12]} instead of {other[:12]})"
+        if name == "added_tokens":
+            return f"other added tokens ({_listed(value)} instead of {_listed(other)})"
+        return f"--{name}={flag_value(value)} instead of --{name}={flag_value(other)}"
+    return ""
+
+
+def _listed(added: Sequence) -> str:
+    return ", ".join(content for content, _ in added[:3]) + ", ..." * (len(added) > 3) or "none"
+
+
+def flag_value(value: bool) -> str:
+    return str(value).lower()
+
+
+def has_capitals(vocabulary: Sequence[str]) -> bool:
+    """Returns whether a vocabulary is cased: whether it has tokens with capital letters."""
+    words = [token for token in vocabulary if not token.startswith("[") and any(map(str.isalpha, token))]
+    return sum(word != word.lower() for word in words) > _LEAST_CAPITALS * len(words)
+
+
+def log_casing(rules: TokenizerRules, given: bool | None) -> None:
+    """Says why text is lower-cased or not; warns if the flag does not fit the vocabulary.
+
+    Args:
+      given: the value of --do_lower_case; None if it was not given.
+    """
+    name, lower = rules.vocab_file, rules.do_lower_case
+    found = "tokens" if has_capitals(rules.vocabulary) else "no tokens"
+    if given is not None and given == has_capitals(rules.vocabulary):
+        logging.warning(
+            "--do_lower_case=%s: %s has %s with capital letters; leave the flag out to %s", flag_value(given), name,
+            found, "keep upper case" if given else "lower-case text",
+        )  # fmt: skip
+    elif given is None and rules.source:
+        logging.info("--do_lower_case=%s, as %s says", flag_value(lower), rules.source)
+    elif given is None:
+        logging.info("--do_lower_case=%s, because %s has %s with capital letters", flag_value(lower), name, found)
+
+
+def check_vocabulary(tokens: Sequence[str], path: str) -> None:
+    """Refuses tokens that do not form a vocabulary; for the errors, see `load_vocabulary`. `path` is its name."""
+    first_line: dict[str, int] = {}
+    if not {*SPECIAL_TOKENS} & {*tokens}:
+        raise InputError(
+            f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
+        )
+    for number, token in enumerate(tokens, 1):
+        if token and token in first_line:
+            raise InputError(f"{path}, line {number}: {token!r} is already on line {first_line[token]}; remove one")
+        first_line[token] = number
+    for special in SPECIAL_TOKENS:
+        if special not in first_line:
+            raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
+
+
+def of_tokens(
+    tokens: Sequence[str],
+    do_lower_case: bool | None = None,
+    strip_accents: bool | None = None,
+    added_tokens: Sequence[AddedToken] = (),
+    vocab_file: str = "",
+    source: str = "",
+) -> TokenizerRules:
+    """Returns the rules of a vocabulary.
+
+    Args:
+      tokens: the tokens in the order of their ids.
+      do_lower_case: None to let the vocabulary decide: if it has tokens with capital letters, text keeps its case.
+      strip_accents: None for the same value as `do_lower_case`, as in the original.
+
+    Raises:
+      InputError: see `bert_tf.tokenization.load_vocabulary`.
+    """
+    check_vocabulary(tokens, vocab_file or "the vocabulary")
+    lower = not has_capitals(tokens) if do_lower_case is None else do_lower_case
+    strip = lower if strip_accents is None else strip_accents
+    return TokenizerRules(
+        tuple(tokens), lower, strip, tuple(AddedToken(*token) for token in added_tokens), vocab_file, source
+    )
