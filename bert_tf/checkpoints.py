@@ -59,15 +59,17 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         joined = pair.join({each: open_checkpoint(each, file) for each, file in zip(paths, files, strict=False)})
         return dataclasses.replace(joined, config=read_config(config_file)) if config_file else joined
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)
+    saved_model = saved_models.folder_of(found.path)
+    folder = _folder_of_saved_model(saved_model) if saved_model else found.folder
     first = model_config.HUGGING_FACE_NAME if found.is_hugging_face else model_config.ORIGINAL_NAME
-    found_file = config_file or model_config.find(found.folder, first)
+    found_file = config_file or model_config.find(folder, first)
     config, entries = None, {}
     if config_file or tf.io.gfile.exists(found_file):
         config, entries = model_config.read(found_file)
     files = {
         "config": config,
         "config_file": found_file,
-        "vocab_file": tokenizer_files.find_vocabulary(found.folder),
+        "vocab_file": tokenizer_files.find_vocabulary(folder),
     }
     if found.path.endswith(keras_hub.SUFFIX):
         return keras_hub.read(found.path, **files)
@@ -78,9 +80,9 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
                 found.path,
             )
         return hugging_face.read(found.path, entries, **files)
-    if saved_models.folder_of(found.path):
-        contents = saved_models.read(found.path)
-        return dataclasses.replace(contents, config=config, config_file=found_file) if config else contents
+    if saved_model:
+        contents = saved_models.read(found.path, **files)
+        return dataclasses.replace(contents, tensors=hugging_face.with_taggers_head(contents.tensors, entries))
     bundle = TensorBundle(found.path)
     readers = (native.read, tf_models.read) if bundle.has_objects else (tf1.read,)
     for read in readers:
@@ -91,6 +93,19 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         f"{found.path}: holds no encoder of bert_tf, google-research/bert or tf-models-official "
         f"(the first tensors are {', '.join(sorted(bundle.shapes)[:3])}); give a BERT checkpoint"
     )
+
+
+def _folder_of_saved_model(folder: str) -> str:
+    """Returns the folder with the configuration and the tokenizer of a SavedModel.
+
+    transformers writes a SavedModel as `saved_model/1` into the folder of the other files.
+    """
+    parent = os.path.dirname(os.path.abspath(folder)) if "://" not in folder else os.path.dirname(folder)
+    above = os.path.dirname(parent)
+    is_inside = os.path.basename(parent) == "saved_model" and tf.io.gfile.exists(
+        os.path.join(above, model_config.HUGGING_FACE_NAME)
+    )
+    return above if is_inside else folder
 
 
 def load_encoder(path: str, config_file: str = "") -> BertEncoder | EncoderPair:

@@ -74,10 +74,7 @@ def read(path: str, config_entries: dict, **files) -> Contents:
             "gelu_erf",
             files["config_file"], path,
         )  # fmt: skip
-    classes = config_entries.get("architectures")
-    if isinstance(classes, list) and _CLASSES["token_head"] in classes:
-        tensors = {name.replace("head/", "token_head/") if name.startswith("head/") else name: tensor
-                   for name, tensor in tensors.items()}  # fmt: skip
+    tensors = with_taggers_head(tensors, config_entries)
     others = [s for s in in_our_spelling if s not in paths and s not in _BUFFERS and s not in _TIED]
     refuse_strangers(path, [in_our_spelling[spelled] for spelled in others if spelled.startswith(_SCOPE)])
     return Contents(
@@ -88,6 +85,14 @@ def read(path: str, config_entries: dict, **files) -> Contents:
         left_over=(*(in_our_spelling[spelled] for spelled in others), *untied),
         **files,
     )
+
+
+def with_taggers_head(tensors: Mapping[str, StoredTensor], config_entries: Mapping) -> dict[str, StoredTensor]:
+    """Renames the classifier of a tagger. Classifiers of texts and of tokens have the same names in transformers."""
+    classes = config_entries.get("architectures")
+    is_tagger = isinstance(classes, list) and any(name.endswith(_CLASSES["token_head"]) for name in classes)
+    renamed = {name: f"token_{name}" if is_tagger and name.startswith("head/") else name for name in tensors}
+    return {renamed[name]: tensor for name, tensor in tensors.items()}
 
 
 def _some(stored: Iterable[str]) -> str:
@@ -264,7 +269,8 @@ def label_entries(labels: Sequence[str]) -> dict:
 
 def read_entries(source: Contents) -> dict:
     """Returns the entries of `config.json`; {} for other formats."""
-    return read_config(source.config_file)[1] if source.format == "hugging_face" and source.config else {}
+    is_theirs = source.format in ("hugging_face", "saved_model") and source.config
+    return read_config(source.config_file)[1] if is_theirs else {}
 
 
 def read_task_entries(source: Contents) -> dict:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 
 import tensorflow as tf
+from absl import logging
 from tensorflow.core.protobuf import saved_model_pb2
 
 from bert_tf.checkpoint_formats import hugging_face_tf, names
@@ -17,9 +18,9 @@ from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.text import tokenizer_files
 
 FILE_NAME = "saved_model.pb"
+_OF_TRANSFORMERS = re.compile(r"[^/]+/(bert|classifier|qa_outputs|mlm___cls|nsp___cls)/")
 # The parts of tf-models-official's names, in the order in which they are replaced, and the parts of ours.
 _REPLACED = (
     (r"^transformer/layer_(\d+)/", r"encoder/blocks/\1/"),
@@ -45,8 +46,13 @@ def folder_of(prefix: str) -> str:
     return folder if is_inside and tf.io.gfile.exists(os.path.join(folder, FILE_NAME)) else ""
 
 
-def read(prefix: str) -> Contents:
-    """Opens the SavedModel to which the checkpoint at `prefix` belongs."""
+def read(prefix: str, config: BertConfig | None = None, config_file: str = "", vocab_file: str = "") -> Contents:
+    """Opens the SavedModel to which the checkpoint at `prefix` belongs.
+
+    Args:
+      config: the configuration; None to take it from the shapes of the variables.
+      config_file: the file of the configuration.
+    """
     folder, bundle = folder_of(prefix), TensorBundle(prefix)
     by_name = _stored_by_name(folder, bundle)
     found: dict[str, StoredTensor] = {}
@@ -59,12 +65,17 @@ def read(prefix: str) -> Contents:
     if "encoder/blocks/0/attention/query/kernel" not in found:
         some = ", ".join(sorted(by_name)[:3])
         raise InputError(f"{folder}: holds no BERT of TF Hub or transformers (the first variables are {some})")
-    config, heads = _config_of(found, folder)
+    shown, heads = _config_of(found)
+    if not config and not heads:
+        logging.warning(
+            "%s: shows neither the number of attention heads nor the activation; %d heads and the exact GELU are "
+            "assumed; copy the model's config.json there if this is wrong", folder, shown.num_attention_heads,
+        )  # fmt: skip
     tensors = {path: without_head_axis(path, stored) for path, stored in found.items()}
     used = {stored.name for stored in found.values()}
     return Contents(
-        prefix, "saved_model", tensors, expected_name=lambda path: path, config=config,
-        config_file=os.path.join(folder, FILE_NAME), vocab_file=tokenizer_files.find_vocabulary(folder),
+        prefix, "saved_model", tensors, expected_name=lambda path: path, config=config or shown,
+        config_file=config_file if config else os.path.join(folder, FILE_NAME), vocab_file=vocab_file,
         left_over=tuple(name for name, stored in by_name.items() if stored.name not in used), num_attention_heads=heads,
     )  # fmt: skip
 
@@ -85,7 +96,7 @@ def _stored_by_name(folder: str, bundle: TensorBundle) -> dict[str, StoredTensor
 
 def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
     """Returns our path of a variable and its tensor; the path is "" if the variable is not part of BERT."""
-    if name.startswith("tf_bert_"):  # Hugging Face's class, then the names of its .h5 files
+    if _OF_TRANSFORMERS.match(name):  # the model's name, then the names of its .h5 files
         tensor = hugging_face_tf.renamed(dataclasses.replace(stored, name=name.partition("/")[2] + ":0"))
         spelled = tensor.name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias")
         path = names.paths_by_name([spelled], "hugging_face").get(spelled, "")
@@ -98,7 +109,7 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
     return (path if names.row_of(path) else ""), stored
 
 
-def _config_of(found: Mapping[str, StoredTensor], folder: str) -> tuple[BertConfig, int | None]:
+def _config_of(found: Mapping[str, StoredTensor]) -> tuple[BertConfig, int | None]:
     """Returns the configuration that the shapes show, and the number of heads if the shapes show it.
 
     Hugging Face's SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models.

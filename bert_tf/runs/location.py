@@ -80,6 +80,8 @@ def _in_folder(folder: str) -> Location:
     ):
         if len(chosen) == 1:
             return Location(os.path.join(folder, chosen[0]), True)
+    if f"{hugging_face_tf.FILE_NAME}.index.json" in names:
+        raise InputError(f"{folder}: has .h5 files in several parts, which are not read; {NO_PICKLES}")
     if saved_models.FILE_NAME in names:
         return Location(os.path.join(folder, "variables", "variables"), False)
     newest = checkpoint_folder.find(folder)

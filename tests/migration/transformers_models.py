@@ -154,7 +154,7 @@ def _config(head: str, tokens: int):
 
     return transformers.BertConfig(
         vocab_size=tokens, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=32,
-        max_position_embeddings=128, **HEADS[head],
+        max_position_embeddings=256, **HEADS[head],
     )  # fmt: skip
 
 

@@ -24,31 +24,31 @@ def randomize(variables) -> None:
 
 
 def hugging_face(folder: str) -> None:
-    """Writes the models of all TensorFlow classes as .h5 and as safetensors, and one as a SavedModel."""
+    """Writes the models with a head for the next sentence, and a SavedModel of an encoder with its own name."""
     import transformers
 
     heads = {
-        "Model": ("last_hidden_state", "pooler_output"), "ForSequenceClassification": ("logits",),
-        "ForTokenClassification": ("logits",), "ForQuestionAnswering": ("start_logits", "end_logits"),
-        "ForMaskedLM": ("logits",), "ForPreTraining": ("prediction_logits", "seq_relationship_logits"),
-        "ForNextSentencePrediction": ("logits",), "ForMultipleChoice": ("logits",),
-    }  # fmt: skip
+        "ForPreTraining": ("prediction_logits", "seq_relationship_logits"),
+        "ForNextSentencePrediction": ("logits",),
+    }
     config = transformers.BertConfig(
-        vocab_size=60, hidden_size=16, num_hidden_layers=2, num_attention_heads=2, intermediate_size=32,
-        max_position_embeddings=20, num_labels=3,
+        vocab_size=60, hidden_size=24, num_hidden_layers=2, num_attention_heads=6, intermediate_size=32,
+        max_position_embeddings=20,
     )  # fmt: skip
     inputs = {"input_ids": IDS, "attention_mask": MASK, "token_type_ids": SEGMENTS}
     for name, outputs in heads.items():
-        config.num_labels = 2 if name == "ForQuestionAnswering" else 3
         model = getattr(transformers, f"TFBert{name}")(config)
-        given = {key: value[np.newaxis] for key, value in inputs.items()} if name == "ForMultipleChoice" else inputs
-        model(**given)
+        model(**inputs)
         randomize(model.variables)
-        found = model(**given)
+        found = model(**inputs)
         for form in (False, True):
-            target = f"{folder}/{name}/{'safetensors' if form else 'h5'}"
-            model.save_pretrained(target, safe_serialization=form, saved_model=name == "Model" and not form)
+            model.save_pretrained(f"{folder}/{name}/{'safetensors' if form else 'h5'}", safe_serialization=form)
         np.savez(f"{folder}/{name}/expected.npz", **{output: found[output].numpy() for output in outputs})
+    model = transformers.TFBertModel(config, name="my_model")
+    model(**inputs)
+    randomize(model.variables)
+    np.savez(f"{folder}/named.npz", sequence=model(**inputs)["last_hidden_state"].numpy())
+    model.save_pretrained(f"{folder}/named", saved_model=True)
 
 
 def keras_hub(folder: str) -> None:

@@ -1,0 +1,86 @@
+"""Exports models that transformers wrote, and compares the answers with those of transformers."""
+
+import csv
+import json
+import pathlib
+
+import numpy as np
+import tensorflow as tf
+
+from bert_tf.core.command_line import parse
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.migration import transformers_models
+
+TOLERANCE = {"rtol": 0, "atol": 2e-5}
+
+
+def assert_answers(head: str, form: str, folder: pathlib.Path, target: pathlib.Path) -> None:
+    """Exports the model in `folder`; compares the export's answers to raw strings with those of transformers.
+
+    Args:
+      folder: the model; the parent folder has the answers of transformers.
+    """
+    expected = json.loads((folder.parent / f"{form}.json").read_text())
+    task = {"Model": "embeddings", "ForMaskedLM": "fill_mask", "ForPreTraining": "fill_mask"}.get(head, "")
+    has_pairs = True if head == "ForSequenceClassification" else None
+    source = next(folder.glob("saved_model/*"), folder)
+    # The decoding of answers is exhaustive, like the reference.
+    decoding = {"max_answer_length": 30, "n_best_size": 1000} if head == "ForQuestionAnswering" else {}
+    flags = {"checkpoint_dir": str(source), "export_dir": str(target), "task_name": task, "has_pairs": has_pairs}
+    settings = ExportSettings(**flags, **decoding)
+    export_saved_model(settings)
+    served = tf.saved_model.load(str(target / "1"))
+
+    def ask(signature: str, **inputs):
+        return {name: value.numpy() for name, value in served.signatures[signature](**inputs).items()}
+
+    first, second = (tf.constant(texts) for texts in transformers_models.pairs(200))
+    if head == "Model":
+        np.testing.assert_allclose(ask("serving_default", text=first)["embedding"], expected, **TOLERANCE)
+    elif head == "ForSequenceClassification":
+        found = ask("serving_default", text_a=first, text_b=second)["probabilities"]
+        np.testing.assert_allclose(found, expected, **TOLERANCE)
+    elif head == "ForTokenClassification":
+        for scores, theirs in zip(ask("words", words=first)["scores"], expected, strict=True):
+            np.testing.assert_allclose(scores[: len(theirs)], theirs, **TOLERANCE)
+    elif head == "ForQuestionAnswering":
+        found = ask("serving_default", question=first, context=second)["score"]
+        np.testing.assert_allclose(found, expected, **TOLERANCE)
+    elif head == "ForMultipleChoice":
+        choices = tf.stack([second, second[::-1]], 1)
+        found = ask("serving_default", context=first, start=tf.fill([200], ""), choices=choices)
+        np.testing.assert_allclose(found["probabilities"], expected, **TOLERANCE)
+    else:
+        found = ask("serving_default", text=tf.strings.join([first, second], " [MASK] "))["scores"]
+        np.testing.assert_allclose(found[:, 0, :5], expected, **TOLERANCE)
+
+
+def assert_predictions(form: str, folder: pathlib.Path, target: pathlib.Path) -> None:
+    """Evaluates and predicts with a classifier of transformers through run_classifier; compares the probabilities."""
+    target.mkdir()
+    write_pairs(target / "test.csv", *transformers_models.pairs(200))
+    source = next(folder.glob("saved_model/*"), folder)
+    flags = [f"--init_checkpoint={source}", f"--output_dir={target}/new"]
+    assert_probabilities_of_run(flags, target, json.loads((folder.parent / f"{form}.json").read_text()))
+
+
+def write_pairs(path: pathlib.Path, first, second) -> None:
+    """Writes a .csv file of pairs; label i is LABEL_i, as transformers names labels without a name."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["a", "b", "label"])
+        writer.writerows((*pair, f"LABEL_{number % 3}") for number, pair in enumerate(zip(first, second, strict=True)))
+
+
+def assert_probabilities_of_run(flags, target: pathlib.Path, expected) -> None:
+    """Evaluates and predicts the pairs in `test.csv` with run_classifier."""
+    columns = ["--text_a_column=a", "--text_b_column=b", "--task_name=own"]
+    files = [f"--{name}_data_path={target}/test.csv" for name in ("eval", "test")]
+    scores = run_classifier(parse(ClassifierSettings, [*flags, *columns, *files, "--do_eval", "--do_predict"]))
+    found = np.loadtxt(target / "new/test_results.tsv")
+    np.testing.assert_allclose(found, expected, **TOLERANCE)
+    right = np.argmax(expected, 1) == np.arange(len(expected)) % 3
+    assert scores["accuracy"] == np.float32(right.mean())

@@ -1,0 +1,85 @@
+"""Models that transformers' TensorFlow classes and KerasHub wrote answer raw strings as the library that wrote them."""
+
+import itertools
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from bert_tf.classifier import TextClassifier
+from bert_tf.conversion import convert_checkpoint
+from bert_tf.settings import ConversionSettings
+from bert_tf.text import tokenizer_files
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.migration import keras_hub_models, taken_over, transformers_models
+from tests.migration.taken_over import TOLERANCE
+
+pytestmark = pytest.mark.migration
+
+FORMS = transformers_models.FORMS["tensorflow"]
+
+
+def written(script, folder: pathlib.Path, *arguments: str) -> pathlib.Path:
+    """Runs a script in the environment of `make test-migration`; returns the folder of its files."""
+    python = os.environ.get("BERT_TF_MIGRATION_PYTHON")
+    assert python, "give the other libraries: make test-migration"
+    subprocess.run([python, script.__file__, folder, *arguments], check=True, capture_output=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    return written(transformers_models, tmp_path_factory.mktemp("tensorflow"), "tensorflow")
+
+
+@pytest.fixture(scope="module")
+def presets(tmp_path_factory):
+    return written(keras_hub_models, tmp_path_factory.mktemp("keras_hub"))
+
+
+@pytest.mark.parametrize(("head", "form"), itertools.product(transformers_models.HEADS, FORMS))
+def test_an_export_answers_as_transformers(models, tmp_path, head, form):
+    taken_over.assert_answers(head, form, models / head / form, tmp_path / "model")
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_classifier_predicts_as_transformers(models, tmp_path, form):
+    taken_over.assert_predictions(form, models / "ForSequenceClassification" / form, tmp_path / "run")
+
+
+@pytest.mark.parametrize("case", keras_hub_models.CASES)
+def test_a_preset_of_keras_hub_answers_through_all_doors(presets, tmp_path, case):
+    folder = presets / case
+    answers = {name: np.array(value) for name, value in json.loads((folder / "answers.json").read_text()).items()}
+    expected = transformers_models.softmax(answers["classifier"])
+    rules = tokenizer_files.read(str(folder / "classifier"))
+    assert (rules.do_lower_case, rules.strip_accents) == (case == "uncased", False)
+    first, second = (keras_hub_models.texts(200, seed) for seed in (1, 2))
+    source, pairs = str(folder / "classifier"), list(zip(first, second, strict=True))
+    loaded = TextClassifier.load(source, has_pairs=True)
+    np.testing.assert_allclose(loaded.probabilities(pairs), expected, **TOLERANCE)
+    convert_checkpoint(
+        ConversionSettings(input=source, output=f"{tmp_path}/converted", format="bert_tf", has_pairs=True)
+    )
+    converted = TextClassifier.load(f"{tmp_path}/converted")
+    np.testing.assert_allclose(converted.probabilities(pairs), expected, **TOLERANCE)
+    export_saved_model(ExportSettings(checkpoint_dir=source, export_dir=f"{tmp_path}/served", has_pairs=True))
+    served = tf.saved_model.load(f"{tmp_path}/served/1").signatures["serving_default"]
+    found = served(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"]
+    np.testing.assert_allclose(found, expected, **TOLERANCE)
+    taken_over.write_pairs(tmp_path / "test.csv", first, second)
+    flags = [f"--init_checkpoint={source}", f"--output_dir={tmp_path}/new"]
+    taken_over.assert_probabilities_of_run(flags, tmp_path, expected)
+
+    flags = {"checkpoint_dir": str(folder / "masked_lm"), "export_dir": f"{tmp_path}/filled"}
+    export_saved_model(ExportSettings(**flags, task_name="fill_mask"))
+    filled = tf.saved_model.load(f"{tmp_path}/filled/1").signatures["serving_default"]
+    scores = filled(text=tf.constant([f"{text} [MASK]" for text in first]))["scores"][:, 0, :5]
+    best = np.sort(transformers_models.softmax(answers["masked_lm"]))[:, ::-1][:, :5]
+    # Their head has another epsilon and the exact GELU; see the warning.
+    np.testing.assert_allclose(scores, best, rtol=0, atol=1e-3)
