@@ -23,7 +23,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.modeling.dense import Dense, LayerNorm, initializer
+from bert_tf.modeling.dense import LayerNorm, Linear, initializer
 from bert_tf.modeling.dropout import dropout, dropout_seed, fold_in, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.keras_versions import refuse_keras_3
@@ -54,8 +54,8 @@ class PlainOperations(PaddedRows):
         """Computes dropout(LayerNorm(x)), float [..., H]."""
         return dropout(norm(x), rate, seed, site)
 
-    def attention(self, layer: "Attention", x, query_input, attention_bias, rate: float, seed, site: int):
-        """Computes softmax(Q K^T / sqrt(D) + bias) V for each head; see `Attention.call`."""
+    def attention(self, layer: "SelfAttention", x, query_input, attention_bias, rate: float, seed, site: int):
+        """Computes softmax(Q K^T / sqrt(D) + bias) V for each head; see `SelfAttention.call`."""
 
         def heads(x):  # [B, S, H] to [B, A, S, D]
             shape = static_or_dynamic_shape(x)
@@ -70,11 +70,11 @@ class PlainOperations(PaddedRows):
         context = tf.matmul(tf.cast(probabilities, value.dtype), value)
         return tf.transpose(context, [0, 2, 1, 3])
 
-    def dense_activation(self, x, dense: Dense, hidden_act: str):
+    def dense_activation(self, x, dense: Linear, hidden_act: str):
         """Computes activation(x W + b)."""
         return dense(x, hidden_act)
 
-    def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
+    def residual_norm(self, x, residual, dense: Linear, norm: LayerNorm, rate: float, seed, site: int):
         """Computes LayerNorm(residual + dropout(x W + b)); `x` has the shape [B, S, A, D] (contexts) or [B, S, 4H]."""
         if x.shape.rank == 4:
             x = tf.reshape(x, tf.shape(residual))
@@ -93,10 +93,11 @@ class Embeddings(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self._config = config
-        self.word_embeddings = self._table("word_embeddings", config.vocab_size)
-        self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
-        self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
-        self.layer_norm = LayerNorm(config.hidden_size)
+        with tf.name_scope(self.name):
+            self.word_embeddings = self._table("word_embeddings", config.vocab_size)
+            self.position_embeddings = self._table("position_embeddings", config.max_position_embeddings)
+            self.segment_embeddings = self._table("segment_embeddings", config.type_vocab_size)
+            self.layer_norm = LayerNorm(config.hidden_size, name="layer_norm")
 
     def _table(self, name: str, rows: int) -> tf.Variable:
         # `__init__` assigns each table to an attribute with the table's name. With another name, a checkpoint would
@@ -135,7 +136,7 @@ class Embeddings(keras.layers.Layer):
         return (operations or PLAIN).norm_dropout(x, self.layer_norm, self._config.hidden_dropout_prob, seed, site=0)
 
 
-class Attention(keras.layers.Layer):
+class SelfAttention(keras.layers.Layer):
     """Multi-head self-attention up to the context vectors.
 
     `Block` applies `output_dense` with the dropout, the residual connection and the layer normalization.
@@ -147,10 +148,11 @@ class Attention(keras.layers.Layer):
         super().__init__(**kwargs)
         hidden, self._rate = config.hidden_size, config.attention_probs_dropout_prob
         self.num_heads, self.head_size = config.num_attention_heads, config.head_size
-        self.query = Dense(hidden, hidden, config)
-        self.key = Dense(hidden, hidden, config)
-        self.value = Dense(hidden, hidden, config)
-        self.output_dense = Dense(hidden, hidden, config)
+        with tf.name_scope(self.name):
+            self.query = Linear(hidden, hidden, config, name="query")
+            self.key = Linear(hidden, hidden, config, name="key")
+            self.value = Linear(hidden, hidden, config, name="value")
+            self.output_dense = Linear(hidden, hidden, config, name="output_dense")
 
     def call(self, x, attention_bias, seed=None, site=0, query_input=None, operations=None):
         """Computes the context vectors.
@@ -203,11 +205,13 @@ class Block(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self._config = config
-        self.attention = Attention(config)
-        self.attention_norm = LayerNorm(config.hidden_size)
-        self.intermediate = Dense(config.hidden_size, config.intermediate_size, config)
-        self.output_dense = Dense(config.intermediate_size, config.hidden_size, config)
-        self.output_norm = LayerNorm(config.hidden_size)
+        hidden, wide = config.hidden_size, config.intermediate_size
+        with tf.name_scope(self.name):
+            self.attention = SelfAttention(config, name="attention")
+            self.attention_norm = LayerNorm(hidden, name="attention_norm")
+            self.intermediate = Linear(hidden, wide, config, name="intermediate")
+            self.output_dense = Linear(wide, hidden, config, name="output_dense")
+            self.output_norm = LayerNorm(hidden, name="output_norm")
 
     def call(self, x, attention_bias, seed=None, site=0, positions=None, operations=None):
         """Computes the layer.
@@ -266,9 +270,10 @@ class BertEncoder(keras.Model):
         self.fused = fused
         self.inference_operations = FUSED if tf.config.get_visible_devices("GPU") else PLAIN
         self._recompute = recompute_activations
-        self.embeddings = Embeddings(config)
-        self.blocks = [Block(config) for _ in range(config.num_hidden_layers)]
-        self.pooler = Dense(config.hidden_size, config.hidden_size, config)
+        with tf.name_scope(self.name):
+            self.embeddings = Embeddings(config, name="embeddings")
+            self.blocks = [Block(config, name=f"block_{number}") for number in range(config.num_hidden_layers)]
+            self.pooler = Linear(config.hidden_size, config.hidden_size, config, name="pooler")
 
     @property
     def encoders(self) -> list["BertEncoder"]:

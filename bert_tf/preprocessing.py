@@ -63,21 +63,31 @@ class BertPreprocessor(keras.layers.Layer):
         """Tokenizes and packs texts.
 
         Args:
-          texts: string [B] or [B, 1]; or a list or tuple of two such tensors, for pairs of texts.
+          texts: string [B] or [B, 1], or a list of B strings; or a tuple of two of these, for pairs of texts. Keras
+            gives a list of two tensors if a model has two inputs; this list is a pair too.
 
         Returns:
           `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each. A row that is too long loses tokens at the end
           of the longer text, as in google-research/bert.
+
+        Raises:
+          ValueError: a tuple does not have two parts, or a tensor has several columns.
         """
         refuse_keras_3(texts)
-        parts = list(texts) if isinstance(texts, (list, tuple)) else [texts]
+        is_pair = isinstance(texts, tuple) or (isinstance(texts, list) and all(map(tf.is_tensor, texts)))
+        parts = texts if is_pair else (texts,)
         if len(parts) > 2:
-            raise ValueError(f"texts has {len(parts)} parts; give one tensor of strings, or a pair of two tensors")
+            raise ValueError(f"texts has {len(parts)} parts; give one tensor or list of strings, or a tuple of two")
         return self.pack([self.tokenize(part) for part in parts])
 
     def tokenize(self, texts) -> tf.RaggedTensor:
         """Returns the ids of the tokens of texts, RaggedTensor int32 [B, (tokens)], without [CLS] and [SEP]."""
-        return self.tokenizer.encode(tf.reshape(tf.convert_to_tensor(texts, tf.string), [-1]))
+        texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank == 2 and texts.shape[1] not in (1, None):
+            raise ValueError(
+                f"texts has the shape {tuple(texts.shape)}; give a tuple of two tensors for pairs of texts"
+            )
+        return self.tokenizer.encode(tf.reshape(texts, [-1]))
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
         """Packs the token ids of one or two texts per row; see `call`."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.text.tokenizer_rules import MOST_UNKNOWN, of_unknown
 from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
@@ -13,7 +14,7 @@ from data_gen.token_blocks import Block
 # Ordinary text in any language is far from these limits.
 _LEAST_USED = 0.8
 _MOST_RANDOM = 0.6
-_MOST_UNKNOWN, _ALL_UNKNOWN = 0.05, 0.95
+_ALL_UNKNOWN = 0.95
 # A masked share below this fraction of --masked_lm_prob gives a warning. Rounding, and the minimum of one prediction
 # per row, change the masked share only a little.
 _LEAST_MASKED = 0.8
@@ -22,20 +23,16 @@ _LEAST_MASKED = 0.8
 def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
     """Warns if many tokens of the corpus, or most tokens in a part of a file, are [UNK]."""
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
-    remedy = (
-        f"check that {settings.vocab_file} is for this language, and that --do_lower_case="
-        f"{str(settings.do_lower_case).lower()} fits this vocabulary"
-    )
-    what = f"{unknown / tokens:.1%} of the tokens are [UNK]; {remedy}"
+    what = of_unknown(unknown / tokens, settings.vocab_file, settings.do_lower_case)
     if unknown > _ALL_UNKNOWN * tokens:
         raise InputError(f"--input_file={settings.input_file}: {what}")
-    if unknown > _MOST_UNKNOWN * tokens:
+    if unknown > MOST_UNKNOWN * tokens:
         logging.warning("%s", what)
         return
     files = list(dict.fromkeys(path for block in blocks for path in block.unknown_files))
     if files:
         more = f" and in {len(files) - 1} more files" if files[1:] else ""
-        logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, remedy)
+        logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, what)
 
 
 def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict[str, float]:

@@ -7,11 +7,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.encoder import PLAIN, Embeddings
-from bert_tf.modeling.dense import Dense
+from bert_tf.modeling.dense import Linear
 from bert_tf.modeling.halves import HalvedOperations
 
 _MATRICES = {
-    Dense: ("kernel",),
+    Linear: ("kernel",),
     Embeddings: ("word_embeddings", "position_embeddings", "segment_embeddings"),
 }
 

@@ -39,11 +39,13 @@ class Facts(parts.Facts):
     """Counts of a part of the output.
 
     Attributes:
+      unknown: number of tokens that are [UNK].
       truncated: number of texts that were truncated.
       damaged: number of lines with bytes that are not UTF-8.
       longest_id: number of characters of the longest id.
     """
 
+    unknown: int = 0
     truncated: int = 0
     damaged: int = 0
     longest_id: int = 0

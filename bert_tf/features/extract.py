@@ -21,6 +21,7 @@ from bert_tf.jobs.job import Job
 from bert_tf.jobs.parts import JoinTask, PartTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
+from bert_tf.text.tokenizer_rules import MOST_UNKNOWN, of_unknown
 from tfrecords import manifest
 
 # Increment this number whenever a change makes the same settings produce different bytes.
@@ -51,7 +52,7 @@ def _write(task: PartTask) -> Facts:
 
     def chunks() -> Iterator[Chunk]:
         for texts, rows, values in extractor.vectors(read_texts(task.source, settings)):
-            counts["facts"] += _count(texts, rows)
+            counts["facts"] += _count(texts, rows, extractor.tokenizer.unk_id)
             lines = np.array([text.line for text in texts], np.int64)
             ids = [text.id for text in texts] if output.has_ids else None
             yield Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
@@ -60,10 +61,11 @@ def _write(task: PartTask) -> Facts:
     return counts["facts"]
 
 
-def _count(texts: Sequence[Text], rows: Rows) -> Facts:
+def _count(texts: Sequence[Text], rows: Rows, unk_id: int) -> Facts:
     return Facts(
         texts=len(texts),
         tokens=len(rows.input_ids),
+        unknown=int(np.sum(rows.input_ids == unk_id)),
         truncated=int(rows.is_truncated.sum()),
         damaged=sum(text.is_damaged for text in texts),
         longest_id=max((len(str(text.id)) for text in texts if text.id is not None), default=0),
@@ -80,23 +82,29 @@ def _join(task: JoinTask) -> None:
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
-    """Logs the results and the number of truncated texts; returns the counts for the manifest."""
+    """Logs the results and the shares of truncated and unknown text; returns the counts for the manifest."""
+    settings, unknown = this.settings, facts.unknown / max(1, facts.tokens)
+    if unknown > MOST_UNKNOWN:
+        logging.warning("%s", of_unknown(unknown, settings.vocab_file, settings.do_lower_case))
     if facts.truncated:
         logging.warning(
             "%s of %s texts are longer than --max_seq_length=%d and were truncated",
-            f"{facts.truncated:,}", f"{facts.texts:,}", this.settings.max_seq_length,
+            f"{facts.truncated:,}", f"{facts.texts:,}", settings.max_seq_length,
         )  # fmt: skip
     if facts.damaged:
         logging.warning(
             "bytes that are not UTF-8 were dropped in %s of %s lines", f"{facts.damaged:,}", f"{facts.lines:,}"
         )
     what = f"vectors of {facts.texts:,} texts"
-    if not this.settings.is_pooled:
+    if not settings.is_pooled:
         what = f"vectors of {facts.tokens:,} tokens in {facts.texts:,} texts"
     size = sum(shard.bytes for shard in shards)
     plural = "s" * (len(shards) > 1)
-    logging.info("%s: wrote %s, %.1f MB in %d shard%s", this.manifest_path, what, size / 1e6, len(shards), plural)
-    return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "truncated", "damaged")}
+    logging.info(
+        "%s: wrote %s (%.1f%% [UNK]), %.1f MB in %d shard%s",
+        this.manifest_path, what, 100 * unknown, size / 1e6, len(shards), plural,
+    )  # fmt: skip
+    return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown", "truncated", "damaged")}
 
 
 _PROGRAM = parts.Program("extracting", _RECIPE, Facts, _write, _finish, _files, _join)

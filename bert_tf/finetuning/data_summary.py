@@ -1,4 +1,4 @@
-"""Logs a summary of a run's data before the run begins: numbers of examples and steps, lengths, and truncation.
+"""Logs a summary of a run's data before the run begins: numbers of examples and steps, lengths, truncation and [UNK].
 
 Letters: N rows.
 """
@@ -9,7 +9,10 @@ from absl import logging
 
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import Split
+from bert_tf.text.tokenizer_rules import MOST_UNKNOWN, of_unknown
 
+# The columns with ids of tokens.
+_TOKENS = ("segment_a", "segment_b", "tokens")
 # A warning is logged if at least this share of the examples is truncated, or at least this share of the tokens is lost.
 _MANY_EXAMPLES, _MANY_TOKENS = 0.1, 0.05
 
@@ -28,9 +31,14 @@ def log(run: PreparedRun) -> None:
         lost = lost_tokens(split, settings.max_seq_length)
         truncated = len(np.unique(split.example_ids[lost > 0])) / len(split.examples)
         cut = f"; {100 * truncated:.1f}% truncated" if lost.any() else "" if task.row_length else "; none truncated"
+        unknown = unknown_share(split, run.tokenizer.unk_id)
         logging.info(
-            "%s: %s%s; %s%s", name, _counts(split, *task.example_and_row_names), steps, _lengths(split, lost), cut
-        )
+            "%s: %s%s; %s%s; %.1f%% [UNK]",
+            name, _counts(split, *task.example_and_row_names), steps, _lengths(split, lost), cut, 100 * unknown,
+        )  # fmt: skip
+        if unknown > MOST_UNKNOWN:
+            rules = run.tokenizer.rules
+            logging.warning("%s: %s", name, of_unknown(unknown, rules.vocab_file, rules.do_lower_case))
         share = lost.sum() / (lost + split.lengths).sum()
         remedies = task.truncation_remedies
         if remedies is not None and (truncated >= _MANY_EXAMPLES or share >= _MANY_TOKENS):
@@ -41,6 +49,13 @@ def log(run: PreparedRun) -> None:
                 name, 100 * truncated, task.example_and_row_names[0], 100 * share,
                 "give" if settings.do_train else "train with", ", or ".join(remedies),
             )  # fmt: skip
+
+
+def unknown_share(split: Split, unk_id: int) -> float:
+    """Returns the share of a split's tokens that are [UNK]; 0 if the data was encoded before this program read it."""
+    columns = [split.columns[name].values for name in _TOKENS if isinstance(split.columns.get(name), tf.RaggedTensor)]
+    ids = np.concatenate([[], *(values.numpy() for values in columns)])
+    return float(np.mean(ids == unk_id)) if len(ids) else 0.0
 
 
 def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:

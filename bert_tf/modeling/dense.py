@@ -60,13 +60,14 @@ def initializer(config: BertConfig) -> keras.initializers.Initializer:
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
-class Dense(keras.layers.Layer):
+class Linear(keras.layers.Layer):
     """Affine map of the last axis: x W + b."""
 
     def __init__(self, inputs: int, outputs: int, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
-        self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
-        self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
+        with tf.name_scope(self.name):  # .h5 files need unique names
+            self.kernel = self.add_weight(name="kernel", shape=[inputs, outputs], initializer=initializer(config))
+            self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
 
     def call(self, x, hidden_act: str = "linear"):
         """Maps float [..., inputs] to float [..., outputs], and applies the activation function `hidden_act`.
@@ -83,8 +84,9 @@ class LayerNorm(keras.layers.Layer):
 
     def __init__(self, size: int, **kwargs):
         super().__init__(**kwargs)
-        self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
-        self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
+        with tf.name_scope(self.name):
+            self.gamma = self.add_weight(name="gamma", shape=[size], initializer="ones", experimental_autocast=False)
+            self.beta = self.add_weight(name="beta", shape=[size], initializer="zeros", experimental_autocast=False)
 
     def call(self, x):
         """Normalizes float [..., size]; the result has the dtype of x."""

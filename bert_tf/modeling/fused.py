@@ -34,7 +34,7 @@ from bert_tf.modeling.compilation import (
     keeps_axes,
     optimization_barrier,
 )
-from bert_tf.modeling.dense import LAYER_NORM_EPSILON, Dense, LayerNorm, activation, in_rows_of, layer_norm, rows
+from bert_tf.modeling.dense import LAYER_NORM_EPSILON, LayerNorm, Linear, activation, in_rows_of, layer_norm, rows
 from bert_tf.modeling.dropout import dropout, dropout_mask, static_or_dynamic_shape
 from bert_tf.modeling.row_layout import PaddedRows
 
@@ -62,13 +62,13 @@ class FusedOperations(PaddedRows):
         rate, seed = _rate_and_seed(rate, seed)
         return attention(projected, attention_bias, seed, tf.constant(site), rate=rate)
 
-    def dense_activation(self, x, dense: Dense, hidden_act: str):
+    def dense_activation(self, x, dense: Linear, hidden_act: str):
         """Computes activation(x W + b)."""
         product = _product_of(dense, x)
         y = biased_activation(_matrix(product), tf.convert_to_tensor(dense.bias), name=hidden_act)
         return in_rows_of(product, y)
 
-    def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
+    def residual_norm(self, x, residual, dense: Linear, norm: LayerNorm, rate: float, seed, site: int):
         """Computes LayerNorm(residual + dropout(x W + b)); `x` has the shape [B, S, A, D] (contexts) or [B, S, 4H]."""
         weights = (tf.convert_to_tensor(weight) for weight in (dense.bias, norm.gamma, norm.beta))
         rate, seed = _rate_and_seed(rate, seed)
@@ -87,12 +87,12 @@ def _matrix(x: tf.Tensor) -> tf.Tensor:
     return x if keeps_axes() else rows(x)
 
 
-def _product_of(dense: Dense, x: tf.Tensor) -> tf.Tensor:
+def _product_of(dense: Linear, x: tf.Tensor) -> tf.Tensor:
     """Computes x W, float [B, S, outputs]; x is float [B, S, ...], and its last axes are the inputs of `dense`."""
     return _product(x, tf.reshape(dense.kernel, [*x.shape[2:], dense.kernel.shape[1]]))
 
 
-def _project(x: tf.Tensor, layers: Sequence[Dense], num_heads: int) -> tf.Tensor:
+def _project(x: tf.Tensor, layers: Sequence[Linear], num_heads: int) -> tf.Tensor:
     """Applies several affine maps to float [B, S, H]; returns float [B, S, layers, A, D]."""
     parts = [len(layers), num_heads, x.shape[-1] // num_heads]
     kernel = tf.concat([layer.kernel for layer in layers], axis=1)

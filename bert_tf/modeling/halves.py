@@ -26,7 +26,7 @@ import numpy as np
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.modeling.dense import Dense, LayerNorm, activation, in_rows_of, layer_norm, rows
+from bert_tf.modeling.dense import LayerNorm, Linear, activation, in_rows_of, layer_norm, rows
 from bert_tf.modeling.row_layout import JoinedRows
 
 
@@ -106,7 +106,7 @@ class HalvedOperations:
             heads.append(_Heads(separate, joined, count))
         return heads
 
-    def _rows_of(self, dense: Dense, sizes: Sequence[int]) -> tuple[list[tf.Variable], np.ndarray]:
+    def _rows_of(self, dense: Linear, sizes: Sequence[int]) -> tuple[list[tf.Variable], np.ndarray]:
         """Moves the weights of a layer; returns the rows of the matrix for each half, and the bias."""
         kernel, bias = _take(dense, "kernel", "bias")
         kernels = [self._variable(part, dense.compute_dtype) for part in tf.split(kernel, sizes, axis=0)]
@@ -142,11 +142,11 @@ class _HalvedRows(JoinedRows):
         queries = None if query_input is x else query_input
         return [self._contexts(half, x, queries, attention_bias) for half in self._weights.heads[id(layer)]]
 
-    def dense_activation(self, x, dense: Dense, hidden_act: str):
+    def dense_activation(self, x, dense: Linear, hidden_act: str):
         """Computes activation(x W + b) for the inner values of each half, float [N, I/2]."""
         return [activation(hidden_act)(half(x)) for half in self._weights.inner[id(dense)]]
 
-    def residual_norm(self, x, residual, dense: Dense, norm: LayerNorm, rate: float, seed, site: int):
+    def residual_norm(self, x, residual, dense: Linear, norm: LayerNorm, rate: float, seed, site: int):
         """Computes LayerNorm(residual + x W + b), with the shape of `residual`; `x` has a matrix per half."""
         del rate, seed, site
         kernels, bias = self._weights.outer[id(dense)]
@@ -197,7 +197,7 @@ def _take(layer: keras.layers.Layer, *names: str) -> list[tf.Tensor]:
     return values
 
 
-def _columns(dense: Dense, sizes: Sequence[int], scale: float = 1.0) -> list[tuple[tf.Tensor, ...]]:
+def _columns(dense: Linear, sizes: Sequence[int], scale: float = 1.0) -> list[tuple[tf.Tensor, ...]]:
     """Moves the weights of a layer; returns the columns of the matrix and the bias for each half, times a factor."""
     weights = [tf.split(weight * scale, sizes, axis=-1) for weight in _take(dense, "kernel", "bias")]
     return list(zip(*weights, strict=True))

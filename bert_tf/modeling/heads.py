@@ -13,7 +13,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.modeling.bilstm import BiLstm
 from bert_tf.modeling.compilation import inside_xla
-from bert_tf.modeling.dense import Dense, LayerNorm, rows
+from bert_tf.modeling.dense import LayerNorm, Linear, rows
 from bert_tf.modeling.dropout import dropout, dropout_seed
 from bert_tf.modeling.fused import cross_entropy
 
@@ -43,7 +43,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
         self._config = config
-        self.transform = Dense(config.hidden_size, config.hidden_size, config)
+        self.transform = Linear(config.hidden_size, config.hidden_size, config)
         self.layer_norm = LayerNorm(config.hidden_size)
         self.bias = self.add_weight(
             name="bias", shape=[config.vocab_size], initializer="zeros", experimental_autocast=False
@@ -81,7 +81,7 @@ class NextSentenceHead(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
-        self.dense = Dense(config.hidden_size, 2, config)
+        self.dense = Linear(config.hidden_size, 2, config)
 
     def call(self, pooled_output):
         """Maps float [B, H] to logits, float32 [B, 2]; for packed rows, [B, N, H] to [B, N, 2]."""
@@ -130,7 +130,7 @@ class ClassificationHead(keras.layers.Layer):
         self._rate, self._pooling = config.head_dropout_prob, pooling
         self.reads = "pooled_output" if pooling == "cls" else "sequence_output"
         self.columns = ("input_mask",) * (pooling != "cls") + ("order_ids",) * adds_orders
-        self.dense = Dense(config.hidden_size, num_outputs, config)
+        self.dense = Linear(config.hidden_size, num_outputs, config)
 
     def call(self, x, input_mask=None, order_ids=None, training=False, seed=None):
         """Maps the encoder's output, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
@@ -164,7 +164,7 @@ class SpanHead(keras.layers.Layer):
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
-        self.dense = Dense(config.hidden_size, 2, config)
+        self.dense = Linear(config.hidden_size, 2, config)
 
     def call(self, x, training=False, seed=None):
         """Maps float [B, S, H] to logits, float32 [B, S, 2]: start and end."""
@@ -190,7 +190,7 @@ class TaggingHead(keras.layers.Layer):
     def __init__(self, config: BertConfig, num_labels: int, **kwargs):
         super().__init__(**kwargs)
         self._rate = config.head_dropout_prob
-        self.dense = Dense(config.hidden_size, num_labels, config)
+        self.dense = Linear(config.hidden_size, num_labels, config)
 
     def call(self, x, training=False, seed=None):
         """Maps float [B, S, H] to logits, float32 [B, S, C]."""
@@ -249,7 +249,7 @@ class FeatureTaggingHead(keras.layers.Layer):
         inputs = config.hidden_size * (1 if self.layer_weights is not None else count)
         sizes = [inputs, *[2 * lstm_size] * (_LSTM_LAYERS - 1)]
         self.lstms = [BiLstm(size, lstm_size) for size in sizes]
-        self.dense = Dense(2 * lstm_size, num_labels, config)
+        self.dense = Linear(2 * lstm_size, num_labels, config)
 
     def call(self, x, read_mask, training=False, seed=None):
         """Computes the logits of each token's labels.

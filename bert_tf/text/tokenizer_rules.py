@@ -16,6 +16,8 @@ from bert_tf.core.vocabulary_file import tokens_sha256
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 UNUSED = re.compile(r"\[unused\d+\]")
+# Ordinary text in any language has fewer tokens that are [UNK].
+MOST_UNKNOWN = 0.05
 # A vocabulary whose share of tokens with capital letters is smaller is uncased. Published cased vocabularies have more
 # than a fifth, and published uncased vocabularies have none.
 _LEAST_CAPITALS = 0.01
@@ -93,6 +95,14 @@ def has_capitals(vocabulary: Sequence[str]) -> bool:
     """Returns whether a vocabulary is cased: whether it has tokens with capital letters."""
     words = [token for token in vocabulary if not token.startswith("[") and any(map(str.isalpha, token))]
     return sum(word != word.lower() for word in words) > _LEAST_CAPITALS * len(words)
+
+
+def of_unknown(share: float, vocab_file: str, do_lower_case: bool) -> str:
+    """Returns a sentence about the share of tokens that are [UNK], with the remedy."""
+    return (
+        f"{share:.1%} of the tokens are {UNK}; check that {vocab_file} is for this language, and that "
+        f"--do_lower_case={flag_value(do_lower_case)} fits this vocabulary"
+    )
 
 
 def log_casing(rules: TokenizerRules, given: bool | None) -> None:

@@ -54,11 +54,14 @@ def test_a_loaded_model_computes_in_the_precision_that_it_was_built_in(tmp_path,
     np.testing.assert_array_equal(again(DATA), model(DATA))
 
 
-@pytest.mark.parametrize("name", ["weights", pytest.param("saved_model", marks=pytest.mark.slow), "model.keras"])
-def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name):
+FORMATS = ["weights", "weights.h5", "model.h5", "model.keras", pytest.param("saved_model", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name, caplog):
     model, _ = make_model(None)
     path = str(tmp_path / name)
-    if name == "weights":
+    if name.startswith("weights"):
         model.save_weights(path)
         again, _ = make_model(None)
         again.load_weights(path)
@@ -67,6 +70,17 @@ def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name):
         again = keras.models.load_model(path)
         assert again.get_layer("bert").config == CONFIG
     np.testing.assert_allclose(again(DATA), model(DATA), atol=1e-6)
+    assert "same name" not in caplog.text
+
+
+def test_the_best_weights_of_fit_are_kept_as_h5(tmp_path):
+    model, encoder = make_model(None)
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    path = str(tmp_path / "best.h5")
+    best = keras.callbacks.ModelCheckpoint(path, monitor="loss", save_best_only=True)
+    model.fit(DATA, LABELS, epochs=1, verbose=0, callbacks=[best])
+    np.testing.assert_allclose(keras.models.load_model(path)(DATA), model(DATA), atol=1e-6)
+    assert encoder.blocks[0].attention.query.kernel.name == "bert/block_0/attention/query/kernel:0"
 
 
 def test_gradients_reach_the_embeddings_of_rows_of_fixed_length():

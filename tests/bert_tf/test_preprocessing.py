@@ -43,8 +43,14 @@ def test_texts_and_pairs_become_the_rows_of_training(vocab_file):
     assert_equal(layer.pack([layer.tokenize(TEXTS)]), expected(vocab_file, TEXTS))
     dataset = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4).map(layer)
     assert_equal(next(iter(dataset)), expected(vocab_file, TEXTS))
+    assert_equal(layer(TEXTS), expected(vocab_file, TEXTS))
+    assert_equal(layer(TEXTS[:2]), expected(vocab_file, TEXTS[:2]))
+    assert_equal(layer((TEXTS, PAIRS)), expected(vocab_file, TEXTS, PAIRS))
+    assert_equal(layer(np.array(TEXTS)), expected(vocab_file, TEXTS))
     with pytest.raises(ValueError, match="texts has 3 parts"):
-        layer([tf.constant(TEXTS)] * 3)
+        layer((tf.constant(TEXTS),) * 3)
+    with pytest.raises(ValueError, match=r"texts has the shape \(4, 2\); give a tuple of two tensors"):
+        layer(tf.stack([TEXTS, PAIRS], 1))
 
 
 def make_model(vocab_file):

@@ -40,10 +40,18 @@ def test_each_split_has_its_counts_steps_and_lengths(tokenizer, caplog):
     task = make_task(2, has_pairs=False)
     lines, warnings = said(caplog, task, tokenizer, train=texts(*range(1, 11), 10, 10), dev=texts(2, 3))
     assert lines == [
-        "train: 12 examples, 6 steps of 4; tokens: median 8, 95% up to 12, longest 12; none truncated",
-        "dev: 2 examples; tokens: median 4, 95% up to 5, longest 5; none truncated",
+        "train: 12 examples, 6 steps of 4; tokens: median 8, 95% up to 12, longest 12; none truncated; 0.0% [UNK]",
+        "dev: 2 examples; tokens: median 4, 95% up to 5, longest 5; none truncated; 0.0% [UNK]",
     ]
     assert not warnings
+
+
+def test_text_that_the_vocabulary_does_not_fit_is_warned_of(tokenizer, caplog):
+    task = make_task(2, has_pairs=False)
+    examples = [Example("the man ☃ " * 2, None, "0"), Example("the man the ", None, "1")]
+    lines, (warning,) = said(caplog, task, tokenizer, train=examples)
+    assert lines[0].endswith("none truncated; 22.2% [UNK]")
+    assert warning.startswith(f"train: 22.2% of the tokens are [UNK]; check that {tokenizer.vocab_file} is for this")
 
 
 def test_lost_text_is_counted_and_the_remedy_named(tokenizer, caplog):

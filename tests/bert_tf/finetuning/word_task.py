@@ -8,14 +8,14 @@ import tensorflow as tf
 from bert_tf.core.command_line import parse
 from bert_tf.finetuning.task import LOSS, Task, tokenize
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.modeling.dense import Dense
+from bert_tf.modeling.dense import Linear
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text.packing import pack
 from bert_tf.training.metrics import Form, Metric
 from tests.small_configs import small_config
 
 
-class TokenHead(Dense):
+class TokenHead(Linear):
     reads = "sequence_output"
 
     def call(self, x, training=False, seed=None):
