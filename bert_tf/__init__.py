@@ -5,6 +5,24 @@ import sys
 
 __version__ = "0.1.0"
 
+# The classes and functions that `from bert_tf import NAME` loads on first use, and their modules.
+_PUBLIC = {
+    "BertConfig": "config", "BertEncoder": "encoder", "BertPreprocessor": "preprocessing",
+    "BertTokenizer": "tokenization", "TextClassifier": "classifier", "TextEmbedder": "embedder",
+    "load_encoder": "checkpoints",
+}  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"bert_tf.{_PUBLIC[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_PUBLIC]
+
+
 # A program that has imported Keras may load a saved model, which needs the classes and operations of these modules.
 # The scripts import this package before TensorFlow, so `--help` stays fast.
 if "tf_keras" in sys.modules:

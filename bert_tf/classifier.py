@@ -18,6 +18,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import conversion, report
+from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning import evaluated_data
@@ -123,7 +124,7 @@ class TextClassifier(FinishedRun):
         share = None if has_dev or not dev_share else float(dev_share)
         flags = {"task_name": IN_MEMORY, "do_train": True, "do_eval": has_dev or bool(share), "dev_share": share}
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
-        parsed = ClassifierSettings(**paths, **flags | settings)
+        parsed = of_keywords(ClassifierSettings, paths | flags | settings)
         command = Command.of(parsed)
         task = find_task(command, given)
         if not parsed.sweep:

@@ -7,23 +7,29 @@ Letters: N texts, H size of a vector.
 """
 
 import functools
+import math
+import numbers
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from bert_tf import report
+from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
+from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import Texts
-from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, embedding_task
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
+from bert_tf.tasks.embeddings.prompts import VectorFiles
+from bert_tf.tasks.embeddings.retrieval import normalized
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 
 # What messages call data in memory.
@@ -66,7 +72,8 @@ class TextEmbedder(FinishedRun):
 
         Args:
           examples: tuples of an anchor, its positive and any number of negatives; or tuples of two texts and a score
-            (a number); or single texts.
+            (a number); or single texts; or rows with the columns of a file of `run_embeddings`: a list of dicts, a
+            pandas DataFrame, or a Dataset of the library datasets.
           checkpoint: weights to start from; see `--init_checkpoint` of `run_embeddings`.
           output_dir: folder for checkpoints and report.
           dev: examples for the evaluation: pairs or scored pairs; None for no evaluation.
@@ -85,30 +92,50 @@ class TextEmbedder(FinishedRun):
         )  # fmt: skip
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
         flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": dev is not None}
-        parsed = EmbeddingSettings(**paths, **flags | settings)
+        parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
         task = embedding_task(Command.of(parsed), texts)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write)
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
-    def encode(self, texts: Sequence[str], prompt_name: str = "", dimensions: int | None = None) -> np.ndarray:
+    def encode(self, texts: Sequence[str] | str, prompt_name: str = "", dimensions: int | None = None) -> np.ndarray:
         """Computes the vectors of N texts.
 
         Args:
-          texts: strings.
+          texts: strings; or one string.
           prompt_name: "query" or "document" to write the model's prefix before each text; "" for no prefix.
           dimensions: number of the first values of each vector to keep; None to keep all.
 
         Returns:
-          float32 [N, H], of length 1 if the model normalizes vectors.
+          float32 [N, H], or [H] for one string; of length 1 if the model normalizes vectors.
 
         Raises:
           InputError: a text is not a string, or an argument is invalid.
         """
+        if isinstance(texts, str):
+            return self.encode([texts], prompt_name, dimensions)[0]
         key = prompt_name, dimensions
         if key not in self._with_prompts:
             self._with_prompts[key] = self._extractor.with_prompt(*key)
         return self._with_prompts[key].sentences(texts)
+
+    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+        """Computes the cosine of each of N texts with each of M other texts, float32 [N, M]; see `encode`."""
+        vectors, of_others = (normalized(self.encode(list(each))) for each in (texts, others))
+        return vectors @ of_others.T
+
+    def evaluate(self, examples: Sequence) -> dict[str, float]:
+        """Computes the metrics in `scores`, except for the loss, for pairs or scored pairs; see `train`.
+
+        Raises:
+          InputError: an example is invalid, or the examples are single texts.
+        """
+        found = _examples(examples, "examples")
+        if data.form_of(found) == data.TEXTS:
+            raise InputError("examples: single texts cannot be evaluated; give pairs or scored pairs")
+        task = EmbeddingTask(files=VectorFiles(**self._trained.description.parameters))
+        texts, example_ids = task.prefixed_texts(found)
+        return task.scores(Split(found, {}, example_ids), self.encode(texts))
 
     @functools.cached_property
     def _extractor(self) -> FeatureExtractor:
@@ -116,8 +143,11 @@ class TextEmbedder(FinishedRun):
 
 
 def _examples(given: Sequence, name: str) -> list[Texts]:
-    if isinstance(given, str) or not len(given):
+    if isinstance(given, (str, Mapping)) or not len(given):
         raise InputError(f"{name}: give a list with at least one example")
+    given = given.to_dict("records") if hasattr(given, "columns") else given  # of pandas
+    if all(isinstance(one, Mapping) for one in given):
+        return data.of_rows([(f"{name}[{number}]", row) for number, row in enumerate(given)], name, "train")
     found = [_example(one, f"{name}[{number}]") for number, one in enumerate(given)]
     data.form_of(found)
     return found
@@ -126,7 +156,9 @@ def _examples(given: Sequence, name: str) -> list[Texts]:
 def _example(given: Any, place: str) -> Texts:
     parts = (given,) if isinstance(given, str) else tuple(given)
     *texts, last = parts
-    score = isinstance(last, int | float) and not isinstance(last, bool) and len(parts) == 3
+    score = isinstance(last, numbers.Real) and not isinstance(last, bool) and len(parts) == 3
+    if score and not math.isfinite(last):
+        raise InputError(f"{place}: the score is {last!r}; give a finite number")
     texts = texts if score else parts
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         what = "one, two with a score, or an anchor, its positive and negatives"

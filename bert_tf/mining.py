@@ -78,7 +78,7 @@ def _chosen(
     least = min(values[own])
     values[[*own, *([] if itself is None else [itself])]] = -np.inf
     ranked = retrieval.highest(values, settings.max_rank)[settings.min_rank - 1 :]
-    ranked = ranked[(values[ranked] <= least - settings.margin) & np.isfinite(values[ranked])]
+    ranked = ranked[(values[ranked] < least - settings.margin) & np.isfinite(values[ranked])]
     if settings.sampling == "random" and len(ranked) > settings.num_negatives:
         ranked = ranked[np.sort(rng.choice(len(ranked), settings.num_negatives, replace=False))]
     return ranked[: settings.num_negatives].tolist()

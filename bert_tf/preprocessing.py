@@ -28,7 +28,8 @@ class BertPreprocessor(keras.layers.Layer):
       vocabulary: path of a vocabulary with one token per line; or the path of a model of any supported format, whose
         tokenizer is used; or the tokens in the order of their ids.
       sequence_length: number of tokens in a row, S.
-      do_lower_case, strip_accents: see `BertTokenizer`.
+      do_lower_case: whether to lower-case text; see `BertTokenizer`.
+      strip_accents: whether to strip accents; see `BertTokenizer`.
       added_tokens: if `vocabulary` is a list, pairs of a token that is never split, and whether it is found in any
         case; saved models contain them.
 

@@ -17,8 +17,8 @@ def load(name: str) -> types.ModuleType:
         return importlib.import_module(name)
     except ImportError as error:
         raise InputError(
-            f"{name} is not installed, but raw text needs it: pip install 'bert_tf[text]', or give text with one "
-            "sentence per line"
+            f"{name} is not installed, but raw text needs it: pip install sentencex mwparserfromhell, or give text "
+            "with one sentence per line"
         ) from error
 
 

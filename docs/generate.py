@@ -40,6 +40,8 @@ COPIED = {
 PYTHON_NAMES = {
     "bert_tf.classifier": ("TextClassifier",),
     "bert_tf.embedder": ("TextEmbedder",),
+    "bert_tf.finished_run": ("FinishedRun",),
+    "bert_tf.preprocessing": ("BertPreprocessor",),
     "bert_tf.features.extractor": ("FeatureExtractor", "TokenFeatures"),
     "bert_tf.encoder": ("BertEncoder",),
     "bert_tf.config": ("BertConfig",),

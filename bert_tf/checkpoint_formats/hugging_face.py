@@ -42,7 +42,7 @@ def safetensors():
     try:
         import safetensors.numpy
     except ImportError as error:
-        raise InputError("reading and writing safetensors needs: pip install 'bert_tf[hf]'") from error
+        raise InputError("reading and writing safetensors needs: pip install safetensors") from error
     return safetensors
 
 

@@ -39,7 +39,13 @@ def pooling_file(folder: str) -> str:
 
 def read_prompts(folder: str) -> dict[str, str]:
     """Returns the texts that sentence-transformers can write before a text, by name; {} if there are none."""
-    return dict(_prompts(folder).get("prompts") or {})
+    found, path = dict(_prompts(folder).get("prompts") or {}), pooling_file(folder)
+    if any(found.values()) and tf.io.gfile.exists(path) and read_json(path).get("include_prompt") is False:
+        raise InputError(
+            f"{path}: include_prompt is false, which is not supported; remove the prompts from "
+            f"{os.path.join(folder, PROMPTS)}"
+        )
+    return found
 
 
 def _prompts(folder: str) -> dict:
@@ -133,10 +139,7 @@ def prompt_of(folder: str, name: str) -> str:
     if name and name not in prompts:
         listed = ", ".join(prompts) or "none"
         raise InputError(f"--prompt_name={name}: {folder} has the prompts {listed}; give one of them, or --prompt")
-    text, path = prompts.get(name or default, ""), pooling_file(folder)
-    if text and tf.io.gfile.exists(path) and read_json(path).get("include_prompt") is False:
-        raise InputError(f"{path}: include_prompt is false, which is not supported; give --prompt= to drop the prompt")
-    return text
+    return prompts.get(name or default, "")
 
 
 def _mode(entries: dict, path: str) -> str:
@@ -150,17 +153,14 @@ def _mode(entries: dict, path: str) -> str:
     return _MODES[modes[0]]
 
 
-def longest_sentence(folder: str, positions: int) -> int:
-    """Returns the row length that sentence-transformers uses with a checkpoint.
+def longest_sentence(folder: str) -> int | None:
+    """Returns the row length that sentence-transformers uses with a checkpoint; None if the folder does not state it.
 
-    Args:
-      folder: folder of the checkpoint. Since version 6 of sentence-transformers, only the folder's
-        `tokenizer_config.json` states the length.
-      positions: number of positions of the model. This is the maximum length, and the length if the folder does not
-        state a length.
+    The length may be more than the model's number of positions. Since version 6 of sentence-transformers, only
+    `tokenizer_config.json` states the length.
     """
     path = os.path.join(folder, LENGTH)
     stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
     known = (stated, tokenizer_files.read_config(folder).get("model_max_length"))
     lengths = [length for length in known if isinstance(length, int) and length >= 3]
-    return min([*lengths[:1], positions])
+    return next(iter(lengths), None)

@@ -6,6 +6,7 @@ default and help text of a flag are defined in one place, and the library never 
 
 import contextlib
 import dataclasses
+import difflib
 import functools
 import gc
 import inspect
@@ -181,6 +182,16 @@ def _refuse_words(words: Sequence[str]) -> None:
     # absl would read "--do_train False" as --do_train=true and a positional argument.
     if words:
         raise InputError(f"unexpected argument {words[0]!r}; write flags as --name=value")
+
+
+def of_keywords(settings_class: type, values: Mapping[str, Any]):
+    """Makes settings from the keyword arguments of a Python call; an unknown name is an InputError with suggestions."""
+    known = [field.name for field in dataclasses.fields(settings_class)]
+    for name in values:
+        if name not in known:
+            alike = " or ".join(difflib.get_close_matches(name, known, n=3))
+            raise InputError(f"{name}: no such argument" + (f"; did you mean {alike}?" if alike else ""))
+    return settings_class(**values)
 
 
 def to_json(settings) -> str:

@@ -29,7 +29,7 @@ def download(name: str) -> str:
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
-        raise InputError(f"{name}: models from the Hugging Face Hub need: pip install 'bert_tf[hf]'") from error
+        raise InputError(f"{name}: the Hugging Face Hub needs: pip install huggingface-hub safetensors") from error
     repository, _, revision = name.removeprefix(SCHEME).partition("@")
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)

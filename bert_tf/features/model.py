@@ -48,7 +48,7 @@ def _length(settings: VectorSettings, contents: Contents, folder: str) -> int:
     if settings.max_seq_length is None:
         positions = config.max_position_embeddings
         if settings.sentence_vectors:
-            return sentence_transformers.longest_sentence(folder, positions)
+            return min(sentence_transformers.longest_sentence(folder) or positions, positions)
         return min(_DEFAULT_LENGTH, positions)
     config.check_length(settings.max_seq_length, contents.config_file)
     return settings.max_seq_length

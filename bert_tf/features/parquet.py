@@ -12,9 +12,7 @@ try:
     import pyarrow
     import pyarrow.parquet
 except ImportError as error:
-    raise InputError(
-        "--output_format=parquet needs PyArrow: pip install 'bert_tf[parquet]', or choose tfrecord or npz"
-    ) from error
+    raise InputError("--output_format=parquet needs PyArrow: pip install pyarrow, or choose tfrecord or npz") from error
 
 
 class Parquet(Format):

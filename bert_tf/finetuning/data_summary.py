@@ -66,7 +66,7 @@ def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
         truncated, or they were truncated before this program read them.
       max_seq_length: maximum number of tokens in a row.
     """
-    first, second = (split.columns.get(name) for name in ("segment_a", "segment_b"))
+    first, second = split.columns.get("segment_a", split.columns.get("tokens")), split.columns.get("segment_b")
     if not isinstance(first, tf.RaggedTensor):
         return np.zeros(len(split), np.int64)
     lengths = first.row_lengths().numpy()

@@ -23,7 +23,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
-from bert_tf.training import metrics_file, progress
+from bert_tf.training import metrics_file, progress, summaries
 
 _MOST_LOGGED = 4
 
@@ -74,8 +74,16 @@ def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     known = evaluations.read(output_dir).data or dev
     if known and is_same(data, known):
         return EvaluatedData(data, metrics_file.DEV, output_dir)
-    series = metrics_file.series_of(data)
+    series = _series(output_dir, data)
     return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series))
+
+
+def _series(output_dir: str, data: str) -> str:
+    """Returns the data's name; if other data of this name was evaluated before, with the beginning of the hash."""
+    series, content = metrics_file.series_of(data), metrics_file.content_of(data)
+    lines = [line for line in metrics_file.read(output_dir) if line["split"] == series and "data" in line]
+    is_other = lines and all(metrics_file.content_of(line["data"]) != content for line in lines)
+    return f"{series} ({content[-1][:4]})" if is_other else series
 
 
 def refuse_tuning(settings: FineTuningSettings) -> None:
@@ -103,7 +111,7 @@ def keep(
     output_dir: str, data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray,
     scores: Mapping[str, float], step: int | None, is_new: bool = True,
 ) -> None:  # fmt: skip
-    """Logs an evaluation, and writes its results to `metrics.jsonl`, `eval_results.txt` and the task's files.
+    """Logs an evaluation, and writes the results to `metrics.jsonl`, TensorBoard, `eval_results.txt` and other files.
 
     Args:
       split: the split that `Task.by_example` returned.
@@ -116,6 +124,7 @@ def keep(
         always = _announce(data, task, split, predictions, scores, step)
         if step is not None:
             metrics_file.record(output_dir, data.series, step, {"data": data.id, **scores, **always})
+            summaries.write(os.path.join(data.folder, metrics_file.HELD_OUT), task.metrics, scores, step)
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
     task.keep_evaluation(data.folder, split, predictions, step, "dev" if data.is_dev else "eval")

@@ -79,8 +79,8 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
 
     If the command does not train and its folder contains a sweep, the folder of the best trial replaces the sweep's
     folder. The model's files and the casing come from the run's folder or from --init_checkpoint. The row length comes
-    from the flag, else from the record, else from encoded data. Otherwise, the row length is the script's default or
-    the model's number of positions, whichever is smaller.
+    from the flag, else from the record, else from encoded data. Otherwise, the row length is the length that the
+    checkpoint's files state for this task, else the script's default, but at most the model's number of positions.
     """
     command = Command.of(sweep.with_best_trial(settings))
     settings, task = command.settings, make_task(command)
@@ -90,5 +90,5 @@ def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) 
     shape = command.of_model("bilstm_head", max_seq_length=task.row_length)
     if shape["max_seq_length"] is None:
         positions = checkpoints.read_config(files["bert_config_file"]).max_position_embeddings
-        shape["max_seq_length"] = min(settings.default_max_seq_length, positions)
+        shape["max_seq_length"] = min(task.default_length or settings.default_max_seq_length, positions)
     return dataclasses.replace(settings, **casing, **files, **shape), task

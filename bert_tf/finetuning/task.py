@@ -132,6 +132,9 @@ class Task(abc.ABC):
     # unknown which rows were truncated.
     row_length: int | None = None
 
+    # The default length of rows, if the checkpoint's files state one that other tasks do not use.
+    default_length: int | None = None
+
     # Whether the loss compares all rows of a batch. Then `losses` gets the rows of all micro-batches and replicas, and
     # all columns with one number per row.
     couples_rows: bool = False

@@ -15,6 +15,8 @@ from concurrent import futures
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
+from bert_tf.core.cores import usable_cores
+
 
 class LocalRunner:
     """A context manager that applies functions to tasks in worker processes.
@@ -28,7 +30,7 @@ class LocalRunner:
     """
 
     def __init__(self, num_workers: int | None = None, preload: Sequence[str] = (), own_devices: bool = False):
-        self.num_workers = num_workers or len(os.sched_getaffinity(0))
+        self.num_workers = num_workers or usable_cores()
         self._preload, self._own_devices = list(preload), own_devices
         self._context = self._executor = None
 

@@ -222,7 +222,7 @@ def _check(master: str) -> None:
     try:
         import pyspark  # noqa: F401
     except ImportError as error:
-        raise InputError("--runner=spark needs PySpark: pip install 'bert_tf[spark]'") from error
+        raise InputError("--runner=spark needs PySpark: pip install pyspark") from error
     home = os.environ.get("JAVA_HOME")
     java = shutil.which(f"{home}/bin/java" if home else "java")
     if not java and "PYSPARK_GATEWAY_PORT" not in os.environ:  # set if spark-submit has started Java

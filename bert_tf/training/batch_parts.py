@@ -8,11 +8,11 @@ Letters: B rows in a batch.
 """
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Mapping
 
 import tensorflow as tf
 
+from bert_tf.core.cores import usable_cores
 from bert_tf.settings import DeviceSettings
 
 # Machines with more cores have not been measured. Many small parts would make matrix products inefficient.
@@ -30,8 +30,7 @@ def choose_parts(settings: DeviceSettings, sizes: Iterable[int]) -> int:
       sizes: numbers of rows of all batches and micro-batches.
     """
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    if not on_cpu or cores != _CORES or settings.enable_xla or any(size % _CORES for size in sizes):
+    if not on_cpu or usable_cores() != _CORES or settings.enable_xla or any(size % _CORES for size in sizes):
         return 1
     try:
         tf.config.threading.set_intra_op_parallelism_threads(1)

@@ -16,6 +16,7 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
+from bert_tf.core.cores import usable_cores
 
 # For each product in the forward pass, the backward pass computes two: the gradients of the input and of the weights.
 _TRAINING_OVER_FORWARD = 3
@@ -190,7 +191,7 @@ def _measure_on_cpu(dtype: str) -> float:
     """Returns the FLOP/s of the fastest product in `_MEASURED`; takes about a second."""
     best = 0.0
     for size, several in _MEASURED:
-        count = min(_usable_cores(), _MOST_AT_ONCE) if several else 1
+        count = min(usable_cores(), _MOST_AT_ONCE) if several else 1
         if best and 2 * count * size**3 / best > _LONGEST_CALL:
             continue  # the CPU is slow in this dtype
         with tf.device("CPU:0"):  # by default, TensorFlow would use a GPU
@@ -210,7 +211,3 @@ def _product_rate(dtype: str, size: int, count: int) -> float:
             value.numpy()
         best, calls = max(best, 2 * count * size**3 / (time.perf_counter() - start)), calls + 1
     return best
-
-
-def _usable_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

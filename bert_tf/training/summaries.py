@@ -1,6 +1,6 @@
 """Writes metrics to TensorBoard, in groups and under the same names in training and in evaluation."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import orbit
 import tensorflow as tf
@@ -17,7 +17,7 @@ def manager(
       folder: folder of the event files; None writes no files.
       declared: the objective's metrics, which define names for TensorBoard; other metrics keep their own names.
     """
-    tags = {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}
+    tags = _tags(declared)
 
     def write(name, value, step):
         # Omit orbit's own rate of steps, because it includes the time of checkpoints and evaluations.
@@ -25,3 +25,15 @@ def manager(
             tf.summary.scalar(tags.get(name, name), value, step=step)
 
     return orbit.utils.SummaryManager(folder, write, global_step=global_step)
+
+
+def write(folder: str, declared: Sequence[metrics.Metric], values: Mapping[str, float], step: int) -> None:
+    """Writes the metrics of one evaluation; see `manager`."""
+    tags = _tags(declared)
+    with tf.summary.create_file_writer(folder).as_default(step):
+        for name, value in values.items():
+            tf.summary.scalar(tags.get(name, name), value)
+
+
+def _tags(declared: Sequence[metrics.Metric]) -> dict[str, str]:
+    return {name: metric.tag or name for name, metric in metrics.by_name(declared).items()}

@@ -8,12 +8,17 @@ import importlib.util
 from bert_tf.core import command_line
 from export.serve.settings import ServeSettings
 
-_LIBRARIES = ("aiohttp", "grpc", "grpc_health", "prometheus_client")
+# The packages of the extra `serve`, by the names of their modules.
+_LIBRARIES = {
+    "aiohttp": "aiohttp", "grpc": "grpcio", "grpc_health": "grpcio-health-checking", "orjson": "orjson",
+    "prometheus_client": "prometheus-client",
+}  # fmt: skip
 
 
 def main(settings: ServeSettings) -> None:
     missing = [name for name in _LIBRARIES if importlib.util.find_spec(name) is None]
-    command_line.require(not missing, f"{', '.join(missing)} missing; install the extra: pip install 'bert_tf[serve]'")
+    packages = " ".join(_LIBRARIES[name] for name in missing)
+    command_line.require(not missing, f"{', '.join(missing)} missing; the server needs: pip install {packages}")
     from export.serve.server import serve
 
     serve(settings)

@@ -7,12 +7,12 @@ batch may mix short and long texts.
 import asyncio
 import dataclasses
 import itertools
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from bert_tf.core.cores import usable_cores
 from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Arrays
 from export.serve.settings import ServeSettings
@@ -75,7 +75,7 @@ class Batcher:
     def __init__(self, settings: ServeSettings, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
         self._settings, self._on_batch = settings, on_batch
         self._timeout = settings.batch_timeout_micros / 1e6
-        self._idle_threads = settings.num_batch_threads or max(1, (os.cpu_count() or 1) // 2)
+        self._idle_threads = settings.num_batch_threads or max(1, usable_cores() // 2)
         self._threads = ThreadPoolExecutor(self._idle_threads, thread_name_prefix="batch")
         self._queues: dict[tuple, _Queue] = {}
         self._timer: asyncio.TimerHandle | None = None

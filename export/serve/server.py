@@ -14,6 +14,7 @@ import grpc
 from absl import logging
 from aiohttp import web
 
+from bert_tf.core.cores import usable_cores
 from bert_tf.core.errors import InputError
 from export.serve import rest, rpc
 from export.serve.batching import Alone, Batcher
@@ -86,7 +87,7 @@ class Server:
         # Four of the largest requests may be in memory at the same time.
         admission = Admission(settings.max_requests_in_flight, 4 * largest)
         self._service = Service(self._models, admission, metrics, largest, settings.max_request_rows)
-        cores = os.cpu_count() or 1
+        cores = usable_cores()
         if settings.enable_batching:
             self._rest_runner = self._grpc_runner = Batcher(settings, metrics.on_batch)
         else:

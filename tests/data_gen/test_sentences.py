@@ -51,5 +51,5 @@ def test_nothing_is_lost_but_white_space(text):
 def test_a_missing_library_is_said_with_its_mend(monkeypatch):
     monkeypatch.setitem(sys.modules, "sentencex", None)
     sentences.load.cache_clear()
-    with pytest.raises(InputError, match=r"sentencex is not installed.*pip install 'bert_tf\[text\]'"):
+    with pytest.raises(InputError, match=r"sentencex is not installed.*pip install sentencex"):
         split_sentences("One. Two.")

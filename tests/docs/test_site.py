@@ -11,6 +11,8 @@ import sys
 
 import pytest
 
+import bert_tf
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -68,8 +70,16 @@ def test_the_reference_has_every_name_that_the_page_on_python_imports(generate):
     text = (ROOT / "docs/how_to/python.md").read_text(encoding="utf-8")
     imports = re.findall(r"^from (bert_tf\S*) import (.+)$", text, re.MULTILINE)
     assert len(imports) > 3
+    shown = {name for names in generate.PYTHON_NAMES.values() for name in names}
     for module, names in imports:
-        assert set(names.split(", ")) <= set(generate.PYTHON_NAMES[module])
+        assert set(names.split(", ")) <= set(generate.PYTHON_NAMES.get(module, shown))
+
+
+def test_the_package_has_the_names_of_its_modules():
+    for name, module in bert_tf._PUBLIC.items():
+        assert getattr(bert_tf, name) is getattr(importlib.import_module(f"bert_tf.{module}"), name)
+    with pytest.raises(AttributeError, match="no attribute 'BertTokeniser'"):
+        bert_tf.__getattr__("BertTokeniser")
 
 
 def commands_in(path: pathlib.Path, names) -> list[list[str]]:

@@ -20,7 +20,7 @@ from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, RE
 from bert_tf.tasks.classification.multi_label import LabelSets
 from bert_tf.tasks.classification.regression import Regression, parse_score
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
-from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable
+from bert_tf.tasks.classification.table_source import COLUMN_FLAGS, TextTable, label_text
 from bert_tf.tasks.classification.tfds_source import open_set
 from bert_tf.tasks.tables import decoded_lines
 
@@ -149,7 +149,7 @@ def _labels(settings: ClassifierSettings, known: TaskDescription | None, texts: 
 
 def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
     lines = decoded_lines(settings.label_file) if settings.label_file else settings.labels.split(",")
-    return tuple(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    return tuple(dict.fromkeys(label_text("--labels", line) for line in lines if line.strip()))
 
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:

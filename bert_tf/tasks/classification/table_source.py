@@ -1,9 +1,11 @@
 """Reads the texts and the labels of a user's own data from files with columns."""
 
+import ast
 import dataclasses
 import functools
 import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +19,8 @@ from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # The flags that decide how a user's files are read.
 COLUMN_FLAGS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
+_BETWEEN_STRINGS = re.compile(r"(?<=['\"])\s+(?=['\"])")
+_WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,7 +89,7 @@ class TextTable:
         return Example(cells["text_a"], cells.get("text_b"), label, name, place=place)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
-        """Returns the labels in a cell. The cell may be empty, a JSON list, or labels with separators between them."""
+        """Returns the labels in a cell. The cell may be empty, a list, or labels with separators between them."""
         parts, separator = cell, self.flags["label_separator"]
         if isinstance(cell, str):
             parts = _list_in(cell)
@@ -99,16 +103,35 @@ class TextTable:
         if not isinstance(parts, list):
             raise InputError(f"{place}: the labels are {meaning(cell)}; give a list of strings, or [] for no label")
         labels = tuple(label_text(place, part) for part in parts)
+        words = " ".join(labels).split()
+        if {*words} <= {"0", "1"} and len({*words}) < len(words):
+            raise InputError(
+                f"{place}: the labels are {cell!r}, which are 0 or 1 for each label; write the names of the "
+                "labels that apply"
+            )
         return tuple(dict.fromkeys(labels))
 
 
 def _list_in(cell: str) -> list | None:
-    if not (cell.strip().startswith("[") and cell.strip().endswith("]")):
+    """Returns the list in a cell that JSON, Python, pandas or NumPy wrote; None for other cells."""
+    text = cell.strip()
+    if text == "set()":
+        return []
+    if not text or text[0] + text[-1] not in ("[]", "()", "{}"):
         return None
-    try:
-        return json.loads(cell)
-    except ValueError:
-        return None
+    for parse in (json.loads, _literal):
+        try:
+            found = parse(text)
+        except (ValueError, SyntaxError):
+            continue
+        if isinstance(found, (list, tuple, set)):
+            return sorted(found) if isinstance(found, set) else list(found)
+    return None
+
+
+def _literal(text: str) -> Any:
+    # NumPy writes no commas between strings, and Python would join such strings.
+    return ast.literal_eval(_BETWEEN_STRINGS.sub(", ", text))
 
 
 def label_text(place: str, cell: Any) -> str:
@@ -128,6 +151,9 @@ def label_text(place: str, cell: Any) -> str:
         raise InputError(f"{place}: the label is {meaning(cell)}; {remedy}")
     if not cell.strip():
         raise InputError(f"{place}: the label is empty; remove the line, or give it a label")
+    if _list_in(cell) is not None:
+        raise InputError(f"{place}: the label is the list {cell.strip()}; for several labels, give --multi_label")
     if not cell.strip().isprintable():
         raise InputError(f"{place}: the label {cell.strip()!r} has a newline, tab or control character; rename it")
-    return cell.strip()
+    # pandas writes the integers of a column with missing values as floats.
+    return _WHOLE_FLOAT.sub(r"\1", cell.strip()) if _WHOLE_FLOAT.fullmatch(cell.strip()) else cell.strip()

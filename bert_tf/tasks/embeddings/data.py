@@ -5,11 +5,13 @@ Models", 2021. A collection is a folder with `corpus.jsonl`, `queries.jsonl` and
 """
 
 import dataclasses
+import math
 import os
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
+from absl import logging
 
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
@@ -25,6 +27,7 @@ PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a c
 _PAIRS = (("anchor", "positive"), ("query", "document"), ("question", "answer"))
 _SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
 _NEGATIVE, _SCORE, _TEXT = "negative", "score", "text"
+_JUDGMENT = ("query-id", "corpus-id", "score")
 _QRELS = {"dev": ("dev", "validation", "test"), "test": ("test", "dev"), "train": ("train",)}
 
 
@@ -111,7 +114,16 @@ def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
 
 def read_table(path: str, split: str) -> list[Texts]:
     """Reads a table with the columns of one form; examples of "test" may lack scores."""
-    rows = _rows(path)
+    return of_rows([(f"{path}, line {line}", row) for line, row in _rows(path)], path, split)
+
+
+def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str) -> list[Texts]:
+    """Returns the examples of the rows of a table.
+
+    Args:
+      rows: the place of each row, for messages, and its cells by the names of the columns.
+      path: the name of the table, for messages.
+    """
     if not rows:
         return []
     names = list(dict.fromkeys(name for _, row in rows for name in row))
@@ -126,8 +138,7 @@ def read_table(path: str, split: str) -> list[Texts]:
             "sentence1, sentence2 and score, or text"
         )
     found = []
-    for line, row in rows:
-        place = f"{path}, line {line}"
+    for place, row in rows:
         texts = [_text(place, row, name) for name in columns if row.get(name) is not None or name not in negatives]
         label = _score(place, row.get(_SCORE), split) if form == SCORED else None
         found.append(Texts(tuple(texts), form, label, place=place))
@@ -154,10 +165,17 @@ def _text(place: str, row: Mapping[str, Any], name: str) -> str:
 def _score(place: str, value: Any, split: str) -> float | None:
     if value in (None, "") and split == "test":
         return None
+    return _number(place, value)
+
+
+def _number(place: str, value: Any) -> float:
     try:
-        return float(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{place}: {_SCORE} is {value!r}, not a number; fix the row") from error
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{place}: {_SCORE} is {value!r}, not a finite number; fix the row")
+    return number
 
 
 def read_collection(folder: str, split: str) -> list[CollectionText]:
@@ -165,21 +183,40 @@ def read_collection(folder: str, split: str) -> list[CollectionText]:
     *both, path = _files_of(folder, split)
     documents, queries = map(texts_by_id, both)
     relevant: dict[str, dict[str, float]] = {}
-    judged = tables.read_columns(path, Layout("tsv"), ["query-id", "corpus-id", "score"])
-    for line, (query, document, gain) in judged.rows:
-        place = f"{path}, line {line}"
-        for id, known, name in ((query, queries, "queries.jsonl"), (document, documents, "corpus.jsonl")):
-            if id not in known:
-                raise InputError(f"{place}: the id {id!r} is not in {name}; fix the line, or add the text")
-        try:
-            if float(gain) > 0:
-                relevant.setdefault(query, {})[document] = float(gain)
-        except ValueError as error:
-            raise InputError(f"{place}: score is {gain!r}, not a number; fix the line") from error
-    if not relevant:
+    absent: tuple[set[str], set[str]] = set(), set()
+    for place, query, document, score in _judgments(path):
+        gain = _number(place, score)
+        for id, known, unknown in zip((query, document), (queries, documents), absent, strict=True):
+            unknown |= set() if id in known else {id}
+        if query in queries:  # a query without a relevant document counts as 0, as in trec_eval
+            relevant.setdefault(query, {}).update({document: gain} if gain > 0 else {})
+    if any(absent):
+        logging.warning(
+            "%s: %d queries are not in queries.jsonl and are left out; %d documents are not in corpus.jsonl, so no "
+            "search finds them", path, *map(len, absent),
+        )  # fmt: skip
+    if not any(relevant.values()):
         raise InputError(f"{path}: names no relevant document (a score above 0); nothing can be measured")
     asked = [CollectionText(f"query {id}", (queries[id],), gains, place=path) for id, gains in relevant.items()]
     return asked + [CollectionText(id, (text,), place=folder) for id, text in documents.items()]
+
+
+def _judgments(path: str) -> Iterator[tuple[str, str, str, str]]:
+    """Yields the place, the query, the document and the score of each judgment.
+
+    The columns have BEIR's names. Without a header, three columns are query, document and score; four are those of
+    trec_eval, whose second column has no meaning.
+    """
+    rows = tables.read_columns(path, Layout("tsv", has_header=False)).rows
+    names = list(rows[0][1]) if rows else []
+    if set(_JUDGMENT) <= set(names):
+        places, rows = [names.index(name) for name in _JUDGMENT], rows[1:]
+    elif len(names) in (3, 4):
+        places = [0, len(names) - 2, len(names) - 1]
+    else:
+        raise InputError(f"{path}: has {len(names)} columns; give the columns {', '.join(_JUDGMENT)}")
+    for line, cells in rows:
+        yield f"{path}, line {line}", *(cells[place] for place in places)
 
 
 def texts_by_id(path: str) -> dict[str, str]:
@@ -188,6 +225,7 @@ def texts_by_id(path: str) -> dict[str, str]:
     for line, entries in tables.read_objects(path):
         place = f"{path}, line {line}"
         id, title, text = (entries.get(name, "") for name in ("_id", "title", "text"))
+        title = "" if title is None else title
         if not isinstance(id, str) or not id or id in found:
             raise InputError(f"{place}: _id must be a string that no other line has; fix the line")
         if not isinstance(title, str) or not isinstance(text, str) or not f"{title}{text}".strip():

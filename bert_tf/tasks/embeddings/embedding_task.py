@@ -27,7 +27,7 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import evaluation_file, example_checks
 from bert_tf.tasks.embeddings import data, losses, retrieval
 from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
-from bert_tf.tasks.embeddings.prompts import VectorFiles
+from bert_tf.tasks.embeddings.prompts import VectorFiles, stated_folder
 from bert_tf.tasks.report_parts import short
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
@@ -66,7 +66,9 @@ def embedding_task(command: Command, texts: TaskData | None = None) -> "Embeddin
     found = with_dev_share(texts or data.text_data(settings.data_dir, settings.data_paths), command)
     files = VectorFiles.of_command(command)
     loss = _loss_for(settings, data.form_of(found.load("train"))) if settings.do_train else settings.loss
-    return EmbeddingTask(found, files, loss or INFO_NCE, settings.scale, settings.both_directions)
+    folder = stated_folder(command)
+    length = sentence_transformers.longest_sentence(folder) if folder else None
+    return EmbeddingTask(found, files, loss or INFO_NCE, settings.scale, settings.both_directions, length)
 
 
 def _loss_for(settings: FineTuningSettings, form: str) -> str:
@@ -92,6 +94,7 @@ class EmbeddingTask(Task):
     loss: str = INFO_NCE
     scale: float = 20.0
     both_directions: bool = False
+    default_length: int | None = None
     kind = EMBEDDINGS
     name = EMBEDDINGS
     labels = ()
@@ -143,15 +146,9 @@ class EmbeddingTask(Task):
           - `label_ids`: float32 [N], the score of the example; 0 if unknown.
           - `example_ids`: int [N], the index of the example.
         """
-        form = data.form_of(examples)
-        groups = [example.texts * 2 if form == TEXTS else example.texts for example in examples]
-        roles = np.concatenate([np.arange(len(texts)) for texts in groups])
-        if form == COLLECTION:
-            roles = np.array([int(example.relevant is None) for example in examples])
+        groups, roles, example_ids = _groups(examples)
         texts = [text for group in groups for text in group]
-        is_query = (roles == losses.ANCHOR) | (form in (SCORED, TEXTS))
-        prefixed = [self.files.prefix(asks) + text for asks, text in zip(is_query, texts, strict=True)]
-        example_ids = np.repeat(np.arange(len(examples)), [len(group) for group in groups])
+        prefixed, _ = self.prefixed_texts(examples)
         return {
             "tokens": tokenize(prefixed, tokenizer),
             "roles": roles.astype(np.int32),
@@ -159,6 +156,13 @@ class EmbeddingTask(Task):
             "label_ids": np.float32([example.label or 0 for example in examples])[example_ids],
             "example_ids": example_ids,
         }
+
+    def prefixed_texts(self, examples: Sequence[Any]) -> tuple[list[str], np.ndarray]:
+        """Returns the N texts of all examples with their prefixes, and the index of each text's example, int [N]."""
+        groups, roles, example_ids = _groups(examples)
+        is_query = (roles == losses.ANCHOR) | (data.form_of(examples) in (SCORED, TEXTS))
+        texts = (text for group in groups for text in group)
+        return [self.files.prefix(asks) + text for asks, text in zip(is_query, texts, strict=True)], example_ids
 
     def group_sizes(self, split: Split) -> np.ndarray:
         """Returns the number of texts of each example, int [G]."""
@@ -238,6 +242,16 @@ class EmbeddingTask(Task):
 _OF_EACH_SIZE = ("spearman", "ndcg@10")
 
 
+def _groups(examples: Sequence[Any]) -> tuple[list[tuple[str, ...]], np.ndarray, np.ndarray]:
+    """Returns the texts of each example, and for all N texts the role and the index of the example, int [N]."""
+    form = data.form_of(examples)
+    groups = [example.texts * 2 if form == TEXTS else example.texts for example in examples]
+    roles = np.concatenate([np.arange(len(texts)) for texts in groups])
+    if form == COLLECTION:
+        roles = np.array([int(example.relevant is None) for example in examples])
+    return groups, roles, np.repeat(np.arange(len(examples)), [len(group) for group in groups])
+
+
 def _form(split: Split) -> str:
     return data.form_of(split.examples)
 
@@ -251,7 +265,12 @@ class _Collection:
             count = sum(example.relevant is not None for example in examples)
             self.queries, self.documents = examples[:count], examples[count:]
             place = {document.id: number for number, document in enumerate(self.documents)}
-            self.relevant = [{place[id]: gain for id, gain in query.relevant.items()} for query in self.queries]
+            gains = [query.relevant for query in self.queries]
+            self.relevant = [{place[id]: gain for id, gain in known.items() if id in place} for known in gains]
+            self.absent = [[gain for id, gain in known.items() if id not in place] for known in gains]
+            # As in BEIR: in some collections, the queries are documents, which would find themselves.
+            names = (query.id.removeprefix("query ") for query in self.queries)
+            self._left_out = {number: place[name] for number, name in enumerate(names) if name in place}
             self._vectors = vectors[:count], vectors[count:]
             return
         texts = {text: None for example in examples for text in example.texts[1:]}
@@ -264,11 +283,11 @@ class _Collection:
         asked = {example.texts[0]: first for example, first in zip(examples, firsts, strict=False)}
         self.queries = [data.CollectionText(text, (text,)) for text in relevant]
         self.documents = [data.CollectionText(text, (text,)) for text in texts]
-        self.relevant = list(relevant.values())
+        self.relevant, self.absent, self._left_out = list(relevant.values()), [()] * len(relevant), {}
         self._vectors = vectors[[asked[text] for text in relevant]], vectors[[rows[text] for text in texts]]
 
     def rankings(self, shown: int = _SHOWN) -> list[retrieval.Ranking]:
-        return retrieval.search(*self._vectors, [list(gains) for gains in self.relevant], shown)
+        return retrieval.search(*self._vectors, [list(gains) for gains in self.relevant], shown, self._left_out)
 
 
 def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
@@ -287,7 +306,7 @@ def _scores(split: Split, vectors: np.ndarray) -> dict[str, float]:
             return dict.fromkeys(of, 0.0)
         return {name: float(function(cosines, labels).statistic) for name, function in of.items()}
     found = _Collection(split, vectors)
-    return retrieval.mean_scores(found.rankings(), found.relevant)
+    return retrieval.mean_scores(found.rankings(), found.relevant, found.absent)
 
 
 def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
@@ -300,6 +319,8 @@ def _entries(split: Split, vectors: np.ndarray) -> list[dict[str, Any]]:
     found, entries = _Collection(split, vectors), []
     for number, ranking in enumerate(found.rankings()):
         gains = found.relevant[number]
+        if not np.isfinite(ranking.ranks).any() or not len(ranking.best):
+            continue  # the collection has no relevant document of the query
         best = max(zip(ranking.cosines.tolist(), gains, strict=True))
         wrong = [(cosine, place) for cosine, place in zip(ranking.best_cosines.tolist(), ranking.best, strict=True)
                  if place not in gains]  # fmt: skip

@@ -23,7 +23,8 @@ def info_nce(
 ) -> dict[str, tf.Tensor]:
     """Computes the cross-entropy of choosing the positive of each anchor among all positives and negatives.
 
-    Other texts that are equal to the positive are left out.
+    Texts that are equal to the anchor, to its positive or to another positive of the same anchor are left out, so no
+    sampler has to keep them apart.
 
     Args:
       vectors: float32 [B, H].
@@ -40,26 +41,37 @@ def info_nce(
     is_real = batch["row_weights"] > 0
     is_candidate = (batch["roles"] != ANCHOR) & is_real
     own = tf.range(tf.shape(vectors)[0]) + 1  # the positive of an anchor is the next row
-    loss, is_right = _choice(scores, own, is_candidate, batch["text_ids"])
+    is_positive, is_anchor = ((batch["roles"] == role) & is_real for role in (POSITIVE, ANCHOR))
+    loss, is_right = _choice(scores, own, is_candidate, is_positive, batch["text_ids"])
     if both_directions:
-        is_anchor = (batch["roles"] == ANCHOR) & is_real
-        back, _ = _choice(scores, own - 2, is_anchor, batch["text_ids"])
+        back, _ = _choice(scores, own - 2, is_anchor, is_anchor, batch["text_ids"])
         loss = (loss + tf.roll(back, -1, 0)) / 2
     return {"loss": loss, "accuracy": is_right}
 
 
 def _choice(
-    scores: tf.Tensor, own: tf.Tensor, is_candidate: tf.Tensor, text_ids: tf.Tensor
+    scores: tf.Tensor, own: tf.Tensor, is_candidate: tf.Tensor, is_partner: tf.Tensor, text_ids: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the cross-entropy of choosing the candidate `own` of each row, and whether it has the highest score."""
+    """Returns the cross-entropy of choosing the candidate `own` of each row, and whether it has the highest score.
+
+    Args:
+      is_partner: bool [B], whether a row can be the `own` of another row.
+    """
     count = tf.shape(scores)[0]
     own = tf.clip_by_value(own, 0, count - 1)  # the first and the last row may have no partner
     is_own = tf.range(count)[tf.newaxis] == own[:, tf.newaxis]  # [B, B]
-    is_equal = text_ids[tf.newaxis] == tf.gather(text_ids, own)[:, tf.newaxis]
-    scores = tf.where(is_own | (is_candidate[tf.newaxis] & ~is_equal), scores, _EXCLUDED)
+    is_equal = text_ids[tf.newaxis] == text_ids[:, tf.newaxis]
+    # Rows with equal texts have the same partners.
+    partners = tf.matmul(_float(is_equal), _float(is_own & is_partner[tf.newaxis]))  # [B, B]
+    is_known = is_equal | (tf.matmul(partners, _float(is_equal)) > 0)
+    scores = tf.where(is_own | (is_candidate[tf.newaxis] & ~is_known), scores, _EXCLUDED)
     right = tf.gather(scores, own, batch_dims=1)
     others = tf.reduce_max(tf.where(is_own, _EXCLUDED, scores), 1)
     return tf.reduce_logsumexp(scores, 1) - right, tf.cast(right > others, tf.float32)
+
+
+def _float(values: tf.Tensor) -> tf.Tensor:
+    return tf.cast(values, tf.float32)
 
 
 def co_sent(vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float) -> dict[str, tf.Tensor]:

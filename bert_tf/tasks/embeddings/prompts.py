@@ -13,6 +13,13 @@ _DEFAULT_POOLING = "mean"
 QUERY, DOCUMENT = "query", "document"
 
 
+def stated_folder(command: Command) -> str:
+    """Returns the folder of --init_checkpoint if it has sentence-transformers' files and a new run starts; else ""."""
+    starts_from = run_folder.initial_checkpoint(command.settings)
+    folder = checkpoints.open_checkpoint(starts_from).folder if starts_from else ""
+    return folder if folder and stated_files.is_stated(folder) else ""
+
+
 @dataclasses.dataclass(frozen=True)
 class VectorFiles:
     """What sentence-transformers' files in a model's folder state, and the Matryoshka sizes.
@@ -33,13 +40,11 @@ class VectorFiles:
     @classmethod
     def of_command(cls, command: Command) -> "VectorFiles":
         """Returns the values of a command: from the flags, else from the run, else from --init_checkpoint's files."""
-        settings, stated = command.settings, cls()
-        if starts_from := run_folder.initial_checkpoint(settings):
-            folder = checkpoints.open_checkpoint(starts_from).folder
-            if stated_files.is_stated(folder):
-                normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
-                mode = stated_files.pooling_mode(folder)
-                stated = cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
+        stated = cls()
+        if folder := stated_folder(command):
+            normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
+            mode = stated_files.pooling_mode(folder)
+            stated = cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
         names = ("pooling", "normalize", "query_prefix", "document_prefix")
         return cls(**command.of_model(**{name: getattr(stated, name) for name in names}, matryoshka_dims=""))
 

@@ -15,6 +15,7 @@ import numpy as np
 _COSINES = 1 << 25
 _CUTOFF = 10
 _RECALLS = (1, 10, 100)
+METRICS = (f"ndcg@{_CUTOFF}", f"mrr@{_CUTOFF}", "map", *(f"recall@{count}" for count in _RECALLS))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +23,8 @@ class Ranking:
     """The result of a search for one query.
 
     Attributes:
-      ranks: int [relevant documents], the rank of each relevant document from 1, in the order of the query's documents.
+      ranks: float64 [relevant documents], the rank of each relevant document from 1, in the order of the query's
+        documents; infinite if the search leaves the document out.
       cosines: float32 [relevant documents].
       best: int [M], the indices of the documents with the highest cosines, in descending order.
       best_cosines: float32 [M].
@@ -59,7 +61,11 @@ def highest(values: np.ndarray, count: int) -> np.ndarray:
 
 
 def search(
-    queries: np.ndarray, documents: np.ndarray, relevant: Sequence[Sequence[int]], shown: int = 3
+    queries: np.ndarray,
+    documents: np.ndarray,
+    relevant: Sequence[Sequence[int]],
+    shown: int = 3,
+    left_out: Mapping[int, int] = {},
 ) -> list[Ranking]:
     """Ranks all documents for each query, exactly. Of documents with the same cosine, the first has the lowest rank.
 
@@ -68,38 +74,55 @@ def search(
       documents: float32 [D, H].
       relevant: for each query, the indices of its relevant documents.
       shown: M, number of the best documents to return.
+      left_out: for some queries, the index of a document that is not ranked.
     """
     rankings = []
     for number, values in cosines(queries, documents):
+        if number in left_out:
+            values = values.copy()
+            values[left_out[number]] = -np.inf
         wanted = np.asarray(relevant[number], np.int64)
         own = values[wanted]
         ranks = [1 + int((values > value).sum()) + int((values[:place] == value).sum())
-                 for place, value in zip(wanted, own, strict=True)]  # fmt: skip
+                 if np.isfinite(value) else np.inf for place, value in zip(wanted, own, strict=True)]  # fmt: skip
         best = highest(values, shown)
-        rankings.append(Ranking(np.array(ranks, np.int64), own, best, values[best]))
+        best = best[np.isfinite(values[best])]
+        rankings.append(Ranking(np.array(ranks, np.float64), own, best, values[best]))
     return rankings
 
 
-def query_scores(ranking: Ranking, gains: Sequence[float]) -> dict[str, float]:
-    """Returns the metrics of one query.
+def query_scores(ranking: Ranking, gains: Sequence[float], absent: Sequence[float] = ()) -> dict[str, float]:
+    """Returns the metrics of one query, as trec_eval computes them; all are 0 if the query has no relevant document.
 
     Args:
       gains: the gain of each relevant document, above 0.
+      absent: the gains of relevant documents that are not in the collection. The best possible ranking has them.
     """
-    ranks, gains = ranking.ranks, np.asarray(gains, np.float64)
+    ranks = np.append(ranking.ranks, np.full(len(absent), np.inf))
+    gains = np.append(np.asarray(gains, np.float64), absent)
+    if not len(gains):
+        return dict.fromkeys(METRICS, 0.0)
     in_order = np.sort(ranks)
     found = ranks <= _CUTOFF
     ideal = np.sort(gains)[::-1][:_CUTOFF]
     best = float((ideal / np.log2(1 + np.arange(1, len(ideal) + 1))).sum())
     scores = {
         f"ndcg@{_CUTOFF}": float((gains[found] / np.log2(1 + ranks[found])).sum()) / best,
-        f"mrr@{_CUTOFF}": 1 / int(in_order[0]) if in_order[0] <= _CUTOFF else 0.0,
+        f"mrr@{_CUTOFF}": 1 / float(in_order[0]) if in_order[0] <= _CUTOFF else 0.0,
         "map": float(np.mean(np.arange(1, len(ranks) + 1) / in_order)),
     }
     return scores | {f"recall@{count}": float((ranks <= count).mean()) for count in _RECALLS}
 
 
-def mean_scores(rankings: Sequence[Ranking], relevant: Sequence[Mapping[int, float]]) -> dict[str, float]:
-    """Returns the means of the metrics over the queries; `relevant` maps documents to gains for each query."""
-    found = [query_scores(one, list(gains.values())) for one, gains in zip(rankings, relevant, strict=True)]
+def mean_scores(
+    rankings: Sequence[Ranking], relevant: Sequence[Mapping[int, float]], absent: Sequence[Sequence[float]]
+) -> dict[str, float]:
+    """Returns the means of the metrics over the queries.
+
+    Args:
+      relevant: for each query, the gains of its relevant documents by their indices.
+      absent: see `query_scores`.
+    """
+    queries = zip(rankings, relevant, absent, strict=True)
+    found = [query_scores(one, list(gains.values()), missing) for one, gains, missing in queries]
     return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}

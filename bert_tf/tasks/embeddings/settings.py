@@ -29,6 +29,11 @@ class EmbeddingSettings(FineTuningSettings):
         "queries.jsonl, qrels/dev.tsv)", "", first=True,
     )  # fmt: skip
     test_data_path: str = setting("test data, if it is not in --data_dir; see --eval_data_path", "", first=True)
+    max_seq_length: int | None = setting(
+        "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else from "
+        "sentence-transformers' files beside --init_checkpoint, else 128, but at most the model's positions", None,
+        group="Model", first=True, at_least=5,
+    )  # fmt: skip
     pooling: str | None = setting(
         "the vector of a text: the vector of [CLS], or the mean or maximum over all tokens; default: from the run in "
         "--output_dir, else from sentence-transformers' files beside --init_checkpoint, else mean", None,

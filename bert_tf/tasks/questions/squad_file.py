@@ -140,13 +140,20 @@ def _parsed(path: str) -> Any:
 
 def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
     answers = None
-    if "answers" in entry or entry.get("is_impossible"):
+    if "answers" in entry or _boolean(entry.get("is_impossible", False)):
         found = entry.get("answers", ())
         answers = tuple(Answer(_text(answer["text"]), operator.index(answer["answer_start"])) for answer in found)
     id_ = entry["id"]
     id_ = str(id_) if isinstance(id_, int) else _text(id_)  # some annotation tools write ids as numbers
-    is_impossible = entry.get("is_impossible", answers == ())
+    is_impossible = _boolean(entry.get("is_impossible", answers == ()))
     return Question(id_, _text(entry["question"]), context, answers, is_impossible, f"{place} (id {id_})")
+
+
+def _boolean(value: Any) -> bool:
+    text = str(value).lower()  # spreadsheets and some scripts write "True" or 1
+    if text not in ("true", "false", "1", "0"):
+        raise TypeError(f"is_impossible is {value!r:.60}, which is neither true nor false")
+    return text in ("true", "1")
 
 
 def _text(value: Any) -> str:

@@ -162,5 +162,5 @@ def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
 
 def test_without_the_package_the_way_to_install_it_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"pip install 'bert_tf\[hf\]'"):
+    with pytest.raises(InputError, match=r"needs: pip install huggingface-hub safetensors"):
         checkpoints.load_encoder("hf://owner/unknown")

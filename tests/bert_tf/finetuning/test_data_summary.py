@@ -8,7 +8,11 @@ import pytest
 from bert_tf.finetuning import data_summary
 from bert_tf.finetuning.prepared_run import PreparedRun
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.choice.choice_files import ChoiceExample
+from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.example import Example
+from bert_tf.tasks.embeddings.data import PAIRS, Texts
+from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
@@ -69,6 +73,21 @@ def test_lost_text_is_counted_and_the_remedy_named(tokenizer, caplog):
     assert "test: 100% of the examples" in warning and "train with a larger --max_seq_length" in warning
     _, (warning,) = said(caplog, task, tokenizer, 64, train=texts(*[200] * 4))
     assert "lost; give --long_text=window" in warning, "the model has 64 positions"
+
+
+LONG = "the man " * 20
+OF_EACH_KIND = {
+    "classification": (make_task(2, has_pairs=False), Example(LONG, None, "0")),
+    "choice": (ChoiceTask(), ChoiceExample(LONG, "", ("the", "man"), 0)),
+    "embeddings": (EmbeddingTask(), Texts(("the", LONG), PAIRS)),
+}
+
+
+@pytest.mark.parametrize("kind", OF_EACH_KIND)
+def test_every_kind_that_truncates_says_so(tokenizer, caplog, kind):
+    task, example = OF_EACH_KIND[kind]
+    lines, warnings = said(caplog, task, tokenizer, train=[example] * 4)
+    assert "100.0% truncated" in lines[0] and "give a larger --max_seq_length" in warnings[0]
 
 
 def test_pairs_count_both_texts(tokenizer):

@@ -109,6 +109,27 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
 
+def test_tensorboard_has_the_dev_metrics(trained):
+    points = {}
+    for path in sorted((trained / "eval").glob("events.*")):
+        for event in tf.compat.v1.train.summary_iterator(str(path)):
+            for value in event.summary.value:
+                points[value.tag, event.step] = float(tf.make_ndarray(value.tensor))
+    for row in rows_of(trained):
+        assert points["accuracy", row["step"]] == pytest.approx(row["accuracy"])
+
+
+def test_two_files_of_one_name_have_their_own_folders(inputs, vocab_file, trained):
+    for number, text in enumerate(("all of,good", "the man,bad", "all of,good")):
+        path = trained.parent / str(number) / "test.csv"
+        path.parent.mkdir()
+        path.write_text(f"text,label\n{text}\n")
+        run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={path}")
+    first, second = {row["split"]: None for row in rows_of(trained) if row["split"] != "dev"}
+    assert first == "test.csv" and second.startswith("test.csv (")
+    assert len(list((trained / "evaluations").iterdir())) == 2
+
+
 def test_a_resumed_training_names_other_data(inputs, vocab_file, trained, caplog):
     before, train = dev_files(trained), ("--do_train", "--num_train_epochs=2")
     run(inputs, vocab_file, trained, f"--data_dir={inputs}", *train, "--do_eval", f"--eval_data_path={inputs}/test.csv")

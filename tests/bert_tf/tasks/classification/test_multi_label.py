@@ -28,6 +28,10 @@ def make(folder, content, end="csv", **changes):
         ("csv", 'text,label\na,"x, y z"\nb,\nc,y z\n', {}),
         ("csv", "text,label\na,x|y z\nb, \nc,y z\n", {"label_separator": "|"}),
         ("csv", 'text,label\na,"[""x"", ""y z""]"\nb,[]\nc,y z\n', {}),
+        ("csv", """text,label\na,"['x', 'y z']"\nb,[]\nc,['y z']\n""", {}),  # pandas: lists
+        ("csv", """text,label\na,"('x', 'y z')"\nb,()\nc,"('y z',)"\n""", {}),
+        ("csv", """text,label\na,"{'y z', 'x'}"\nb,set()\nc,{'y z'}\n""", {}),
+        ("csv", """text,label\na,['x' 'y z']\nb,[]\nc,['y z']\n""", {}),  # NumPy: arrays
         ("jsonl", '{"text":"a","label":["x","y z"]}\n{"text":"b","label":[]}\n{"text":"c","label":"y z"}\n', {}),
     ],
 )
@@ -51,6 +55,14 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
         ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),
         ("jsonl", '{"text": "a", "label": [["x"]]}', {}, "line 1: the label is a list"),
         ("csv", "text,label\na,x\n", {}, "at least two labels but has 1"),
+        (
+            "csv",
+            'text,label\na,"[1, 0, 1]"\n',
+            {},
+            "line 2: .* which are 0 or 1 for each label",
+        ),
+        ("csv", "text,label\na,1 0 1\n", {}, "line 2: the labels are '1 0 1', which are 0 or 1 for each label"),
+        ("jsonl", '{"text": "a", "label": [1.0, 0.0, 1.0]}', {}, "line 1: .* which are 0 or 1 for each label"),
     ],
 )
 def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):

@@ -58,6 +58,20 @@ def test_a_collection_has_the_judged_queries_and_all_documents(tmp_path):
     assert [(one.id, one.texts[0], one.relevant) for one in found[2:]] == [("d1", "The man", None), ("d2", "had", None)]
 
 
+def test_judgments_may_lack_a_header_and_name_absent_texts(tmp_path, caplog):
+    folder = collection(tmp_path, ["q1\td2\t2", "q1\tgone\t1", "lost\td1\t1", "q2\td1\t0"])
+    qrels = tmp_path / "qrels/dev.tsv"
+    found = [(one.id, one.relevant) for one in data.read(folder, "dev") if one.relevant is not None]
+    assert found == [("query q1", {"d2": 2.0, "gone": 1.0}), ("query q2", {})]
+    assert "1 queries are not in queries.jsonl and are left out; 1 documents are not in corpus.jsonl" in caplog.text
+    lines = qrels.read_text().splitlines()[1:]
+    for form in ("{0}\t{1}\t{2}", "{0}\t0\t{1}\t{2}"):  # of BEIR without a header, and of trec_eval
+        write(qrels, *(form.format(*line.split("\t")) for line in lines))
+        assert [(one.id, one.relevant) for one in data.read(folder, "dev") if one.relevant is not None] == found
+    write(tmp_path / "corpus.jsonl", *rows({"_id": "d1", "title": None, "text": "man"}, {"_id": "d2", "text": "had"}))
+    assert data.read(folder, "dev")[2].texts == ("man",)
+
+
 def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence1\tsentence2", "the\tman")
     (example,) = data.read(path, "test")
@@ -71,7 +85,8 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
         (["sentence1\tsentence2", "a\tb"], "give anchor and positive .*, or sentence1, sentence2 and score"),
         (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
         (["anchor\tpositive", "a\t "], "a.tsv, line 2: positive is empty; give a text in each row"),
-        (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a number"),
+        (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a finite number"),
+        (["sentence1\tsentence2\tscore", "a\tb\tinf"], "a.tsv, line 2: score is 'inf', not a finite number"),
     ],
 )
 def test_a_bad_table_is_refused(tmp_path, lines, message):
@@ -82,10 +97,9 @@ def test_a_bad_table_is_refused(tmp_path, lines, message):
 @pytest.mark.parametrize(
     ("qrels", "message"),
     [
-        (["q1\td9\t1"], "dev.tsv, line 2: the id 'd9' is not in corpus.jsonl"),
-        (["q9\td1\t1"], "dev.tsv, line 2: the id 'q9' is not in queries.jsonl"),
         (["q1\td1\t0"], "names no relevant document"),
-        (["q1\td1\tyes"], "score is 'yes', not a number"),
+        (["q1\td1\tyes"], "line 2: score is 'yes', not a finite number"),
+        (["q1\td1\tnan"], "line 2: score is 'nan', not a finite number"),
     ],
 )
 def test_a_bad_collection_is_refused(tmp_path, qrels, message):

@@ -53,13 +53,34 @@ def test_the_positive_is_chosen_among_all_texts_of_the_batch(triplets, both):
     np.testing.assert_array_equal(found["accuracy"][: -2 : 2 + NEGATIVES], right)
 
 
-def test_texts_that_equal_the_positive_are_no_negatives():
-    vectors = RNG.normal(size=(4, SIZE)).astype(np.float32)
-    vectors[3] = vectors[1]  # two anchors with the same positive
-    batch = batch_of([0, 1, 0, 1], [0, 1, 2, 1])
-    found = losses.info_nce(tf.constant(vectors), batch, 20.0)
-    np.testing.assert_allclose(found["loss"][::2], [0, 0], atol=1e-6)
-    np.testing.assert_array_equal(found["accuracy"][::2], [1, 1])
+@pytest.mark.parametrize("both", [False, True])
+def test_texts_that_are_known_to_be_right_are_no_negatives(both):
+    """The reference leaves out of each softmax what is equal to the anchor, to its positive or to another positive."""
+    roles, text_ids = [], []
+    for _ in range(12):  # few different texts, so that all cases occur
+        negatives = int(RNG.integers(0, 3))
+        roles += range(2 + negatives)
+        text_ids += RNG.integers(0, 9, 2 + negatives).tolist()
+    texts = RNG.normal(size=(9, SIZE)).astype(np.float32)
+    vectors, roles, text_ids = texts[text_ids], np.array(roles), np.array(text_ids)
+    anchors = np.flatnonzero(roles == 0)
+    scores = 20 * cosines(vectors, vectors)
+
+    def choice(asking, partner, candidates):
+        values = []
+        for row in asking:
+            same = [other for other in asking if text_ids[other] == text_ids[row]]
+            known = {text_ids[row], *(text_ids[other + partner] for other in same)}
+            others = [place for place in candidates if text_ids[place] not in known]
+            found = scores[row, [row + partner, *others]]
+            values.append(np.logaddexp.reduce(found) - found[0])
+        return np.array(values)
+
+    expected = choice(anchors, 1, np.flatnonzero(roles > 0))
+    if both:
+        expected = (expected + choice(anchors + 1, -1, anchors)) / 2
+    found = losses.info_nce(tf.constant(vectors), batch_of(roles, text_ids), 20.0, both)
+    np.testing.assert_allclose(found["loss"].numpy()[anchors], expected, rtol=1e-4, atol=1e-5)
 
 
 def test_the_cosines_of_scored_pairs_are_ordered_by_their_scores():

@@ -1,8 +1,10 @@
 """Whole runs of `run_embeddings` and what follows: evaluation, conversion, export, mining, and the Python class."""
 
 import json
+import math
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -14,6 +16,7 @@ from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.mining import mine
 from bert_tf.run_embeddings import main as run_embeddings
 from bert_tf.settings import ConversionSettings
+from bert_tf.tasks.embeddings import retrieval
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
@@ -112,14 +115,14 @@ def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_whose_last_checkpoints_are_lost_ends_with_the_same_scores(folder, trained, tmp_path):
+def test_a_run_whose_last_checkpoints_are_lost_ends_with_the_same_scores(folder, tmp_path):
     data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
     given = flags(folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
-    assert run_embeddings(given) == pytest.approx(trained[1])
+    expected = run_embeddings(given)
     for index in (tmp_path / "run").glob("ckpt-[456]*"):
         index.unlink()
     (tmp_path / "run/checkpoint").unlink()
-    assert run_embeddings(given) == pytest.approx(trained[1])
+    assert run_embeddings(given) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("data", ["scored.tsv", "texts.tsv"])
@@ -170,7 +173,21 @@ def test_the_python_class_trains_on_lists(folder, tmp_path):
     assert model.scores["recall@100"] == 1.0
     assert model.encode(["the man"]).shape == (1, 16)
     assert TextEmbedder.train(*arguments, dev=pairs, **settings).scores == pytest.approx(model.scores), "resumed"
-    for given in (["a", ("b", "c")], [("a", "")], [], [("a", 1.0)]):
+    assert repr(model).startswith(f"TextEmbedder('{tmp_path}/run': embeddings; ") and "ndcg@10" in repr(model)
+    np.testing.assert_allclose(model.encode("the man"), model.encode(["the man"])[0])
+    vectors = retrieval.normalized(model.encode(["the man", "was"]))
+    np.testing.assert_allclose(model.similarity(["the man"], ["was"]), vectors[:1] @ vectors[1:].T, atol=1e-6)
+    expected = {name: value for name, value in model.scores.items() if name != "loss" and name != "accuracy"}
+    assert model.evaluate(pairs) == pytest.approx(expected, rel=1e-4)
+    rows = [dict(zip(("anchor", "positive"), pair, strict=True)) for pair in pairs]
+    for table in (rows, pandas.DataFrame(rows)):
+        assert model.evaluate(table) == pytest.approx(expected, rel=1e-4)
+    scored = [(*pair, np.float32(number)) for number, pair in enumerate(pairs)]
+    assert "spearman" in model.evaluate(scored)
+    with pytest.raises(InputError, match="num_train_epoch: no such argument; did you mean num_train_epochs"):
+        TextEmbedder.train(*arguments, num_train_epoch=1)
+    nan = [("a", "b", math.nan)]
+    for given in (["a", ("b", "c")], [("a", "")], [], [("a", 1.0)], nan, {"anchor": ["a"]}, [{"text": 1}]):
         with pytest.raises(InputError, match=r"examples"):
             TextEmbedder.train(given, str(folder / "start"), str(tmp_path / "other"))
 

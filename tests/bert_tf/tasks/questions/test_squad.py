@@ -387,6 +387,19 @@ def test_a_question_with_an_empty_list_of_answers_has_none(tmp_path):
     assert question.is_impossible and question.answers == ()
 
 
+@pytest.mark.parametrize(("value", "read"), [("False", False), ("true", True), (0, False), (1, True), ("", None)])
+def test_is_impossible_may_be_a_string_or_a_number(tmp_path, value, read):
+    path, answers = tmp_path / "a.json", [] if read else [{"text": "man", "answer_start": 4}]
+    content = {"context": "the man said so", "qas": [QA | {"answers": answers, "is_impossible": value}]}
+    path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
+    data = make_task(str(path), has_unanswerable=True).data
+    if read is None:
+        with pytest.raises(InputError, match=r"qas\[0\]: is_impossible is '', which is neither true nor false"):
+            data.read("train")
+    else:
+        assert data.read("train")[0].is_impossible is read
+
+
 def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_key_to_set(tmp_path):
     path = tmp_path / "a.json"
     content = {"context": "the man said so", "qas": [QA | {"answers": [], "is_impossible": False}]}
