@@ -49,6 +49,9 @@ def open_h5(path: str) -> dict[str, StoredTensor]:
     found: dict[str, StoredTensor] = {}
 
     def add(name: str, item: h5py.Group | h5py.Dataset) -> None:
+        if isinstance(item, h5py.Dataset) and (item.external or item.is_virtual):
+            # Whoever converts and publishes the model would publish that file.
+            raise InputError(f"{path}: the tensor {name} is in another file, which is not read; give a whole file")
         if isinstance(item, h5py.Dataset) and item.dtype.kind == "f":
             found[name] = StoredTensor(name, item.shape, _reader(path, name))
 

@@ -190,7 +190,7 @@ def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, tra
     )
     assert f"--bert_config_file={theirs}/config.json, from the folder of --init_checkpoint" in caplog.text
     assert f"--do_lower_case=false, as {theirs}/tokenizer_config.json says" in caplog.text
-    assert json.loads((out / "task.json").read_text())["do_lower_case"] is False
+    assert json.loads((out / "tokenizer_config.json").read_text())["do_lower_case"] is False
     (theirs / "vocab.txt").unlink()
     with pytest.raises(InputError, match=r"--vocab_file is missing, and .*model.safetensors has no vocab.txt"):
         run_classifier(settings(inputs, "", tmp_path / "other", *flags))
