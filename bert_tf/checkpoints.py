@@ -27,7 +27,7 @@ from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core import hub
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.encoder import BertEncoder, EncoderPair, make_encoder
 from bert_tf.runs import checkpoint_folder, location
 from bert_tf.text import tokenizer_files
@@ -52,7 +52,11 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
       InputError: there is no checkpoint; or the checkpoint is a pickle, is damaged, or has an unknown format or
         architecture.
     """
-    path = os.fspath(path)
+    with unreadable(os.fspath(path)):
+        return _open(os.fspath(path), config_file)
+
+
+def _open(path: str, config_file: str) -> Contents:
     if pair.SEPARATOR in path:
         files = config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ("", "")
         paths = path.split(pair.SEPARATOR)

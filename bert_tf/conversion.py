@@ -25,7 +25,7 @@ from bert_tf.checkpoint_formats import (
 from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.core import hub, storage
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.finetuning import description, initial, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
@@ -59,6 +59,11 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
 def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     """Returns the converted checkpoint, and whether it lacks the pooler."""
+    with unreadable(settings.input):
+        return _converted(settings)
+
+
+def _converted(settings: ConversionSettings) -> tuple[Contents, bool]:
     storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
     contents = checkpoints.open_checkpoint(path, settings.bert_config_file)

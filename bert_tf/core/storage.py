@@ -8,6 +8,7 @@ import errno
 import hashlib
 import json
 import os
+import shutil
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -69,6 +70,17 @@ def atomic_folder(path: str) -> Iterator[str]:
         publish_folder(temporary, path)
 
 
+def remove_tree(path: str) -> None:
+    """Deletes a folder if it exists. Of a symbolic link, only the link is deleted, and never the folder behind it."""
+    if "://" in path:
+        with contextlib.suppress(FileNotFoundError):
+            _gfile().rmtree(path)
+    elif os.path.islink(path):
+        os.unlink(path)
+    elif os.path.isdir(path):
+        shutil.rmtree(path)
+
+
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
     """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it."""
@@ -78,7 +90,7 @@ def temporary_folder(path: str) -> Iterator[str]:
         yield temporary
     finally:
         if _gfile().exists(temporary):
-            _gfile().rmtree(temporary)
+            remove_tree(temporary)
 
 
 def publish_folder(temporary: str, path: str) -> None:

@@ -222,8 +222,8 @@ class Job:
         for name in storage.list_folder(self.folder):
             path = os.path.join(self.folder, name.rstrip("/"))
             if tf.io.gfile.isdir(path):
-                tf.io.gfile.rmtree(path)
-        tf.io.gfile.rmtree(self.folder)
+                storage.remove_tree(path)
+        storage.remove_tree(self.folder)
         self.release()
 
     def clear(self) -> None:

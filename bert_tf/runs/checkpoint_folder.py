@@ -11,7 +11,6 @@ import dataclasses
 import functools
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 
 import tensorflow as tf
@@ -208,8 +207,7 @@ def tidy(folder: str, found: ResumePoint) -> None:
     Args:
       found: the result of `find`.
     """
-    with contextlib.suppress(tf.errors.NotFoundError):
-        tf.io.gfile.rmtree(os.path.join(folder, _SAVING))
+    storage.remove_tree(os.path.join(folder, _SAVING))
     _move_to_damaged(folder, found.prefix, found.damaged)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):
@@ -269,12 +267,12 @@ def _named(folder: str) -> tuple[list[str], str]:
 def _saving_folder(folder: str) -> Iterator[str]:
     """Yields a temporary folder for a checkpoint, and always deletes this folder at the end."""
     path = os.path.join(folder, _SAVING)
-    shutil.rmtree(path, ignore_errors=True)
+    storage.remove_tree(path)
     os.makedirs(path)
     try:
         yield path
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        storage.remove_tree(path)
 
 
 def _move(aside: str, name: str, folder: str) -> None:

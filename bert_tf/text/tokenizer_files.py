@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.config import read_json
 from bert_tf.core import hub, storage
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.vocabulary_file import read_tokens
 from bert_tf.text import tokenizer_rules
 from bert_tf.text.tokenizer_rules import SPECIAL_TOKENS, AddedToken, TokenizerRules
@@ -74,6 +74,13 @@ def read(
     Raises:
       InputError: a file is damaged or states a rule that is not implemented; or see `load_vocabulary`.
     """
+    with unreadable(path):
+        return _read(path, do_lower_case, strip_accents, default, strict)
+
+
+def _read(
+    path: str, do_lower_case: bool | None, strip_accents: bool | None, default: TokenizerRules | None, strict: bool
+) -> TokenizerRules:
     folder = hub.download(path) if path.startswith(hub.SCHEME) else path
     if path.endswith(_WEIGHTS) or tf.io.gfile.exists(f"{path}.index"):
         folder = os.path.dirname(path)

@@ -10,6 +10,7 @@ import glob
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,7 +94,8 @@ def _watch_files(event: int, count_file: str) -> None:
 
         return call
 
-    for owner, names in ((os, ("fsync", "replace", "remove")), (tf.io.gfile, ("rename", "remove", "rmtree"))):
+    calls = (os, ("fsync", "replace", "remove")), (shutil, ("rmtree",)), (tf.io.gfile, ("rename", "remove", "rmtree"))
+    for owner, names in calls:
         for name in names:
             setattr(owner, name, watched(getattr(owner, name), False))
     tf.io.gfile.GFile.write = watched(tf.io.gfile.GFile.write, True)

@@ -1,8 +1,8 @@
 import os
 import re
+import shutil
 
 import pytest
-import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.jobs import job as jobs
@@ -53,7 +53,7 @@ def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkey
     unfinished.open()
     for name in ("tokens", "units"):
         (tmp_path / "out.work" / name).mkdir()
-    calls, remove = [], tf.io.gfile.rmtree
+    calls, remove = [], shutil.rmtree
 
     def rmtree(path):
         calls.append(path)
@@ -61,7 +61,7 @@ def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkey
             raise KeyboardInterrupt
         remove(path)
 
-    monkeypatch.setattr(tf.io.gfile, "rmtree", rmtree)
+    monkeypatch.setattr(shutil, "rmtree", rmtree)
     with pytest.raises(KeyboardInterrupt):
         unfinished.close()
     unfinished.release()

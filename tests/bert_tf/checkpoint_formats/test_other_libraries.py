@@ -53,6 +53,15 @@ def write_hugging_face(folder, model) -> None:
     (folder / "config.json").write_text(json.dumps(entries | {"architectures": ["BertForSequenceClassification"]}))
 
 
+def test_an_h5_file_that_names_another_file_is_refused(model, tmp_path):
+    write_hugging_face(tmp_path / "theirs", model)
+    (tmp_path / "secret").write_bytes(b"x" * 64)
+    with h5py.File(tmp_path / "theirs/tf_model.h5", "a") as file:
+        file.create_dataset("classifier/x:0", (16,), "f4", external=[(str(tmp_path / "secret"), 0, 64)])
+    with pytest.raises(InputError, match="tf_model.h5: the tensor classifier/x:0 is in another file"):
+        checkpoints.open_checkpoint(str(tmp_path / "theirs"))
+
+
 def test_an_h5_file_of_transformers_has_the_weights_and_the_head(model, tmp_path):
     write_hugging_face(tmp_path / "theirs", model)
     (tmp_path / "theirs/pytorch_model.bin").write_bytes(b"\x80\x02")  # is not chosen

@@ -149,3 +149,16 @@ def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatc
             storage.check_new_folder(path, "output")
     storage.check_writable(f"{tmp_path}/empty", "output")
     storage.check_writable("gs://bucket/folder", "output")
+
+
+@pytest.mark.parametrize("place", ["itself", "inside"])
+def test_a_link_is_deleted_without_the_folder_behind_it(tmp_path, place):
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept/file").touch()
+    path = tmp_path / "saving"
+    if place == "inside":
+        path.mkdir()
+    (path / "link" if place == "inside" else path).symlink_to(tmp_path / "kept")
+    storage.remove_tree(str(path))
+    assert not path.exists() and (tmp_path / "kept/file").exists()
+    storage.remove_tree(str(path))  # it may be gone already
