@@ -65,9 +65,6 @@ class TokenizerRules:
             "added_tokens": [list(token) for token in self.added_tokens],
         }
 
-    def __hash__(self) -> int:
-        return hash((self.facts["vocab_sha256"], self.do_lower_case, self.strip_accents, self.added_tokens))
-
 
 def difference(facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
     """Returns the first rule that differs, as words; "" if all rules that both values contain are equal."""
