@@ -9,11 +9,16 @@ import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
+from bert_tf.run_ner import main as run_ner
+from bert_tf.run_squad import main as run_squad
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.migration import transformers_models
 
+PREDICTED = ("ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
 TOLERANCE = {"rtol": 0, "atol": 2e-5}
 
 
@@ -44,8 +49,11 @@ def assert_answers(head: str, form: str, folder: pathlib.Path, target: pathlib.P
         found = ask("serving_default", text_a=first, text_b=second)["probabilities"]
         np.testing.assert_allclose(found, expected, **TOLERANCE)
     elif head == "ForTokenClassification":
-        for scores, theirs in zip(ask("words", words=first)["scores"], expected, strict=True):
-            np.testing.assert_allclose(scores[: len(theirs)], theirs, **TOLERANCE)
+        found = ask("words", words=first)
+        for scores, tags, theirs in zip(found["scores"], found["tags"], expected, strict=True):
+            probabilities, is_entity = np.transpose(theirs)
+            np.testing.assert_allclose(scores[: len(theirs)], probabilities, **TOLERANCE)
+            np.testing.assert_array_equal(tags[: len(theirs)] != b"O", is_entity)
     elif head == "ForQuestionAnswering":
         found = ask("serving_default", question=first, context=second)["score"]
         np.testing.assert_allclose(found, expected, **TOLERANCE)
@@ -58,13 +66,38 @@ def assert_answers(head: str, form: str, folder: pathlib.Path, target: pathlib.P
         np.testing.assert_allclose(found[:, 0, :5], expected, **TOLERANCE)
 
 
-def assert_predictions(form: str, folder: pathlib.Path, target: pathlib.Path) -> None:
-    """Evaluates and predicts with a classifier of transformers through run_classifier; compares the probabilities."""
+def assert_predictions(head: str, form: str, folder: pathlib.Path, target: pathlib.Path) -> None:
+    """Predicts with a model of transformers through its script; compares as `assert_answers` does."""
     target.mkdir()
-    write_pairs(target / "test.csv", *transformers_models.pairs(200))
+    first, second = transformers_models.pairs(200)
+    expected = json.loads((folder.parent / f"{form}.json").read_text())
     source = next(folder.glob("saved_model/*"), folder)
     flags = [f"--init_checkpoint={source}", f"--output_dir={target}/new"]
-    assert_probabilities_of_run(flags, target, json.loads((folder.parent / f"{form}.json").read_text()))
+    if head == "ForSequenceClassification":
+        write_pairs(target / "test.csv", first, second)
+        assert_probabilities_of_run(flags, target, expected)
+    elif head == "ForTokenClassification":
+        path = target / "test.conll"
+        path.write_text("\n".join("".join(f"{word}\n" for word in text.split()) for text in first), encoding="utf-8")
+        more = ["--do_predict", f"--test_data_path={path}", "--max_seq_length=128"]
+        run_ner(parse(NerSettings, [*flags, *more]))
+        sentences = (target / "new/test_predictions.txt").read_text(encoding="utf-8").strip().split("\n\n")
+        found = [[int(line.split()[-1] != "O") for line in lines.split("\n")] for lines in sentences]
+        assert found == [[is_entity for _, is_entity in theirs] for theirs in expected]
+    else:
+        asked = zip(first, second, strict=True)
+        paragraphs = [
+            {"context": context, "qas": [{"id": str(number), "question": question}]}
+            for number, (question, context) in enumerate(asked)
+        ]
+        path = target / "test.json"
+        path.write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}), encoding="utf-8")
+        more = ["--do_predict", f"--predict_file={path}", "--max_seq_length=256", "--n_best_size=1000"]
+        run_squad(parse(SquadSettings, [*flags, *more]))
+        best = json.loads((target / "new/nbest_predictions.json").read_text(encoding="utf-8"))
+        found = [best[str(number)][0] for number in range(200)]
+        scores = [one["start_logit"] + one["end_logit"] for one in found]
+        np.testing.assert_allclose(scores, expected, **TOLERANCE)
 
 
 def write_pairs(path: pathlib.Path, first, second) -> None:

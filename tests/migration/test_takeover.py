@@ -47,9 +47,9 @@ def test_an_export_answers_as_transformers(models, tmp_path, head, form):
     taken_over.assert_answers(head, form, models / head / form, tmp_path / "model")
 
 
-@pytest.mark.parametrize("form", FORMS)
-def test_a_classifier_predicts_as_transformers(models, tmp_path, form):
-    taken_over.assert_predictions(form, models / "ForSequenceClassification" / form, tmp_path / "run")
+@pytest.mark.parametrize(("head", "form"), itertools.product(taken_over.PREDICTED, FORMS))
+def test_a_script_predicts_as_transformers(models, tmp_path, head, form):
+    taken_over.assert_predictions(head, form, models / head / form, tmp_path / "run")
 
 
 @pytest.mark.parametrize("case", keras_hub_models.CASES)

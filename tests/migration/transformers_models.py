@@ -97,13 +97,13 @@ class Answers:
         return softmax(self._outputs(first, second)[1]["logits"]).tolist()
 
     def ForTokenClassification(self, first, second):
-        """Returns the probability of the most probable tag at the first token of each word, for words with a token."""
+        """Returns the probability of the tag at each word's first token, and whether it is an entity's tag."""
         _, outputs = self._outputs(first)
         found = []
         for text, logits in zip(first, outputs["logits"], strict=True):
             place, scores = 1, []
             for word in text.split():
-                scores.append(float(softmax(logits[place]).max()))
+                scores.append([float(softmax(logits[place]).max()), int(logits[place].argmax() > 0)])
                 place += len(self._tokenizer.tokenize(word))
             found.append(scores)
         return found

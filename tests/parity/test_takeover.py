@@ -21,5 +21,6 @@ def test_an_export_answers_as_transformers(models, tmp_path, head):
     taken_over.assert_answers(head, "safetensors", models / head / "safetensors", tmp_path / "model")
 
 
-def test_a_classifier_predicts_as_transformers(models, tmp_path):
-    taken_over.assert_predictions("safetensors", models / "ForSequenceClassification/safetensors", tmp_path / "run")
+@pytest.mark.parametrize("head", taken_over.PREDICTED)
+def test_a_script_predicts_as_transformers(models, tmp_path, head):
+    taken_over.assert_predictions(head, "safetensors", models / head / "safetensors", tmp_path / "run")
