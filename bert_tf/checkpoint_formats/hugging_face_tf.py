@@ -12,8 +12,9 @@ import numpy as np
 
 from bert_tf.checkpoint_formats.contents import StoredTensor
 from bert_tf.core.errors import InputError
+from bert_tf.core.hub import H5_NAME
 
-FILE_NAME = "tf_model.h5"
+FILE_NAME = H5_NAME
 # The prefix of a name in an .h5 file: a layer and the model's name. The layer, or a layer with tied weights, follows.
 _H5_PREFIX = re.compile(r"^[^/]+/tf_[^/]+/|^([^/]+)/[^/]+/(?=\1/)")
 _REPLACED = (

@@ -10,12 +10,12 @@ from bert_tf.checkpoint_formats.contents import Contents, StoredTensor, without_
 from bert_tf.checkpoint_formats.hugging_face_tf import open_h5
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
+from bert_tf.text.tokenizer_files import KERAS_LIBRARIES
 
 SUFFIX = ".weights.h5"
 FILE_NAME = f"model{SUFFIX}"
 _TASK = f"task{SUFFIX}"
-_LIBRARIES = ("keras_hub>", "keras_nlp>")
-_BACKBONES = tuple(f"{library}BertBackbone" for library in _LIBRARIES)
+_BACKBONES = tuple(f"{library}BertBackbone" for library in KERAS_LIBRARIES)
 # Maps KerasHub's names of a configuration's values to ours.
 _CONFIG = {
     "vocabulary_size": "vocab_size", "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads",
@@ -49,7 +49,7 @@ _WHOLE = "layers/bert_backbone/"
 def config_of(entries: Mapping, path: str) -> BertConfig | None:
     """Returns the configuration in the entries of a preset's `config.json`; None for other files."""
     name = entries.get("registered_name")
-    if not str(name).startswith(_LIBRARIES):
+    if not str(name).startswith(KERAS_LIBRARIES):
         return None
     if name not in _BACKBONES:
         raise InputError(f"{path}: {name} is not BERT; give a preset of BertBackbone")

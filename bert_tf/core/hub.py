@@ -10,7 +10,7 @@ from bert_tf.core.errors import InputError
 SCHEME = "hf://"
 NO_PICKLES = "save the model as safetensors (save_pretrained of transformers does), and give the new folder"
 # The weights of transformers' TensorFlow classes.
-_H5 = "tf_model.h5"
+H5_NAME = "tf_model.h5"
 # Patterns of the files to download. No pattern matches pickles. Without safetensors, the .h5 file of the TensorFlow
 # classes is downloaded too.
 _FILES = [
@@ -34,12 +34,12 @@ def download(name: str) -> str:
     try:
         folder = snapshot_download(repository, revision=revision or None, allow_patterns=_FILES)
         if not any(file.endswith(".safetensors") for file in os.listdir(folder)):
-            folder = snapshot_download(repository, revision=revision or None, allow_patterns=[*_FILES, _H5])
+            folder = snapshot_download(repository, revision=revision or None, allow_patterns=[*_FILES, H5_NAME])
     except Exception as error:  # huggingface_hub, its HTTP client and the file system raise different error classes
         raise InputError(f"{name}: {_reason(error)}") from error
     if not any(file.endswith((".safetensors", ".h5")) for file in os.listdir(folder)):
         raise InputError(
-            f"{name}: has neither safetensors nor {_H5}, and pickles are not downloaded, because "
+            f"{name}: has neither safetensors nor {H5_NAME}, and pickles are not downloaded, because "
             f"they can run any code; {NO_PICKLES}"
         )
     logging.info("%s is in %s", name, folder)

@@ -47,10 +47,10 @@ class DataVocabulary:
     def rules_of(self, vocabulary: TokenizerRules) -> TokenizerRules:
         """Returns the data's rules, with what is unknown from the rules of the vocabulary's file."""
         known = {name: self.facts[name] for name in _FACTS[1:] if name in self.facts}
-        rules = tokenizer_rules.of_tokens(
-            vocabulary.vocabulary, vocab_file=vocabulary.vocab_file, source=vocabulary.source, **known
-        )
-        return rules if known else vocabulary
+        if not known:
+            return vocabulary
+        of_file = {"vocab_file": vocabulary.vocab_file, "source": vocabulary.source}
+        return tokenizer_rules.of_tokens(vocabulary.vocabulary, **of_file, **known)
 
     def refuse(self, other: "DataVocabulary") -> None:
         """Refuses data of another tokenizer."""

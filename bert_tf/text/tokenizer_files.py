@@ -27,7 +27,8 @@ _OF_KERAS_HUB = os.path.join("assets", "tokenizer")
 _ASSETS = re.compile(r"(^|/)assets(/tokenizer)?$")
 _VOCABULARIES = (VOCABULARY, os.path.join(_OF_KERAS_HUB, "vocabulary.txt"), JSON, os.path.join("assets", VOCABULARY))
 _WEIGHTS = (".index", ".safetensors", ".h5")
-_KERAS_LIBRARIES = ("keras_hub>", "keras_nlp>")
+# The beginnings of the names of KerasHub's classes in its files.
+KERAS_LIBRARIES = ("keras_hub>", "keras_nlp>")
 # The classes of transformers that tokenize as BERT does. The last two do what tokenizer.json states.
 _CLASSES = re.compile(
     "(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM)Tokenizer(Fast)?|PreTrainedTokenizerFast|TokenizersBackend"
@@ -249,7 +250,7 @@ def _unsupported_tokens(tokens: list[str]) -> str:
 def _of_keras_hub(folder: str) -> _Stated | None:
     path = os.path.join(folder, JSON)
     entries = _entries(folder, JSON)
-    if not str(entries.get("registered_name")).startswith(_KERAS_LIBRARIES):
+    if not str(entries.get("registered_name")).startswith(KERAS_LIBRARIES):
         return None
     known = entries["config"]
     return _Stated(path, known["lowercase"], known["strip_accents"])

@@ -147,7 +147,7 @@ def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
         checkpoint_tokenizer.check_data(contents, same, tokenizer_files.read(other, do_lower_case=False))
 
 
-def test_the_tokenizer_with_the_most_known_rules_stands_for_all():
+def test_most_known_rules_stand_for_all_data():
     facts = [{}, {"do_lower_case": True}, {"do_lower_case": False}]
     unknown, lower, cased = (DataVocabulary(str(known), "v", {"vocab_sha256": "0"} | known) for known in facts)
     assert common([None, unknown, lower]) == lower and common([unknown, None]) == unknown and common([None]) is None
@@ -191,7 +191,7 @@ def test_the_vocabulary_decides_what_no_file_states(published, tmp_path, caplog,
         ({"tokenizer_class": "BertJapaneseTokenizer"}, [], "tokenizer_class is BertJapaneseTokenizer, which is not"),
     ],
 )
-def test_a_tokenizer_that_contradicts_the_checkpoint_is_refused(published, tmp_path, rules, flags, message):
+def test_contradicting_tokenizer_is_refused(published, tmp_path, rules, flags, message):
     folder = shutil.copytree(published, tmp_path / "model")
     words(folder)
     (folder / "tokenizer_config.json").write_text(json.dumps(rules))

@@ -20,7 +20,7 @@ from bert_tf.tasks.split_files import file_data, with_labels_if_right
 # The flags that decide how a user's files are read.
 COLUMN_FLAGS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
 _BETWEEN_STRINGS = re.compile(r"(?<=['\"])\s+(?=['\"])")
-_WHOLE_FLOAT = re.compile(r"(-?\d+)\.0+")
+_WHOLE_FLOAT = re.compile(r"\A(-?\d+)\.0+\Z")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -156,4 +156,4 @@ def label_text(place: str, cell: Any) -> str:
     if not cell.strip().isprintable():
         raise InputError(f"{place}: the label {cell.strip()!r} has a newline, tab or control character; rename it")
     # pandas writes the integers of a column with missing values as floats.
-    return _WHOLE_FLOAT.sub(r"\1", cell.strip()) if _WHOLE_FLOAT.fullmatch(cell.strip()) else cell.strip()
+    return _WHOLE_FLOAT.sub(r"\1", cell.strip())

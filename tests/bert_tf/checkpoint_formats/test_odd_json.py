@@ -59,7 +59,7 @@ def paths_in(entries, path):
 @pytest.mark.slow
 @hypothesis.settings(max_examples=200)
 @hypothesis.given(st.data())
-def test_a_file_with_an_odd_value_is_read_or_refused_in_a_line(theirs, data):
+def test_odd_json_is_read_or_refused_in_a_line(theirs, data):
     folder, paths, files = theirs
     name, *keys = data.draw(st.sampled_from(paths))
     entries = inner = json.loads(json.dumps(files[name]))

@@ -50,7 +50,7 @@ def test_each_split_has_its_counts_steps_and_lengths(tokenizer, caplog):
     assert not warnings
 
 
-def test_text_that_the_vocabulary_does_not_fit_is_warned_of(tokenizer, caplog):
+def test_much_unknown_text_is_warned_of(tokenizer, caplog):
     task = make_task(2, has_pairs=False)
     examples = [Example("the man ☃ " * 2, None, "0"), Example("the man the ", None, "1")]
     lines, (warning,) = said(caplog, task, tokenizer, train=examples)

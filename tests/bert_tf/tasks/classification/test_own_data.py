@@ -283,7 +283,7 @@ def test_labels_of_json_may_be_booleans_and_numbers(tmp_path):
     assert [e.label for e in find_task(settings("own", tmp_path)).data.read("train")] == ["true", "1", "1", "0.5"]
 
 
-def test_whole_numbers_of_pandas_are_the_labels_of_others(tmp_path):
+def test_whole_floats_are_integer_labels(tmp_path):
     write(tmp_path, "text,label\na,1\nb,1.0\nc,0.50\nd,v1.0\n", end="csv")
     task = find_task(settings("own", tmp_path, labels="1.0,0.50,v1.0"))
     assert [e.label for e in task.data.read("train")] == ["1", "1", "0.50", "v1.0"]

@@ -58,7 +58,7 @@ def test_a_collection_has_the_judged_queries_and_all_documents(tmp_path):
     assert [(one.id, one.texts[0], one.relevant) for one in found[2:]] == [("d1", "The man", None), ("d2", "had", None)]
 
 
-def test_judgments_may_lack_a_header_and_name_absent_texts(tmp_path, caplog):
+def test_judgments_without_header_or_texts(tmp_path, caplog):
     folder = collection(tmp_path, ["q1\td2\t2", "q1\tgone\t1", "lost\td1\t1", "q2\td1\t0"])
     qrels = tmp_path / "qrels/dev.tsv"
     found = [(one.id, one.relevant) for one in data.read(folder, "dev") if one.relevant is not None]

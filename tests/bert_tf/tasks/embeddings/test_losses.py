@@ -54,7 +54,7 @@ def test_the_positive_is_chosen_among_all_texts_of_the_batch(triplets, both):
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_texts_that_are_known_to_be_right_are_no_negatives(both):
+def test_right_texts_are_not_negatives(both):
     """The reference leaves out of each softmax what is equal to the anchor, to its positive or to another positive."""
     roles, text_ids = [], []
     for _ in range(12):  # few different texts, so that all cases occur

@@ -115,7 +115,7 @@ def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_pa
 
 
 @pytest.mark.slow
-def test_a_run_whose_last_checkpoints_are_lost_ends_with_the_same_scores(folder, tmp_path):
+def test_same_scores_after_lost_checkpoints(folder, tmp_path):
     data = f"--train_data_path={folder}/pairs.jsonl", f"--eval_data_path={folder}/scored.tsv"
     given = flags(folder, tmp_path / "run", *TRAINED, *data, "--save_checkpoints_steps=1", "--keep_checkpoint_max=0")
     expected = run_embeddings(given)
