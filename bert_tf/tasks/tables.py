@@ -46,7 +46,8 @@ class Layout:
       format: a key of `EXTENSIONS`.
       has_header: whether the first line contains the names of the columns; has no effect on JSON Lines.
       quoted: for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text.
-        If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes.
+        If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or
+        if a cell in quotes has doubled quotes inside.
     """
 
     format: str = "tsv"
@@ -118,11 +119,8 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     for line, row in rows:
         check_width(path, line, row, len(header), delimiter, quoted)
     selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
-    if layout.quoted is None and not quoted and all(_is_quoted(cells[0]) for _, cells in selected):
-        raise InputError(
-            f"{path}: every text is in double quotes; give --quoted to remove the quotes, or --noquoted if they are "
-            "part of the texts"
-        )
+    if layout.quoted is None and not quoted:
+        _refuse_quotes(path, selected)
     return Columns([header[place] if layout.has_header else "" for place in places], selected)
 
 
@@ -130,12 +128,11 @@ def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
     lines = list(decoded_lines(path))
     if not any(map(str.strip, lines)):
         return []
-    rows = list(_quoted_rows(path, lines, layout.delimiter) if layout.has_quotes else plain_rows(lines))
-    # Remove blank lines at the end. In a file with quotes, an empty text is written as two quotes, so a blank line is
-    # not an example. In a file with one column and without quotes, a blank line could be an empty text, so blank lines
-    # are kept.
-    blank = ([],) if layout.has_quotes else ([""],) if len(rows[0][1]) > 1 else ()
-    while rows and rows[-1][1] in blank:
+    if not layout.has_quotes:
+        return list(plain_rows(lines))
+    rows = list(_quoted_rows(path, lines, layout.delimiter))
+    # an empty text is written as two quotes, so a blank line at the end is not an example
+    while rows and not rows[-1][1]:
         rows.pop()
     return rows
 
@@ -171,6 +168,8 @@ def decoded_lines(path: str) -> Iterator[str]:
     for number, line in enumerate(_lines(path), 1):
         if number == 1:
             refuse_binary(path, line)
+            if b"\r" in line.rstrip(b"\r"):
+                raise InputError(f"{path}, line 1: has CR inside the line; save the file with LF or CRLF as line ends")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
@@ -233,10 +232,35 @@ def _is_quoted(cell: str) -> bool:
     return len(cell) > 1 and cell.startswith(_QUOTE) and cell.endswith(_QUOTE)
 
 
+def _has_doubled_quotes(cell: str) -> bool:
+    """Whether a cell is written as pandas writes a text that contains quotes."""
+    return _is_quoted(cell) and _QUOTE * 2 in cell[1:-1] and _QUOTE not in cell[1:-1].replace(_QUOTE * 2, "")
+
+
+def _refuse_quotes(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
+    remedy = "give --quoted to remove the quotes, or --noquoted if they are part of the texts"
+    if all(_is_quoted(cells[0]) for _, cells in rows):
+        raise InputError(f"{path}: every text is in double quotes; {remedy}")
+    for line, cells in rows:
+        if any(map(_has_doubled_quotes, cells)):
+            raise InputError(f"{path}, line {line}: a text is in double quotes and has doubled quotes inside; {remedy}")
+
+
 def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each line, counted from 1, and the line's tab-separated cells; quotes are text."""
+    """Yields the number of each line, counted from 1, and the line's tab-separated cells; quotes are text.
+
+    Leaves out blank lines at the end, unless the first line has only one cell: then a blank line may be an empty text.
+    """
+    blank, width = [], 0
     for number, line in enumerate(lines, 1):
-        yield number, line.rstrip("\r").split("\t")
+        row = number, line.rstrip("\r").split("\t")
+        width = width or len(row[1])
+        if width > 1 and row[1] == [""]:
+            blank.append(row)
+            continue
+        yield from blank
+        yield row
+        blank = []
 
 
 def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:

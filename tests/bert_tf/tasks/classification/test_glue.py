@@ -119,6 +119,11 @@ def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text,
         read(tmp_path, task_name)
 
 
+def test_a_blank_last_line_is_no_example(tmp_path):
+    write(tmp_path, "sentence\tlabel\na\t1\nb\t0\n\n\n")
+    assert [example.text_a for example in read(tmp_path, "SST-2")] == ["a", "b"]
+
+
 @pytest.mark.real
 @pytest.mark.parametrize("task_name", [*FILES, "WNLI"])
 def test_real_glue_files_load_line_by_line(data_dir, task_name):
