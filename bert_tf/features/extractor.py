@@ -92,15 +92,22 @@ class FeatureExtractor:
         """The texts that the checkpoint's files offer to write before each text, by name."""
         return sentence_transformers.read_prompts(checkpoints.open_checkpoint(self.settings.init_checkpoint).folder)
 
-    def with_prompt(self, prompt_name: str, dimensions: int | None = None) -> "FeatureExtractor":
+    def with_prompt(
+        self, prompt_name: str, dimensions: int | None = None, batch_size: int | None = None
+    ) -> "FeatureExtractor":
         """Returns an extractor with the same weights, and other values of these settings.
 
+        Args:
+          batch_size: None for the batch size of this extractor.
+
         Raises:
-          InputError: the checkpoint lacks the prompt, or its vectors are shorter.
+          InputError: the checkpoint lacks the prompt, its vectors are shorter, or the batch size is not positive.
         """
         changes = {"prompt_name": prompt_name, "prompt": None, "dimensions": dimensions}
+        changes["batch_size"] = self.settings.batch_size if batch_size is None else batch_size
         found = copy.copy(self)
         found._pool_by(model.resolve(dataclasses.replace(self.settings, **changes)))
+        found._encode = self._encode.with_batches_of(found.settings.batch_size)
         return found
 
     def _load(self, settings: VectorSettings) -> None:

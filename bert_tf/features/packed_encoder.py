@@ -3,6 +3,7 @@
 Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows, L layers, H hidden size.
 """
 
+import copy
 import dataclasses
 from collections.abc import Iterator, Sequence
 
@@ -31,12 +32,10 @@ class PackedEncoder:
     """
 
     def __init__(self, encoder: BertEncoder, layers: Sequence[int], max_seq_length: int, batch_size: int):
-        self._layers, self._hidden = tuple(layers), encoder.config.hidden_size
+        self._layers, self._hidden, self._max_seq_length = tuple(layers), encoder.config.hidden_size, max_seq_length
         most = encoder.config.max_position_embeddings
         self._widths = [*(width for width in _WIDTHS if width < most), most]
-        self._tokens = batch_size * max_seq_length
-        if not tf.config.get_visible_devices("GPU"):
-            self._tokens = min(self._tokens, _TOKENS_ON_CPU)
+        self._set_size(batch_size)
 
         def compute(batch):
             outputs = encoder(batch)
@@ -44,6 +43,17 @@ class PackedEncoder:
             return tf.stack([tf.cast(found[layer], tf.float32) for layer in layers], axis=2)  # [R, W, L, H]
 
         self._compute = tf.function(compute, autograph=False)
+
+    def _set_size(self, batch_size: int) -> None:
+        self._tokens = batch_size * self._max_seq_length
+        if not tf.config.get_visible_devices("GPU"):
+            self._tokens = min(self._tokens, _TOKENS_ON_CPU)
+
+    def with_batches_of(self, batch_size: int) -> "PackedEncoder":
+        """Returns an encoder with the same weights, for batches of another size."""
+        found = copy.copy(self)
+        found._set_size(batch_size)
+        return found
 
     def __call__(self, rows: Rows) -> np.ndarray:
         """Returns the layers of all tokens, float32 [T, L, H]."""

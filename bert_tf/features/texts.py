@@ -63,11 +63,16 @@ def _text_of_json(content: str, line: int, where: str, settings: FeaturesSetting
         raise InputError(f"{where}: {error}") from error
 
 
-def _string(record: dict, name: str, flag: str) -> str:
-    value = json_lines.field(record, name, flag)
-    if not isinstance(value, str):
-        raise json_lines.LineError(f"the field {name!r} must be a string; fix the line")
-    return json_lines.without_surrogates(value)
+def _string(record: dict, names: str, flag: str) -> str:
+    found = []
+    for name in names.split(","):
+        value = json_lines.field(record, name, flag)
+        if value is None and name != names:  # some collections have documents whose title is null
+            continue
+        if not isinstance(value, str):
+            raise json_lines.LineError(f"the field {name!r} must be a string; fix the line")
+        found.append(json_lines.without_surrogates(value))
+    return " ".join(found).strip() if "," in names else found[0]
 
 
 def _id(record: dict, name: str) -> str | int | None:

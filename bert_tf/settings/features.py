@@ -121,7 +121,11 @@ class FeaturesSettings(JobSettings, VectorSettings):
         choices=("lines", "jsonl"),
         first=True,
     )
-    text_field: str = setting("with --input_format=jsonl: name of the field that contains the text", "text")
+    text_field: str = setting(
+        "with --input_format=jsonl: name of the field that contains the text; with commas, the texts of several fields "
+        "are joined by a space, such as title,text of a collection in BEIR's layout",
+        "text",
+    )
     text_b_field: str = setting(
         "with --input_format=jsonl: name of the field that contains the second text; empty if each line has one text",
         "",

@@ -168,6 +168,15 @@ def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
         np.testing.assert_allclose(entry["values"], features.values.astype(np.float16), atol=4e-3)
 
 
+def test_fields_of_a_collection_are_joined(folder, tmp_path):
+    documents = [{"title": "He", "text": "had it"}, {"title": "", "text": "she"}, {"title": None, "text": "was"}]
+    (tmp_path / "documents.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
+    (tmp_path / "lines.txt").write_text("He had it\nshe\nwas\n")
+    flags = {"input_file": str(tmp_path / "documents.jsonl"), "input_format": "jsonl", "text_field": "title,text"}
+    joined = extracted(folder, tmp_path / "joined", **flags)
+    assert joined == extracted(folder, tmp_path / "lines", input_file=str(tmp_path / "lines.txt"))
+
+
 def test_alignment_and_ids_in_json_lines(folder, tmp_path, expected):
     flags = {"input_file": f"{folder}/input.jsonl", "input_format": "jsonl", "id_field": "name", "alignment": True}
     (data,) = extracted(folder, tmp_path / "out", layers="0", **flags)
