@@ -11,11 +11,15 @@ _PUBLIC = {
     "BertTokenizer": "tokenization", "TextClassifier": "classifier", "TextEmbedder": "embedder",
     "load_encoder": "checkpoints",
 }  # fmt: skip
+# Classes with long work, which a program and a notebook see as in the scripts.
+_TRAINABLE = ("TextClassifier", "TextEmbedder")
 
 
 def __getattr__(name: str):
     if name not in _PUBLIC:
         raise AttributeError(f"module 'bert_tf' has no attribute {name!r}")
+    if name in _TRAINABLE:  # before TensorFlow is imported
+        importlib.import_module("bert_tf.core.log_lines").set_up_in_program()
     return getattr(importlib.import_module(f"bert_tf.{_PUBLIC[name]}"), name)
 
 

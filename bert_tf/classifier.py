@@ -132,6 +132,7 @@ class TextClassifier(FinishedRun):
         _check_dev(command, task, has_dev)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write)
+        report.conclude(parsed.output_dir, scores, "predict(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
     def predict(self, texts: Sequence, batch_size: int = 32) -> list[str] | list[tuple[str, ...]] | np.ndarray:
@@ -188,7 +189,7 @@ class TextClassifier(FinishedRun):
                 f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"
             )
         parts = []
-        with ProgressBar("predicting", len(examples), "texts", compiles=True) as shown:
+        with ProgressBar("predicting", len(examples), "texts", compiles=True, delay=2.0) as shown:
             for start in range(0, len(examples), batch_size):
                 batch = examples[start : start + batch_size]
                 columns = {"segment_a": tf.constant([example.text_a for example in batch])}

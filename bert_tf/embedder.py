@@ -14,11 +14,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from bert_tf import report
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split
@@ -44,8 +46,14 @@ class TextEmbedder(FinishedRun):
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):
-        super().__init__(os.fspath(folder), scores, use_checkpoint)
-        self._with_prompts: dict[tuple[str, int | None], FeatureExtractor] = {}
+        folder = os.fspath(folder)
+        if tf.io.gfile.isdir(folder) and not (description.exists(folder) or sweep_results.exists(folder)):
+            raise InputError(
+                f"{folder}: is not a run of run_embeddings; for the vectors of any other checkpoint, use "
+                "bert_tf.features.FeatureExtractor.of_texts"
+            )
+        super().__init__(folder, scores, use_checkpoint)
+        self._with_prompts: dict[tuple, FeatureExtractor] = {}
         if self._trained.description.kind != EMBEDDINGS:
             raise InputError(
                 f"{folder}: was trained for {self._trained.description.kind}; give a run of run_embeddings"
@@ -96,15 +104,20 @@ class TextEmbedder(FinishedRun):
         task = embedding_task(Command.of(parsed), texts)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write)
+        report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 
-    def encode(self, texts: Sequence[str] | str, prompt_name: str = "", dimensions: int | None = None) -> np.ndarray:
+    def encode(
+        self, texts: Sequence[str] | str, prompt_name: str = "", dimensions: int | None = None,
+        batch_size: int | None = None,
+    ) -> np.ndarray:  # fmt: skip
         """Computes the vectors of N texts.
 
         Args:
           texts: strings; or one string.
           prompt_name: "query" or "document" to write the model's prefix before each text; "" for no prefix.
           dimensions: number of the first values of each vector to keep; None to keep all.
+          batch_size: see `--batch_size` of `extract_features`; None for its default.
 
         Returns:
           float32 [N, H], or [H] for one string; of length 1 if the model normalizes vectors.
@@ -113,8 +126,8 @@ class TextEmbedder(FinishedRun):
           InputError: a text is not a string, or an argument is invalid.
         """
         if isinstance(texts, str):
-            return self.encode([texts], prompt_name, dimensions)[0]
-        key = prompt_name, dimensions
+            return self.encode([texts], prompt_name, dimensions, batch_size)[0]
+        key = prompt_name, dimensions, batch_size
         if key not in self._with_prompts:
             self._with_prompts[key] = self._extractor.with_prompt(*key)
         return self._with_prompts[key].sentences(texts)

@@ -95,5 +95,5 @@ def _write(settings: MiningSettings, pairs: Sequence[Texts], found: dict[str, li
         tf.io.gfile.makedirs(folder)
     storage.write_text(settings.output_file, "".join(lines))
     fewer = sum(len(found[pair.texts[0]]) < settings.num_negatives for pair in pairs)
-    logging.info("wrote %d pairs to %s; %d of them have fewer than %d negatives", len(pairs), settings.output_file,
-                 fewer, settings.num_negatives)  # fmt: skip
+    logging.info("wrote %d pairs to %s; %d of them have fewer negatives than --num_negatives=%d", len(pairs),
+                 settings.output_file, fewer, settings.num_negatives)  # fmt: skip

@@ -19,7 +19,9 @@ def main(settings: PretrainingSettings) -> None:
     from bert_tf import report
     from bert_tf.pretraining.engine import run_pretraining
 
-    run_pretraining(settings, report.write)
+    scores = run_pretraining(settings, report.write)
+    if settings.do_train:
+        report.conclude(settings.output_dir, scores, f"run_classifier --init_checkpoint={settings.output_dir}")
 
 
 run = command_line.script_of(PretrainingSettings, main, __doc__)

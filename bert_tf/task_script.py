@@ -27,4 +27,8 @@ def main(settings: FineTuningSettings) -> dict[str, float]:
     make_task = takeover.known_from_checkpoint(registry.of_settings(settings).make_task, settings)
     if settings.ensemble_members:
         return run_ensemble(settings, make_task, settings.ensemble_members)
-    return run_finetuning(settings, make_task, report.write)
+    scores = run_finetuning(settings, make_task, report.write)
+    if settings.do_train:
+        following = f"export_saved_model --checkpoint_dir={settings.output_dir} --export_dir=models/NAME"
+        report.conclude(settings.output_dir, scores, following)
+    return scores

@@ -7,19 +7,35 @@ import sys
 
 from absl import logging as absl_logging
 
+_FORMATS = "%(asctime)s %(message)s", "%H:%M:%S"
+
 
 def set_up(debug: bool) -> None:
     """Sets up the log of the process; with `debug`, the log also contains all lines of libraries."""
     # This project uses tf_keras. Importing TensorFlow with Keras 3 takes 1.2 s longer.
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")
+    _choose_lines(debug)
+    handler = absl_logging.get_absl_handler()
+    handler.setFormatter(_LineFormatter(*_FORMATS))
+    handler.python_handler.setStream(_BesideBars())
+
+
+def set_up_in_program() -> None:
+    """Shows the same lines in a Python program or a notebook; a program that has set up its own handlers keeps them."""
+    _choose_lines(debug=False)
+    root = python_logging.getLogger()
+    if not root.handlers:
+        handler = python_logging.StreamHandler(_BesideBars())
+        handler.setFormatter(_LineFormatter(*_FORMATS))
+        root.addHandler(handler)
+
+
+def _choose_lines(debug: bool) -> None:
+    absl_logging.set_verbosity(absl_logging.INFO)
     if not debug:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
         python_logging.getLogger("tensorflow").setLevel(python_logging.ERROR)
-    absl_logging.set_verbosity(absl_logging.INFO)
-    handler = absl_logging.get_absl_handler()
-    handler.addFilter(lambda record: debug or _is_ours_or_serious(record))
-    handler.setFormatter(_LineFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    handler.python_handler.setStream(_BesideBars())
+        absl_logging.get_absl_logger().addFilter(_is_ours_or_serious)
 
 
 class _BesideBars:

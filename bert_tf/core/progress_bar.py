@@ -1,10 +1,10 @@
-"""Shows the progress of long work: as a bar on a terminal, otherwise as a log line every ten seconds."""
+"""Shows the progress of long work: a bar on a terminal or in a notebook, otherwise a log line every ten seconds."""
 
 import os
 import sys
 import time
 
-import tqdm
+import tqdm.auto
 from absl import logging
 
 SECONDS_BETWEEN_LINES = 10.0
@@ -13,7 +13,7 @@ _FORMAT = "{desc} {n_fmt}/{total_fmt} {unit}{postfix} {bar}"
 
 
 class ProgressBar:
-    """A context manager that counts work; draws a tqdm bar on a terminal, and logs lines elsewhere.
+    """A context manager that counts work; draws a tqdm bar on a terminal or in a notebook, and logs lines elsewhere.
 
     Args:
       total: total units of work; None if unknown.
@@ -35,8 +35,9 @@ class ProgressBar:
         self.done, self._total, self._compiles, self._what, self._unit = done, total, compiles, what, unit
         self._start = self._last_line = time.monotonic()
         self._done_at_start = done
-        self._bar = tqdm.tqdm(
-            desc=what, total=total, unit=unit, initial=done, disable=not _has_columns(sys.stderr), dynamic_ncols=True,
+        has_bar = "ipykernel" in sys.modules or _has_columns(sys.stderr)  # the module of a notebook's kernel
+        self._bar = tqdm.auto.tqdm(
+            desc=what, total=total, unit=unit, initial=done, disable=not has_bar, dynamic_ncols=True,
             bar_format=_FORMAT, delay=delay, leave=leave, unit_scale=unit == "B",
         )  # fmt: skip
 

@@ -289,10 +289,10 @@ def _of_gpt(config: BertConfig, settings: FineTuningSettings, tokenizer: BertTok
 
 
 def warn_of_few_steps(settings: FineTuningSettings, num_train_steps: int) -> None:
-    """Warns if the training is too short for a new head."""
+    """Warns if the training is too short for most tasks."""
     if num_train_steps < _FEW_STEPS:
         logging.warning(
-            "training has only %d steps (--num_train_epochs=%g, --train_batch_size=%d), and a new head rarely learns "
-            "in fewer than %d; give more epochs or smaller batches",
+            "training has only %d steps (--num_train_epochs=%g, --train_batch_size=%d), and a model rarely learns a "
+            "task in fewer than %d; give more epochs or smaller batches",
             num_train_steps, settings.num_train_epochs, settings.train_batch_size, _FEW_STEPS,
         )  # fmt: skip

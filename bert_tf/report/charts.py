@@ -145,16 +145,16 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
 
 
 @_with_style
-def histogram(title: str, groups: Mapping[str, np.ndarray]) -> str:
-    """Draws the distributions of groups of values, float [N] each, as shares of their group."""
-    figure, axis = _axes(title, size=(4.4, 2.7))
+def histogram(title: str, groups: Mapping[str, np.ndarray], what: str) -> str:
+    """Draws the distributions of groups of values, float [N] each, as shares of their group; `what` names a value."""
+    figure, axis = _axes(title, size=(4.4, 3.3), xlabel=what, ylabel="share of the group")
     every = np.concatenate(list(groups.values()))
     edges = np.linspace(every.min(), max(every.max(), every.min() + 1e-6), 31)
     for (name, values), color in zip(groups.items(), (BLUE, ORANGE), strict=False):
         axis.hist(values, edges, weights=np.full(len(values), 1 / max(1, len(values))), histtype="step", color=color,
                   label=name)  # fmt: skip
     axis.yaxis.set_major_formatter(_PERCENT)
-    axis.legend()
+    figure.legend(loc="outside lower left")
     return _svg(figure)
 
 

@@ -45,7 +45,7 @@ def draw(part: Part) -> str:
     if isinstance(part, Confusions):
         return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
     if isinstance(part, Histogram):
-        return elements.section("", elements.charts([charts.histogram(part.title, part.groups)], "single"))
+        return elements.section("", elements.charts([charts.histogram(part.title, part.groups, part.what)], "single"))
     table = elements.table(part.head, part.rows, [] if part.is_text else None) if part.rows else ""
     drawn = [elements.charts([charts.scatter(*part.scores)], "single")] if part.scores else []
     return elements.section(part.title, table, *drawn, note=part.note)

@@ -12,14 +12,13 @@ from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import sweep_results
 from bert_tf.pretraining import fill_mask
-from bert_tf.report import charts, evaluation, page, run_kinds, sweep_report
+from bert_tf.report import NAME, charts, evaluation, page, run_kinds, sweep_report
 from bert_tf.report.page import elements
 from bert_tf.runs import evaluations, run_record
 from bert_tf.runs.evaluations import Evaluations, rank
 from bert_tf.training import metrics, metrics_file, optimization, progress
 from bert_tf.training.metrics import Form, Metric
 
-NAME = "report.html"
 # Titles for the splits of `metrics_file`; other splits are shown with their own names.
 _LABELS = {
     metrics_file.TRAIN: "train",
@@ -252,11 +251,15 @@ def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mappin
     """Returns a table of metrics, with columns for checkpoints and for the best constant answers.
 
     The dev data of fine-tuning has a column for the best checkpoint and a column for the last checkpoint. Held-out data
-    has a column for the best value of each metric.
+    has a column for the best value of each metric. Where no other data has a curve, training has a column for its first
+    entry.
     """
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}
     columns = [column for split, entries in splits.items() for column in _checkpoint_columns(split, entries, found)]
+    train = splits.get(metrics_file.TRAIN, ())
+    if len(train) > 1 and all(len(entries) == 1 for split, entries in splits.items() if split != metrics_file.TRAIN):
+        columns.insert(0, (f"{_LABELS[metrics_file.TRAIN]}, step {train[0]['step']:,}", train[0]))
     held_out = splits.get(metrics_file.HELD_OUT)
     head = ["", *(title for title, _ in columns)]
     head += [f"{_LABELS[metrics_file.HELD_OUT]}, best"] * bool(held_out)
@@ -316,9 +319,10 @@ def _settings_table(phases: Sequence[run_record.Phase], names: Sequence[str]) ->
     for name in names:
         values = [phase.settings.get(name) for phase in phases]
         if any(value not in (None, "") for value in values):
-            rows.append([name, *("" if value is None else _setting(value) for value in values)])
+            rows.append([name, *("" if value is None else _setting(name, value) for value in values)])
     return elements.table(head, rows, [])
 
 
-def _setting(value) -> str:
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+def _setting(name: str, value) -> str:
+    is_amount = isinstance(value, int) and not isinstance(value, bool) and not name.endswith("seed")
+    return f"{value:,}" if is_amount else str(value)

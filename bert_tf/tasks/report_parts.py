@@ -56,10 +56,12 @@ class Histogram:
 
     Attributes:
       groups: the values of each group by its name, float [N] each.
+      what: the name of a value.
     """
 
     title: str
     groups: Mapping[str, np.ndarray]
+    what: str
 
 
 Part = Table | Confusions | Histogram

@@ -17,17 +17,22 @@ from tests.small_configs import small_config
 FOLDER = pathlib.Path(__file__).resolve().parents[2] / "examples"
 
 
+def execute(notebook) -> None:
+    resources = {"metadata": {"path": str(FOLDER)}}
+    NotebookClient(notebook, timeout=600, resources=resources, coalesce_streams=True, record_timing=False).execute()
+
+
 def executed(name: str, **changes: str) -> list:
     """Runs a notebook; returns its cells of code. `changes` are other values of flags."""
     notebook = nbformat.read(FOLDER / name, as_version=4)
     for cell, (flag, value) in itertools.product(notebook.cells, changes.items()):
         cell.source = re.sub(rf"--{flag}=\d+", f"--{flag}={value}", cell.source)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}}).execute()
+    execute(notebook)
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def printed(cell) -> str:
-    return "".join(output.get("text", "") for output in cell.outputs)
+def printed(cell, stream: str = "stdout") -> str:
+    return "".join(output.get("text", "") for output in cell.outputs if output.get("name") == stream)
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +50,9 @@ def test_fine_tune_and_serve(vocab_file, tmp_path, monkeypatch):
     tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/ckpt")
     monkeypatch.setenv("CHECKPOINT", str(tmp_path))
     cells = executed("fine_tune_and_serve.ipynb")
+    shown = printed(cells[2], "stderr")
+    assert "texts dev, step" in shown and "finished: accuracy" in shown and "reviews_model/report.html" in shown
+    assert "Logging before flag parsing" not in shown and re.search(r"train \d+/\d+ steps, ", shown), "a progress bar"
     labels = [line.split()[0] for line in printed(cells[3]).splitlines()]
     assert len(labels) == 2 and set(labels) <= {"good", "bad"}
     assert [line.split()[0] for line in printed(cells[5]).splitlines()] == labels, "the server answers as the model"
@@ -57,3 +65,10 @@ def test_pretrain_on_your_text():
     assert "step 40/40" in printed(cells[3])
     assert "image/png" in cells[4].outputs[-1]["data"]
     assert printed(cells[5]).count('"blanks"') == 2
+
+
+if __name__ == "__main__":  # stores the outputs of both notebooks in their files
+    for path in FOLDER.glob("*.ipynb"):
+        stored = nbformat.read(path, as_version=4)
+        execute(stored)
+        nbformat.write(stored, path)

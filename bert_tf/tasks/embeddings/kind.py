@@ -35,7 +35,8 @@ def _of_queries(entries: Sequence[Mapping]) -> list[Part]:
         "most similar wrong documents": np.array([e["wrong_cosine"] for e in entries if e["wrong_cosine"] is not None]),
     }
     head = ["rank", "query", "right document (cosine)", "first document (cosine)"]
-    return [Histogram("Cosines with the queries", groups), Table("Worst queries", head, rows, note, is_text=True)]
+    diagram = Histogram("Cosines with the queries", groups, "cosine")
+    return [diagram, Table("Worst queries", head, rows, note, is_text=True)]
 
 
 def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
@@ -52,7 +53,7 @@ def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
     ]  # fmt: skip
     note = "The pairs whose places in the orders of the scores and of the cosines differ most."
     table = Table("Worst pairs", ["score", "cosine", "text", "second text"], rows, note, is_text=True)
-    return [Histogram("Cosines", groups), table]
+    return [Histogram("Cosines", groups, "cosine"), table]
 
 
 KINDS = [Kind(EMBEDDINGS, EmbeddingSettings, embedding_task, _head, of_lines(_report))]

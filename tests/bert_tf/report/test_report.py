@@ -5,6 +5,7 @@ import re
 
 import pytest
 
+from bert_tf import report
 from bert_tf.config import BertConfig
 from bert_tf.core.flag_parsing import exit_code
 from bert_tf.pretraining import fill_mask
@@ -54,6 +55,18 @@ def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_
     assert "init_checkpoint" not in page, "what was left empty is not shown"
 
 
+def test_the_last_line_of_a_training(tmp_path, caplog):
+    metrics_file.write_results(str(tmp_path), {"eval_accuracy": 0.8603, "eval_loss": 0.4, "global_step": 343})
+    with caplog.at_level(logging.INFO):
+        report.conclude(str(tmp_path), {"accuracy": 0.8603, "loss": 0.4}, "export_saved_model")
+        report.conclude(str(tmp_path / "other"), {}, "export_saved_model")
+    where = f"report {tmp_path}"
+    assert caplog.messages == [
+        f"finished: accuracy 0.8603, step 343, {where}/report.html; next: export_saved_model",
+        f"finished: {where}/other/report.html; next: export_saved_model",
+    ]
+
+
 def test_a_fine_tuning_run_shows_its_scores_and_curves():
     phase = dataclasses.replace(
         PHASE, model=PHASE.model | {"model": "classification"}, settings={"task_name": "MRPC", "data_dir": "glue/MRPC"}
@@ -63,6 +76,7 @@ def test_a_fine_tuning_run_shows_its_scores_and_curves():
     page = run_report.render("mrpc", [phase], lines, [])
     check_stands_alone(page)
     assert "Fine-tuning: mrpc" in page and "dev, step 100" in page
+    assert "<th>train, step 50</th>" in page.replace(' class="number"', "").replace(' class="name"', ""), "before"
     assert (
         page.count("<svg") == 2
         and "Speed" not in page

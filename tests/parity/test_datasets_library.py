@@ -1,0 +1,36 @@
+"""Tables of the library datasets, as Python programs give them to the classes that train."""
+
+import pytest
+from datasets import Dataset
+
+from bert_tf import TextClassifier, TextEmbedder
+from bert_tf.core.errors import InputError
+from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks.embeddings import small_model
+
+pytestmark = pytest.mark.torch
+SETTINGS = {"max_seq_length": 16, "train_batch_size": 8, "num_train_epochs": 1}
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory, vocab_file):
+    folder = tmp_path_factory.mktemp("start")
+    write_pretrained(folder, vocab_file)
+    return folder
+
+
+def test_a_dataset_trains_vectors_as_a_list_does(start, tmp_path):
+    pairs = [one.texts[:2] for one in small_model.examples(16)]
+    table = Dataset.from_dict({"anchor": [one for one, _ in pairs], "positive": [other for _, other in pairs]})
+    scores = TextEmbedder.train(pairs, start, tmp_path / "list", dev=pairs, **SETTINGS).scores
+    assert TextEmbedder.train(table, start, tmp_path / "table", dev=table, **SETTINGS).scores == pytest.approx(scores)
+
+
+def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
+    texts = [one.texts[0] for one in small_model.examples(16)]
+    table = Dataset.from_dict({"text": texts, "label": [number % 2 for number in range(16)]})
+    arguments = table["text"], table["label"], start, tmp_path / "table"
+    model = TextClassifier.train(*arguments, dev_texts=table["text"], dev_labels=table["label"], **SETTINGS)
+    assert model.labels == ("0", "1") and len(model.predict(table["text"])) == 16
+    with pytest.raises(InputError, match=r"texts\[0\]: is {'text': .*; give a string, or a pair of strings"):
+        TextClassifier.train(table, table["label"], start, tmp_path / "other")
