@@ -59,6 +59,10 @@ _FIXED = {
 }
 
 
+# A file of a stranger could otherwise keep the process busy for hours.
+_MOST_LAYERS = 1000
+
+
 @dataclasses.dataclass(frozen=True)
 class BertConfig:
     """Shape and regularization of the encoder, with the keys and defaults of google-research/bert.
@@ -112,6 +116,8 @@ class BertConfig:
                 raise InputError(f"{field.name}={value!r}: must be of type {wanted[-1].__name__}")
             if field.type is int and value < 1:
                 raise InputError(f"{field.name}={value}: must be at least 1")
+        if self.num_hidden_layers > _MOST_LAYERS:
+            raise InputError(f"num_hidden_layers={self.num_hidden_layers}: must be at most {_MOST_LAYERS}")
         if self.hidden_size % self.num_attention_heads:
             raise InputError(
                 f"hidden_size={self.hidden_size} is not a multiple of "

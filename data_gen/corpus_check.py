@@ -78,6 +78,8 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
         yield r"has only carriage returns as line ends; convert them: tr '\r' '\n'"
         return
     lines = [line.strip() for line in text.split("\n") if line.strip()]
+    if not lines:  # a long beginning without text
+        return
     tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)
     if any(line.startswith("<mediawiki") for line in lines[:3]):
         yield "looks like a MediaWiki XML dump; give --input_format=wikipedia"

@@ -5,6 +5,7 @@ A file gets its final name only when it is complete and on disk.
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -46,6 +47,9 @@ def atomic_path(path: str) -> Iterator[str]:
             with open(temporary, "rb") as written:
                 os.fsync(written.fileno())
         _gfile().rename(temporary, path, overwrite=True)
+    except OSError as error:  # such as a full disk, of which many libraries do not name the file
+        error.filename = error.filename or path
+        raise
     finally:
         if _gfile().exists(temporary):
             _gfile().remove(temporary)
@@ -83,14 +87,50 @@ def remove_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it."""
-    temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it.
+
+    Also removes the folders beside `path` that killed processes have left behind.
+    """
+    path = path.rstrip("/")
+    _remove_abandoned(path)
+    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         _gfile().makedirs(temporary)
-        yield temporary
+        with _locked(temporary):
+            yield temporary
     finally:
         if _gfile().exists(temporary):
             remove_tree(temporary)
+
+
+def _remove_abandoned(path: str) -> None:
+    parent, name = os.path.split(os.path.abspath(path))
+    if "://" in path or not os.path.isdir(parent):
+        return
+    for other in os.listdir(parent):
+        folder = os.path.join(parent, other)
+        if other.rpartition(TEMPORARY)[0] == name and os.path.isdir(folder):
+            with _locked(folder) as is_ours:  # the lock of a process ends with the process
+                if is_ours:
+                    remove_tree(folder)
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[bool]:
+    """Locks a folder; yields whether it is now locked, which is impossible in object stores."""
+    if "://" in folder:
+        yield False
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        locked = True
+    except OSError:  # another process has locked it, or the file system has no locks
+        locked = False
+    try:
+        yield locked
+    finally:
+        os.close(opened)
 
 
 def publish_folder(temporary: str, path: str) -> None:

@@ -55,6 +55,11 @@ class TokenizerRules:
     vocab_file: str = dataclasses.field(default="", compare=False)
     source: str = dataclasses.field(default="", compare=False)
 
+    def __post_init__(self):
+        for number, token in enumerate(self.vocabulary):
+            if "\n" in token or "\r" in token:  # a vocabulary file has one token per line
+                raise InputError(f"{self.vocab_file or 'the vocabulary'}: token {number} has a line end inside")
+
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """The rules as JSON values: in the record of a run, in the manifest of records, and in the keys of caches."""

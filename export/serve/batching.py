@@ -7,6 +7,8 @@ batch may mix short and long texts.
 import asyncio
 import dataclasses
 import itertools
+import math
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -29,10 +31,13 @@ class Alone:
     def __init__(self, threads: int, name: str):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
-    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
-        """See `Servable.run`. A request that is cancelled before its computation starts does not run."""
-        loop = asyncio.get_running_loop()
-        future = self._threads.submit(version.servable.run, feeds, fetches)
+    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> Arrays:
+        """See `Servable.run`; the time includes the wait for a thread.
+
+        A request that is cancelled before its computation starts does not run.
+        """
+        loop, deadline = asyncio.get_running_loop(), time.monotonic() + seconds
+        future = self._threads.submit(lambda: version.servable.run(feeds, fetches, deadline - time.monotonic()))
         # The computation continues even if the client disconnects, so the version must stay loaded.
         version.hold()
         future.add_done_callback(lambda done: loop.call_soon_threadsafe(version.release))
@@ -44,11 +49,12 @@ class Alone:
 
 @dataclasses.dataclass(eq=False)
 class _Task:
-    """A waiting request: its tensors and its number of rows."""
+    """A waiting request: its tensors, its number of rows, and the time at which it needs no answer any more."""
 
     feeds: Arrays
     rows: int
     arrived: float
+    deadline: float
     answer: asyncio.Future
 
 
@@ -80,7 +86,7 @@ class Batcher:
         self._queues: dict[tuple, _Queue] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str]) -> Arrays:
+    async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> Arrays:
         """See `Alone.run`.
 
         Raises:
@@ -97,7 +103,7 @@ class Batcher:
         key = (id(version), tuple(sorted(fetches)), rows > 0, *shapes)
         queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
         loop = asyncio.get_running_loop()
-        task = _Task(feeds, rows, loop.time(), loop.create_future())
+        task = _Task(feeds, rows, loop.time(), time.monotonic() + seconds, loop.create_future())
         queue.tasks.append(task)
         self._start_batches()
         return await task.answer
@@ -166,7 +172,8 @@ class Batcher:
     def _compute_together(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays]:
         rows = sum(task.rows for task in tasks)
         feeds = {name: np.concatenate([task.feeds[name] for task in tasks]) for name in tasks[0].feeds}
-        arrays = queue.version.servable.run(feeds, queue.fetches)
+        seconds = max(task.deadline for task in tasks) - time.monotonic()
+        arrays = queue.version.servable.run(feeds, queue.fetches, seconds)
         for array in arrays.values():
             if not array.ndim or len(array) != rows:
                 raise ServingError(

@@ -1,6 +1,9 @@
 """Limits the number and the idle time of the REST interface's connections."""
 
 import asyncio
+import functools
+import http
+import math
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
@@ -12,14 +15,27 @@ _LARGEST_HEADER = 16 * 1024
 _LINGERING_SECONDS = 1.0
 # Turns off aiohttp's own limit of the idle time, because this limit has no effect on clients that do not read.
 _NO_LIMIT = 10.0**9
+# Key of a request's entry: the function to call as soon as the whole request is there.
+ARRIVED = "arrived"
+
+
+class _Handler(web.RequestHandler):
+    """Answers in JSON to what is no HTTP request."""
+
+    def handle_error(self, request, status=500, exc=None, message=None) -> web.Response:
+        """See `RequestHandler.handle_error`."""
+        text = " ".join((message or http.HTTPStatus(status).phrase).split())
+        response = web.json_response({"error": text}, status=status)
+        response.force_close()
+        return response
 
 
 class Connections(web.Server):
     """Handles connections, and closes connections that wait too long for a request.
 
-    A connection waits from its start, or from its last answer, until the header of a request is complete. If a new
-    connection exceeds the limit, the server closes the connection that has waited longest. If no connection waits, the
-    server closes the new connection.
+    A connection waits from its start, or from its last answer, until a request is complete; for the request's header,
+    it waits a limited time. If a new connection exceeds the limit, the server closes the connection that has waited
+    longest. If no connection waits, the server closes the new connection.
 
     Args:
       most: maximum number of connections.
@@ -28,16 +44,20 @@ class Connections(web.Server):
     def __init__(
         self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], most: int, idle_seconds: float
     ):
-        super().__init__(
-            self._handle, access_log=None, max_line_size=_LARGEST_HEADER, max_field_size=_LARGEST_HEADER,
-            keepalive_timeout=_NO_LIMIT, lingering_time=_LINGERING_SECONDS,
-        )  # fmt: skip
+        self._options = {
+            "access_log": None, "max_line_size": _LARGEST_HEADER, "max_field_size": _LARGEST_HEADER,
+            "keepalive_timeout": _NO_LIMIT, "lingering_time": _LINGERING_SECONDS,
+        }  # fmt: skip
+        super().__init__(self._handle, **self._options)
         self._answer = handle
         self._most = most
         self._idle_seconds = idle_seconds
         self._open: dict[web.RequestHandler, asyncio.Transport] = {}
         self._waiting: dict[web.RequestHandler, float] = {}  # start times of the waits; the longest wait comes first
         self._close_idle()
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, loop=asyncio.get_running_loop(), **self._options)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
@@ -56,7 +76,8 @@ class Connections(web.Server):
         self._waiting.pop(handler, None)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        self._waiting.pop(request.protocol, None)
+        self._waiting[request.protocol] = math.inf  # it keeps its place; `Rest` limits the time for the body
+        request[ARRIVED] = functools.partial(self._waiting.pop, request.protocol, None)
         try:
             return await self._answer(request)
         finally:
@@ -64,6 +85,7 @@ class Connections(web.Server):
                 self._wait(request.protocol)
 
     def _wait(self, handler: web.RequestHandler) -> None:
+        self._waiting.pop(handler, None)  # it becomes the last
         self._waiting[handler] = asyncio.get_running_loop().time()
 
     def _abort(self, handler: web.RequestHandler) -> None:

@@ -2,6 +2,7 @@
 
 import enum
 import re
+import traceback
 
 import tensorflow as tf
 from tensorflow.core.protobuf import error_codes_pb2
@@ -37,6 +38,31 @@ class ServingError(Exception):
 def invalid(message: str) -> ServingError:
     """Returns the error for a request that can never succeed."""
     return ServingError(Code.INVALID_ARGUMENT, message)
+
+
+def too_large(most_bytes: int) -> ServingError:
+    """Returns the error for an answer whose tensors have more than `most_bytes`."""
+    return ServingError(
+        Code.RESOURCE_EXHAUSTED,
+        f"the answer has more than {most_bytes} bytes (--max_request_mb); ask for fewer rows, or for shorter ones",
+        http_status=413,
+    )
+
+
+def released(error: BaseException) -> None:
+    """Empties the stack frames of an error and of its causes.
+
+    The frames hold the request and its arrays, and errors are in reference cycles, so the memory would otherwise stay
+    until Python's garbage collector runs, which may be after thousands of requests.
+    """
+    found, left = set(), [error]
+    while left:
+        one = left.pop()
+        if one is not None and id(one) not in found:
+            found.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            one.__traceback__ = None
+            left += [one.__cause__, one.__context__]
 
 
 def from_exception(error: Exception) -> ServingError:

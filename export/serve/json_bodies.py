@@ -73,25 +73,39 @@ def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, 
 
 def _named(value: Any, inputs: Inputs) -> dict[str, Any]:
     """Returns values by input name; a signature with one input also takes the value without its name."""
-    if not isinstance(value, dict) or _is_base64(value):
+    if not _has_names(value):
         if len(inputs) > 1:
-            raise invalid(f"an object with the inputs {', '.join(sorted(inputs))} expected")
+            raise invalid(f"an object with the inputs {_names(inputs)} expected")
         return {next(iter(inputs)): value}
-    if value.keys() != set(inputs):
-        raise invalid(f"the signature has the inputs {', '.join(sorted(inputs))}; the request has others")
+    if not value.keys() >= set(inputs):
+        raise invalid(f"the signature has the inputs {_names(inputs)}; the request has others")
     return value
 
 
+def _has_names(value: Any) -> bool:
+    return isinstance(value, dict) and not _is_base64(value)
+
+
+def _names(inputs: Inputs) -> str:
+    return ", ".join(sorted(inputs))
+
+
 def _from_columns(value: Any, inputs: Inputs) -> dict[str, np.ndarray]:
-    named = _named(value, inputs)
+    named = _named(value, inputs)  # like TF Serving, names that the signature lacks are ignored here, but not in rows
     return {name: _Tensor(name, info.dtype).add(named[name]).array() for name, info in inputs.items()}
 
 
 def _from_rows(rows: list, inputs: Inputs) -> dict[str, np.ndarray]:
     tensors = {name: _Tensor(name, info.dtype) for name, info in inputs.items()}
+    has_names = _has_names(rows[0])
     for index, row in enumerate(rows):
         try:
-            for name, value in _named(row, inputs).items():
+            named = _named(row, inputs)
+            if named.keys() != tensors.keys():
+                raise invalid(f"the signature has the inputs {_names(inputs)}; the request has others")
+            if (named is row) != has_names:
+                raise invalid("give all rows as objects with the names of the inputs, or all without names")
+            for name, value in named.items():
                 tensors[name].add(value)
         except ServingError as error:
             raise invalid(f"instances[{index}]: {error.message}") from error

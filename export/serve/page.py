@@ -1,8 +1,10 @@
 """The page at `/`, on which people try the served models. It uses the REST interface like any client."""
 
+import ipaddress
 import json
 import os
 import pathlib
+import urllib.parse
 from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
@@ -17,6 +19,20 @@ HEADERS = {
     ),
     "Cache-Control": "no-store",
 }
+
+
+def is_own_host(host: str, listens_on: str) -> bool:
+    """Whether a request's Host is this server. A page of another site could otherwise reach it under a name of its own.
+
+    Args:
+      host: the header Host: a name or an address, perhaps with a port.
+      listens_on: the value of --host.
+    """
+    try:
+        name = urllib.parse.urlsplit(f"//{host}").hostname or ""
+        return name in ("localhost", listens_on.lower()) or bool(ipaddress.ip_address(name))
+    except ValueError:
+        return False
 
 
 def read_labels(folder: str) -> list[str]:

@@ -12,7 +12,8 @@ from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.serve import json_bodies, page
 from export.serve.batching import Alone, Batcher
-from export.serve.errors import Code, ServingError, from_exception, invalid
+from export.serve.connections import ARRIVED
+from export.serve.errors import Code, ServingError, from_exception, invalid, released
 from export.serve.servable import Arrays, Servable, find_signature
 from export.serve.service import SIGNATURES, Service
 from export.serve.settings import ServeSettings
@@ -39,7 +40,7 @@ class Rest:
     def __init__(self, service: Service, runner: Alone | Batcher, settings: ServeSettings):
         self._service, self._runner = service, runner
         self._timeout = settings.rest_api_timeout_in_ms / 1000
-        self._cors = settings.rest_api_enable_cors_support
+        self._cors, self._host = settings.rest_api_enable_cors_support, settings.host
 
     async def handle(self, request: web.BaseRequest) -> web.Response:
         """Computes and sends the answer to any request."""
@@ -69,6 +70,7 @@ class Rest:
             response = _json(json_bodies.error(known.message), known.http_status)
             if not request.content.at_eof():  # the rest of the body is not read
                 response.force_close()
+            released(error)
             return response
 
     async def _answer(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
@@ -76,6 +78,8 @@ class Rest:
         if path == METRICS_PATH and request.method == "GET":
             return web.Response(body=self._service.metrics.page(), content_type="text/plain")
         if path == "/" and request.method in ("GET", "HEAD"):
+            if not page.is_own_host(request.host, self._host):
+                raise ServingError(Code.PERMISSION_DENIED, f"the page does not answer to the name {request.host[:100]}")
             return await self._page()
         if not path.lower().startswith("/v1/"):
             raise ServingError(Code.NOT_FOUND, f"not found: {path}")
@@ -102,12 +106,14 @@ class Rest:
         self, request: web.BaseRequest, spec: model_pb2.ModelSpec, held: contextlib.ExitStack
     ) -> web.Response:
         with self._service.counted(spec.name, "REST"):
-            take = held.enter_context(self._service.admission.request())
+            take = held.enter_context(self._service.admission.body())
             try:
                 body = await asyncio.wait_for(self._body(request, take), self._timeout)
             except asyncio.TimeoutError as error:
                 message = "the request's body did not arrive in time"
                 raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
+            request[ARRIVED]()
+            held.enter_context(self._service.admission.request())
             try:
                 return _json(await asyncio.wait_for(self._predict(spec, body), self._timeout))
             except asyncio.TimeoutError as error:
@@ -142,7 +148,7 @@ class Rest:
                 name, inputs, by_rows = await asyncio.to_thread(_read, body, version.servable)
             else:
                 name, inputs, by_rows = _read(body, version.servable)
-            outputs = await self._service.infer(self._runner, version, name, inputs)
+            outputs = await self._service.infer(self._runner, version, name, inputs, self._timeout)
             values = sum(array.size for array in outputs.values())
             if values > _LARGE_ANSWER:
                 return await asyncio.to_thread(json_bodies.predictions, outputs, by_rows)

@@ -1,12 +1,13 @@
 """The gRPC interface: PredictionService, ModelService, and the health service."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import math
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import grpc
 from absl import logging
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from tensorflow_serving.apis import (
     get_model_metadata_pb2,
@@ -18,7 +19,7 @@ from tensorflow_serving.apis import (
 
 from export.serve import tensors
 from export.serve.batching import Alone, Batcher
-from export.serve.errors import Code, ServingError, from_exception
+from export.serve.errors import Code, ServingError, from_exception, invalid, released
 from export.serve.servable import DEFAULT_SIGNATURE
 from export.serve.service import Service
 from export.serve.settings import ServeSettings
@@ -29,6 +30,7 @@ _OVERHEAD_BYTES = 1 << 20
 # read its responses. A client that reads does not notice this limit, because its next request opens a new connection.
 _OLDEST_CONNECTION_SECONDS = 3600
 _PING_ANSWER_SECONDS = 20
+_MOST_PENDING = 1 << 17
 _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
@@ -44,6 +46,9 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
         "grpc.max_send_message_length": -1,
         "grpc.so_reuseport": 0,  # a second server on the same port is an error
         "grpc.max_allowed_incoming_connections": settings.max_connections,
+        # Beyond these numbers, gRPC would cancel requests at random; `_Messages` refuses them with UNAVAILABLE.
+        "grpc.server.max_pending_requests": _MOST_PENDING,
+        "grpc.server.max_pending_requests_hard_limit": _MOST_PENDING,
         "grpc.server_handshake_timeout_ms": idle_ms,
         "grpc.max_connection_idle_ms": idle_ms,
         "grpc.max_connection_age_ms": _OLDEST_CONNECTION_SECONDS * 1000,
@@ -53,19 +58,25 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
     }
     server = grpc.aio.server(
         options=list((options | settings.channel_arguments).items()),
-        maximum_concurrent_rpcs=2 * settings.max_requests_in_flight,  # a second limit: `Admission` has a lower one
-        interceptors=[_MessageTimeout(settings.idle_timeout_seconds)],
+        interceptors=[_Messages(settings.idle_timeout_seconds, 2 * settings.max_requests_in_flight)],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service), server)
     return server
 
 
-class _MessageTimeout(grpc.aio.ServerInterceptor):
-    """Ends a request if its message does not arrive in time. Without this class, gRPC would wait forever."""
+class _Messages(grpc.aio.ServerInterceptor):
+    """Reads the message of each request: in limited time, for a limited number of requests, and without a traceback.
 
-    def __init__(self, seconds: float):
-        self._seconds = seconds
+    gRPC itself would wait for ever, cancel further requests, and log each message that it cannot decode.
+
+    Args:
+      most: maximum number of requests at the same time, including those whose message is arriving. `Admission` has a
+        lower limit for requests with a message.
+    """
+
+    def __init__(self, seconds: float, most: int):
+        self._seconds, self._most, self._open = seconds, most, 0
 
     async def intercept_service(
         self,
@@ -79,14 +90,34 @@ class _MessageTimeout(grpc.aio.ServerInterceptor):
         # Read the request as a stream of one message, because the server can then wait for the message with a timeout.
         # The client sees no difference.
         async def answer(messages, context):
+            if self._open >= self._most:
+                return _refuse(context, ServingError(Code.UNAVAILABLE, "the server is busy; try again later"))
+            self._open += 1
             try:
-                request = await asyncio.wait_for(anext(messages), self._seconds)
+                message = await asyncio.wait_for(_only(messages), self._seconds)
+                return await handler.unary_unary(handler.request_deserializer(message), context)
             except (asyncio.TimeoutError, StopAsyncIteration):
-                code = grpc.StatusCode.DEADLINE_EXCEEDED
-                await context.abort(code, "The request did not arrive completely in time")
-            return await handler.unary_unary(request, context)
+                text = "The request did not arrive completely in time"
+                return _refuse(context, ServingError(Code.DEADLINE_EXCEEDED, text))
+            except DecodeError:
+                return _refuse(context, invalid("The request is not a message of this method"))
+            finally:
+                self._open -= 1
 
-        return grpc.stream_unary_rpc_method_handler(answer, handler.request_deserializer, handler.response_serializer)
+        return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
+
+
+def _refuse(context: grpc.aio.ServicerContext, error: ServingError) -> None:
+    """Sets the status of a request. `context.abort` would keep the request in a reference cycle."""
+    context.set_code(_STATUS_CODES[error.code])
+    context.set_details(error.message)
+
+
+async def _only(messages: AsyncIterator[bytes]) -> bytes:
+    """Returns the message of a stream; reads to the stream's end, because gRPC keeps the message until then."""
+    message = await anext(messages)
+    await anext(messages, None)
+    return message
 
 
 class Health:
@@ -108,14 +139,15 @@ class Health:
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:
     """Converts a method to an RPC handler. An exception in the method becomes the status of the RPC."""
 
-    async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
+    async def answer(self, request: Message, context: grpc.aio.ServicerContext) -> Message | None:
         try:
-            return await call(self, request)
+            return await call(self, request, context)
         except Exception as error:
             known = from_exception(error)
             if known.code in (Code.INTERNAL, Code.UNKNOWN) and not isinstance(error, ServingError):
                 logging.exception("a gRPC request failed")
-            await context.abort(_STATUS_CODES[known.code], known.message)
+            released(error)
+            return _refuse(context, known)
 
     return answer
 
@@ -126,16 +158,20 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self._runner = runner
 
     @_answered
-    async def Predict(self, request: predict_pb2.PredictRequest) -> predict_pb2.PredictResponse:
-        service, spec = self._service, request.model_spec
-        with service.counted(spec.name, "gRPC"), service.admission.request() as take:
+    async def Predict(
+        self, request: predict_pb2.PredictRequest, context: grpc.aio.ServicerContext
+    ) -> predict_pb2.PredictResponse:
+        service, spec, seconds = self._service, request.model_spec, context.time_remaining() or math.inf
+        with service.counted(spec.name, "gRPC"), service.admission.request(), service.admission.body() as take:
             take(request.ByteSize())
             with service.models.find(spec) as version:
                 inputs = {
                     name: tensors.from_proto(name, tensor, service.largest_bytes)
                     for name, tensor in request.inputs.items()
                 }
-                outputs = await service.infer(self._runner, version, spec.signature_name, inputs, request.output_filter)
+                outputs = await service.infer(
+                    self._runner, version, spec.signature_name, inputs, seconds, request.output_filter
+                )
                 response = predict_pb2.PredictResponse()
                 for name, array in outputs.items():
                     response.outputs[name].CopyFrom(tensors.to_proto(array))
@@ -146,7 +182,7 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
 
     @_answered
     async def GetModelMetadata(
-        self, request: get_model_metadata_pb2.GetModelMetadataRequest
+        self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: grpc.aio.ServicerContext
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         return self._service.metadata(request)
 
@@ -157,6 +193,6 @@ class _ModelService(model_service_pb2_grpc.ModelServiceServicer):
 
     @_answered
     async def GetModelStatus(
-        self, request: get_model_status_pb2.GetModelStatusRequest
+        self, request: get_model_status_pb2.GetModelStatusRequest, context: grpc.aio.ServicerContext
     ) -> get_model_status_pb2.GetModelStatusResponse:
         return self._service.models.status(request.model_spec)

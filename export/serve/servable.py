@@ -15,13 +15,14 @@ import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from export import warmup
-from export.serve.errors import Code, ServingError, from_exception, invalid, reason
+from export.serve.errors import Code, ServingError, from_exception, invalid, reason, too_large
 
 Arrays = Mapping[str, np.ndarray]
 # Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so the cache has a limit.
 _KEPT_CALLS = 32
 DEFAULT_SIGNATURE = "serving_default"
 _MOST_WARMUP_REQUESTS = 1000
+_TOO_LARGE = "the answer is too large"
 
 
 class Servable:
@@ -31,10 +32,13 @@ class Servable:
       counts: names of the tensors that are an output `num_...`: the number of columns of each row, such as `num_words`.
     """
 
-    def __init__(self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0):
+    def __init__(
+        self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0, largest_answer: int = 1 << 40
+    ):
         """Loads a SavedModel.
 
         Args:
+          largest_answer: maximum size of the tensors that a run computes, in bytes.
           intra_op_threads: threads per operation; 0 means one per core.
           inter_op_threads: number of operations that run at the same time; 0 means one per core.
 
@@ -54,34 +58,51 @@ class Servable:
         self.signatures: Mapping[str, meta_graph_pb2.SignatureDef] = dict(graph.signature_def)
         outputs = [each for signature in self.signatures.values() for each in signature.outputs.items()]
         self.counts = frozenset(info.name for name, info in outputs if name.startswith("num_"))
-        self._options: tf.compat.v1.RunOptions | None = None
+        self._largest_answer = largest_answer
+        self._most_seconds = math.inf
         self._making_calls = threading.Lock()
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
 
     def limit_runs(self, seconds: float) -> None:
         """Limits the time of each `run` from now on."""
-        self._options = tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
+        self._most_seconds = seconds
 
-    def run(self, feeds: Arrays, fetches: Sequence[str]) -> dict[str, np.ndarray]:
+    def run(self, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> dict[str, np.ndarray]:
         """Computes tensors.
 
         Args:
           feeds: maps tensor names to values.
+          seconds: maximum time, in addition to the limit of `limit_runs`.
 
         Raises:
-          tf.errors.OpError, ServingError: an operation fails, or the run takes longer than `limit_runs` allows.
+          tf.errors.OpError, ServingError: an operation fails, the run takes too long, or the tensors are too large.
         """
+        seconds = min(seconds, self._most_seconds)
+        if seconds <= 0:
+            raise ServingError(Code.DEADLINE_EXCEEDED, "no time is left for the request")
+        limit = None if seconds == math.inf else tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))
         fed, fetched = tuple(sorted(feeds)), tuple(sorted(set(fetches)))
         with self._making_calls:  # a graph accepts new callables from only one thread at a time
             call = self._kept_calls(fed, fetched)
         try:
-            values = call(*(feeds[name] for name in fed), options=self._options)
+            values = call(*(feeds[name] for name in fed), options=limit)
+        except tf.errors.InvalidArgumentError as error:
+            if _TOO_LARGE not in error.message:
+                raise
+            raise too_large(self._largest_answer) from None
         except UnicodeDecodeError as error:  # TensorFlow's error message quotes bytes that are not UTF-8
             raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))
 
     def _make_call(self, fed: tuple[str, ...], fetched: tuple[str, ...]):
-        return self._session.make_callable(list(fetched), feed_list=list(fed))
+        """Returns a function that computes tensors; the graph itself refuses large ones, so they are never copied."""
+        graph = self._session.graph
+        with graph.as_default():
+            tensors = [graph.get_tensor_by_name(name) for name in fetched]
+            size = tf.add_n(list(map(_bytes_of, tensors)))
+            with tf.control_dependencies([tf.debugging.Assert(size <= self._largest_answer, [_TOO_LARGE])]):
+                tensors = [tf.identity(tensor) for tensor in tensors]
+        return self._session.make_callable(tensors, feed_list=list(fed))
 
     def close(self) -> None:
         """Frees the weights. No `run` may be active, and none may start afterwards."""
@@ -91,6 +112,12 @@ class Servable:
         del session
         gc.collect()  # otherwise the graph, which refers to itself, would stay in memory until the next full collection
         _return_freed_memory()
+
+
+def _bytes_of(tensor: tf.Tensor) -> tf.Tensor:
+    if tensor.dtype == tf.string:
+        return tf.reduce_sum(tf.cast(tf.strings.length(tensor), tf.int64)) + 8 * tf.size(tensor, tf.int64)
+    return tensor.dtype.size * tf.size(tensor, tf.int64)
 
 
 def _return_freed_memory() -> None:

@@ -60,7 +60,7 @@ def load(folder: str, settings: ServeSettings) -> Servable:
       Exception: the version cannot be loaded, or a warm-up request fails.
     """
     threads = settings.tensorflow_intra_op_parallelism, settings.tensorflow_inter_op_parallelism
-    servable = Servable(folder, *threads)
+    servable = Servable(folder, *threads, settings.max_request_mb << 20)
     try:
         if settings.enable_model_warmup:
             replay(folder, servable)

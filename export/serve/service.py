@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.batching import Alone, Batcher
-from export.serve.errors import Code, ServingError, from_exception, invalid
+from export.serve.errors import Code, ServingError, from_exception, invalid, too_large
 from export.serve.metrics import Metrics
 from export.serve.models import Models
 from export.serve.servable import Arrays, plan_predict
@@ -19,9 +19,11 @@ SIGNATURES = "signature_def"
 class Admission:
     """Limits the memory of requests, by limiting their number and the total size of their bodies.
 
+    A request counts from the moment at which its whole body is there, so slow clients take no places.
+
     Args:
       most_requests: maximum number of requests at the same time.
-      most_bytes: maximum total size of the bodies of these requests, in bytes.
+      most_bytes: maximum total size of all bodies, including those that are arriving, in bytes.
     """
 
     def __init__(self, most_requests: int, most_bytes: int):
@@ -31,18 +33,13 @@ class Admission:
         self._bytes = 0
 
     @contextlib.contextmanager
-    def request(self) -> Iterator[Callable[[int], None]]:
-        """Admits a request.
+    def body(self) -> Iterator[Callable[[int], None]]:
+        """Accounts for a body.
 
         Yields:
           A function that must be called with the number of bytes of each received part of the body. The function raises
           `ServingError` (UNAVAILABLE) if the total size of all bodies exceeds the limit.
-
-        Raises:
-          ServingError: UNAVAILABLE if there are too many requests.
         """
-        if self.requests >= self._most_requests:
-            raise ServingError(Code.UNAVAILABLE, f"the server is busy with {self.requests} requests; try again later")
         taken = 0
 
         def take(count: int) -> None:
@@ -52,12 +49,25 @@ class Admission:
             taken += count
             self._bytes += count
 
-        self.requests += 1
         try:
             yield take
         finally:
-            self.requests -= 1
             self._bytes -= taken
+
+    @contextlib.contextmanager
+    def request(self) -> Iterator[None]:
+        """Admits a request whose body is complete.
+
+        Raises:
+          ServingError: UNAVAILABLE if there are too many requests.
+        """
+        if self.requests >= self._most_requests:
+            raise ServingError(Code.UNAVAILABLE, f"the server is busy with {self.requests} requests; try again later")
+        self.requests += 1
+        try:
+            yield
+        finally:
+            self.requests -= 1
 
 
 class Service:
@@ -83,30 +93,21 @@ class Service:
         version: Version,
         signature_name: str,
         inputs: Arrays,
+        seconds: float,
         output_filter: Iterable[str] = (),
     ) -> Arrays:
-        """Answers a Predict request; returns arrays by output name."""
+        """Answers a Predict request; returns arrays by output name. The computation ends after a number of seconds."""
         feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
         self._check_rows(feeds)
-        arrays = await runner.run(version, feeds, tuple(outputs.values()))
-        self._check_answer(arrays)
+        arrays = await runner.run(version, feeds, tuple(outputs.values()), seconds)
+        if sum(array.nbytes for array in arrays.values()) > self.largest_bytes:
+            raise too_large(self.largest_bytes)
         return {name: arrays[tensor] for name, tensor in outputs.items()}
 
     def _check_rows(self, feeds: Arrays) -> None:
         rows = max((len(array) for array in feeds.values() if array.ndim), default=0)
         if rows > self._most_rows:
             raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
-
-    def _check_answer(self, arrays: Arrays) -> None:
-        """Refuses a large answer before its conversion to text, because the text takes many times the memory."""
-        size = sum(array.nbytes for array in arrays.values())
-        if size > self.largest_bytes:
-            raise ServingError(
-                Code.RESOURCE_EXHAUSTED,
-                f"the answer has {size} bytes, more than {self.largest_bytes} (--max_request_mb); ask for fewer rows, "
-                "or for shorter ones",
-                http_status=413,
-            )
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest

@@ -89,6 +89,7 @@ def test_an_unknown_size_is_refused_with_the_known_ones():
                 "max_position_embeddings", "type_vocab_size",
             )
         ),
+        ({"num_hidden_layers": 10**9}, "num_hidden_layers=1000000000: must be at most 1000"),
         ({"hidden_size": "768"}, "hidden_size='768': must be of type int"),
         ({"num_hidden_layers": True}, "num_hidden_layers=True: must be of type int"),
         ({"hidden_dropout_prob": "0.1"}, "hidden_dropout_prob='0.1': must be of type float"),

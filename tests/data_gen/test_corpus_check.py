@@ -58,6 +58,7 @@ def test_what_looks_like_another_format_is_warned_of(tmp_path, caplog, content, 
     [
         (TEXT.encode() * 200, "lines"),  # longer than the sample, which ends inside a character
         (b"\xef\xbb\xbf" + TEXT.encode(), "lines"),
+        (b" \n" * 35_000 + TEXT.encode(), "lines"),  # the sample is blank
         (LINE.encode(), "jsonl"),
         (DUMP.encode(), "wikipedia"),
         (b"if a < b and b > c\nsome \x00 stray \x01 ones\n", "lines"),

@@ -3,6 +3,8 @@ import os
 import pathlib
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
@@ -129,6 +131,22 @@ def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the
         pathlib.Path(earlier, "earlier").touch()
         pathlib.Path(later, "later").touch()
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
+
+
+def test_the_next_run_removes_the_folder_of_a_killed_one(tmp_path):
+    code = f"""
+import os, signal
+from bert_tf.core import storage
+with storage.atomic_folder({str(tmp_path / "out")!r}) as folder:
+    open(os.path.join(folder, "half"), "w").close()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", code], check=False)
+    (left,) = tmp_path.iterdir()
+    (tmp_path / f"outer{storage.TEMPORARY}1").mkdir()  # of another output
+    with storage.atomic_folder(str(tmp_path / "out")):
+        assert not left.exists()
+    assert {path.name for path in tmp_path.iterdir()} == {"out", f"outer{storage.TEMPORARY}1"}
 
 
 def test_an_output_folder_that_holds_something_is_refused(tmp_path):

@@ -342,7 +342,7 @@ def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
-        with pytest.raises((OSError, tf.errors.OpError)):
+        with pytest.raises((OSError, tf.errors.OpError), match=f"{tmp_path}/out"):
             extracted(folder, tmp_path / "out", output_format=form, layers="-1")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

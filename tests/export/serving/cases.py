@@ -70,6 +70,7 @@ ANSWERS = {
         {"outputs": [INFINITY, -INFINITY, 0.0]},
     ),
     "empty rows": (":predict", {"signature_name": "ids", "inputs": [[], []]}, {"outputs": [0, 0]}),
+    "columns that the signature lacks": (":predict", {"inputs": {"x": [1.0], "z": [1]}}, {"outputs": [2.5]}),
     "an empty batch": (":predict", {"inputs": []}, {"outputs": []}),
     "half precision": (
         ":predict", {"signature_name": "half", "instances": [0.5]}, {"predictions": [{"y": 0.5, "z": 0.5}]},
@@ -125,6 +126,8 @@ ERRORS = {
     "missing input in rows": (
         PREDICT, {"signature_name": "two", "instances": [{"b": 1}]}, 400, r"instances\[0\]: .* has the inputs a, b;",
     ),
+    "an object after values": (PREDICT, {"instances": [1, {"x": 1}]}, 400, r"instances\[1\]: give all rows as objects"),
+    "a value after objects": (PREDICT, {"instances": [{"x": 1}, 1]}, 400, r"instances\[1\]: give all rows as objects"),
     "unknown input in rows": (PREDICT, {"instances": [{"x": 1, "z": 1}]}, 400, "has the inputs x;"),
     "a shape that the signature forbids": (
         PREDICT, {"signature_name": "two", "inputs": {"a": [[1, 2, 3]], "b": [1]}}, 400,

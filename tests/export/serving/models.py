@@ -68,6 +68,8 @@ def _signatures(bias):
     )[1]
     yield "slow", _signature({"steps": steps}, {"done": steps + tf.cast(matrix[0, 0] * 0, tf.int32)})
     yield from _held_signatures()
+    size = v1.placeholder(tf.int32, [None])
+    yield "wide", _signature({"size": size}, {"y": tf.zeros([tf.shape(size)[0], size[0]])})
 
 
 def _held_signatures():

@@ -81,6 +81,11 @@ class Running:
         return self.server._service.admission.requests
 
     @property
+    def bodies(self) -> int:
+        """Number of received bytes of the bodies of requests without an answer."""
+        return self.server._service.admission._bytes
+
+    @property
     def connections(self) -> int:
         """Number of REST connections."""
         return len(self.server._rest.server.connections)

@@ -24,7 +24,7 @@ class Model:
         self.go = threading.Event()
         self.go.set()
 
-    def run(self, feeds, fetches):
+    def run(self, feeds, fetches, seconds):
         self.go.wait()
         array = feeds["x"]
         self.batches.append(array)
@@ -120,7 +120,7 @@ class Tagger(Model):
 
     counts = frozenset({"n"})
 
-    def run(self, feeds, fetches):
+    def run(self, feeds, fetches, seconds):
         self.go.wait()
         counts = feeds["x"]
         return {

@@ -1,8 +1,10 @@
 """The contract of the REST and gRPC interfaces: a table of requests and answers over real sockets."""
 
 import gzip
+import http.client
 import json
 import re
+import socket
 
 import grpc
 import numpy as np
@@ -19,6 +21,7 @@ from export.serve.errors import from_exception
 from tests.export.serving.cases import ANSWERS, ERRORS, MODEL
 from tests.export.serving.models import KINDS, write_model
 from tests.export.serving.running import running
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture(scope="module", params=["alone", "batched"])
@@ -196,6 +199,33 @@ def test_grpc_errors(server):
     held = np.zeros(1, np.int32)
     assert grpc_error(server.predict, "half", "held", x=held, timeout=0.2)[0] == "DEADLINE_EXCEEDED"
     server.release(model="half")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: zz\r\nContent-Length: 1\r\n\r\n{{",
+        f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\n{{",
+        f"BREW {MODEL} HTTP/1.1\r\nHost: x\r\n\r\n",
+        "no HTTP\r\n\r\n",
+        f"GET {MODEL} HTTP/1.1\r\nHost: x\r\nX: {'y' * 40_000}\r\n\r\n",
+    ],
+)
+def test_errors_are_json_before_the_interface_is_reached(server, head):
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
+        client.sendall(head.encode())
+        answer = http.client.HTTPResponse(client)
+        answer.begin()
+        assert answer.status in (400, 501) and answer.headers["Content-Type"].startswith("application/json")
+        assert json.loads(answer.read()).keys() == {"error"}
+
+
+def test_grpc_refuses_what_it_cannot_decode(server, caplog):
+    with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
+        call = channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+        found = grpc_error(call, b"\xff\xff", timeout=PATIENCE)
+    assert found == ("INVALID_ARGUMENT", "The request is not a message of this method")
+    assert not caplog.records
 
 
 def test_grpc_status_and_metadata(server):

@@ -59,7 +59,7 @@ def test_deadlines(server):
     wait_until(lambda: not server.requests)
     with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
         client.sendall(b"POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        wait_until(lambda: server.requests)
+        wait_until(lambda: server.bodies)
         server.advance(PATIENCE + 1)
         assert client.recv(100).startswith(b"HTTP/1.1 408 ")
 
@@ -84,6 +84,13 @@ def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
         with pytest.raises(grpc.RpcError) as raised:
             server.predict("default", "held", x=np.zeros(1, np.int32))
         assert raised.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+        wait_until(lambda: server.post(PATH, {"instances": [1.0]})[0] == 200)
+
+
+@pytest.mark.parametrize("flags", [["--rest_api_num_threads=1"], ["--enable_batching", "--num_batch_threads=1"]])
+def test_no_work_goes_on_after_its_504(base, flags):
+    with running(f"--model_base_path={base}", "--rest_api_timeout_in_ms=500", *flags) as server:
+        assert server.post(PATH, HELD)[0] == 504
         wait_until(lambda: server.post(PATH, {"instances": [1.0]})[0] == 200)
 
 

@@ -96,6 +96,13 @@ def test_the_page_is_served_and_loads_nothing_from_elsewhere(server):
     assert not re.search(rb"(src|href)=\"(?!data:)", body) and b"@import" not in body
 
 
+def test_the_page_answers_only_to_its_own_names(server):
+    for host in ("localhost:1", "127.0.0.1", "[::1]:8501", "10.0.0.7"):
+        assert server.http("GET", "/", headers={"Host": host})[0] == 200, host
+    for host in ("attacker.example", "localhost.attacker.example:80", "127.0.0.1.nip.io", "]"):
+        assert server.http("GET", "/", headers={"Host": host})[0] in (400, 403), host
+
+
 class Browser:
     """A page in headless Chromium, controlled over the debugging protocol."""
 

@@ -1,5 +1,6 @@
 """Hot swaps under load, hostile requests and overload."""
 
+import collections
 import concurrent.futures
 import gzip
 import http.client
@@ -13,7 +14,10 @@ import socket
 import threading
 import time
 
+import numpy as np
 import pytest
+import tensorflow as tf
+from tensorflow_serving.apis import predict_pb2
 
 from tests.export.serving.held import asking, start
 from tests.export.serving.models import write_model
@@ -137,7 +141,7 @@ def test_hostile_requests_do_no_harm(tmp_path):
                 {"200", "400", "404", "413"} <= statuses or statuses.update(bombard(server.rest_port, 100, next(seeds)))
             )
         )
-        assert statuses <= {"", "200", "400", "404", "405", "408", "413", "503", "504", "501"}, statuses
+        assert statuses <= {"", "200", "400", "403", "404", "405", "408", "413", "503", "504", "501"}, statuses
         assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": [1.5]})
 
 
@@ -163,6 +167,19 @@ def test_memory_stays_flat_over_many_requests(tmp_path):
     finally:
         process.terminate()
         process.wait(PATIENCE)
+
+
+@pytest.mark.slow
+def test_grpc_refuses_overload_as_unavailable(tmp_path):
+    write_model(tmp_path, 1)
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name, request.model_spec.signature_name = "default", "slow"
+    request.inputs["steps"].CopyFrom(tf.make_tensor_proto(np.int32([500])))
+    with running(f"--model_base_path={tmp_path}") as server:
+        calls = [server.predictions.Predict.future(request, timeout=PATIENCE) for _ in range(3000)]
+        codes = collections.Counter("OK" if not call.exception() else call.code().name for call in calls)
+    print(codes)
+    assert codes.keys() == {"OK", "UNAVAILABLE"}
 
 
 @pytest.mark.parametrize("flags", [["--max_requests_in_flight=8"], ["--enable_batching"]])

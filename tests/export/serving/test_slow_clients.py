@@ -85,12 +85,25 @@ def test_a_connection_idles_from_its_last_answer(server):
 
 def test_slow_bodies_end(server):
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode()
-    client = only_connection(server, head)
-    wait_until(lambda: server.requests)
+    client = only_connection(server, head + b" ")
+    wait_until(lambda: server.bodies)
     server.advance(PATIENCE * 0.6)
     client.sendall(b" ")
+    assert server.connections == 1, "the time for idle connections is over"
     server.advance(PATIENCE * 0.6)
     assert until_closed(client).startswith(b"HTTP/1.1 408 ")
+
+
+def test_slow_bodies_shut_nobody_out(base):
+    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n ".encode()
+    flags = ["--max_requests_in_flight=2", f"--max_connections={MOST}"]
+    with running(f"--model_base_path={base}", *flags) as server:
+        clients = [connect(server.rest_port, head) for _ in range(MOST)]
+        wait_until(lambda: server.bodies == MOST)
+        assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": halves([1.0])})
+        assert until_closed(clients[0]) == b"", "the one that has waited longest made room"
+        for client in clients:
+            client.close()
 
 
 @pytest.mark.slow
