@@ -20,7 +20,7 @@ ARRIVED = "arrived"
 
 
 class _Handler(web.RequestHandler):
-    """Answers in JSON to what is no HTTP request."""
+    """Answers in JSON to bytes that are not an HTTP request."""
 
     def handle_error(self, request, status=500, exc=None, message=None) -> web.Response:
         """See `RequestHandler.handle_error`."""

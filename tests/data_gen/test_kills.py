@@ -105,7 +105,7 @@ def test_kill_after_kill(driver, whole, tmp_path, seed):
     numbers = random.Random(seed)
     folder = folder_with(tmp_path / "a", corpus(8))
     kills = 0
-    while driver.run(folder, numbers.randint(1, 60)) is False:
+    while driver.run(folder, numbers.randint(1, 40)) is False:
         assert_nothing_half(folder, expected)
         kills += 1
         assert kills < 500
