@@ -120,24 +120,24 @@ bench: $(VENV)/installed-bench $(VENV)/installed-checkpoint
 # compiles the training step for TPUs, without a TPU: make tpu-check TPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128"; needs x86-64 Linux, Python 3.11 or newer, and 6 GB of memory
 tpu-check: setup $(VENV_TPU)/installed
-	$(BIN)/python -m bert_tf.compile_check $(TPU_CHECK)
+	$(BIN)/python -m benchmarks.compile_check $(TPU_CHECK)
 
 # a separate environment, because the compiler needs other versions of NumPy and protobuf
-$(VENV_TPU)/installed: bert_tf/compile_check/requirements-tpu.txt
+$(VENV_TPU)/installed: benchmarks/compile_check/requirements-tpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the TPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_TPU)
-	$(VENV_TPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-tpu.txt
+	$(VENV_TPU)/bin/python -m pip install --quiet --requirement benchmarks/compile_check/requirements-tpu.txt
 	touch $@
 
 # compiles the training step for GPUs, without a GPU: make gpu-check GPU_CHECK="--bert_config_file=bert_config.json
 # --train_batch_size=64 --max_seq_length=128 --chips=h100"; needs x86-64 Linux, Python 3.11 or newer, and 4 GB of memory
 gpu-check: setup $(VENV_GPU)/installed
-	$(BIN)/python -m bert_tf.compile_check --chips=h200,h100,a100 $(GPU_CHECK)
+	$(BIN)/python -m benchmarks.compile_check --chips=h200,h100,a100 $(GPU_CHECK)
 
-$(VENV_GPU)/installed: bert_tf/compile_check/requirements-gpu.txt
+$(VENV_GPU)/installed: benchmarks/compile_check/requirements-gpu.txt
 	$(BIN)/python -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "the GPU compiler needs Python 3.11 or newer; make clean, then PYTHON=python3.11")'
 	$(BIN)/python -m venv $(VENV_GPU)
-	$(VENV_GPU)/bin/python -m pip install --quiet --requirement bert_tf/compile_check/requirements-gpu.txt
+	$(VENV_GPU)/bin/python -m pip install --quiet --requirement benchmarks/compile_check/requirements-gpu.txt
 	touch $@
 
 # tests the wheel in a new environment, in another folder

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import typing
 
-from bert_tf.compile_check import xla_flags
-from bert_tf.compile_check.settings import CompileCheckSettings
+from benchmarks.compile_check import xla_flags
+from benchmarks.compile_check.settings import CompileCheckSettings
 from bert_tf.config import BertConfig
 from bert_tf.core import command_line
 
 if typing.TYPE_CHECKING:
-    from bert_tf.compile_check.steps import Shape
+    from benchmarks.compile_check.steps import Shape
 
 
 def official_step(config: BertConfig, shape: Shape, dtype: str) -> str:
@@ -23,7 +23,7 @@ def official_step(config: BertConfig, shape: Shape, dtype: str) -> str:
     from official.nlp.configs import bert, encoders, pretraining_experiments
     from official.nlp.tasks import masked_lm
 
-    from bert_tf.compile_check import steps
+    from benchmarks.compile_check import steps
 
     with steps.dtype_policy(dtype):
         encoder = encoders.EncoderConfig(
@@ -64,7 +64,7 @@ def official_step(config: BertConfig, shape: Shape, dtype: str) -> str:
 def main(settings: CompileCheckSettings) -> None:
     """Runs the script with resolved settings."""
     xla_flags.keep_counters()
-    from bert_tf.compile_check.check import run_check
+    from benchmarks.compile_check.check import run_check
 
     run_check(settings, "tf-models-official", lambda config, shape, device: official_step(config, shape, device.dtype))
 

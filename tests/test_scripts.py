@@ -27,7 +27,6 @@ SCRIPTS = {
 # Modules whose command has another name.
 COMMANDS = {
     "tfrecords.show": ("show_tfrecords", "--num_examples"),
-    "bert_tf.compile_check": ("compile_check", "--chips"),
     "export.serve": ("serve_saved_model", "--model_base_path"),
     "export.check": ("check_saved_model", "models/reviews/1"),
     "bert_tf.config": ("bert_config", "--vocab_size"),

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 
 from absl import logging
 
-from bert_tf.training import metrics_file
-
 NAME = "report.html"
 
 
@@ -22,6 +20,8 @@ def write(output_dir: str) -> None:
 
 def conclude(output_dir: str, scores: Mapping[str, float], following: str) -> None:
     """Logs the last line of a training: the main score and its step, the report, and what usually follows."""
+    from bert_tf.training import metrics_file  # imports TensorFlow
+
     step = metrics_file.evaluated_step(output_dir)
     score = "".join(f"{name} {value:.4g}, " for name, value in list(scores.items())[:1])
     at = "" if step is None or not scores else f"step {step}, "

@@ -2,8 +2,8 @@
 
 import pytest
 
+from benchmarks.compile_check import programs, steps
 from benchmarks.official_step import official_step
-from bert_tf.compile_check import programs, steps
 from bert_tf.settings import DeviceSettings
 from tests.small_configs import small_config
 

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
+from benchmarks.compile_check.settings import CompileCheckSettings
 from bert_tf import checkpoints
-from bert_tf.compile_check.settings import CompileCheckSettings
 from bert_tf.core import command_line, help_text
 from bert_tf.core.errors import InputError
 from bert_tf.settings import (

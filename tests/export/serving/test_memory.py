@@ -64,7 +64,7 @@ def rows(client: Client) -> dict:
     return {
         "answer of 240 MB": (lambda: client.rest(wide(60_000_000)), 413),
         "body with a wrong value": (lambda: client.rest(b'{"instances": [' + numbers + b'"x"]}'), 400),
-        "body that is no JSON": (lambda: client.rest(b'{"instances": [' + numbers), 400),
+        "body that is not JSON": (lambda: client.rest(b'{"instances": [' + numbers), 400),
         "gzip bomb": (lambda: client.rest(bomb, Content_Encoding="gzip"), 413),
         "gRPC, wrong dtype": (lambda: client.grpc("", "x", np.zeros(VALUES, np.int32)), "INVALID_ARGUMENT"),
         "gRPC, answer of 100 MB": (lambda: client.grpc("wide", "size", np.int32([25_000_000])), "RESOURCE_EXHAUSTED"),

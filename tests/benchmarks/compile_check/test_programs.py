@@ -4,10 +4,10 @@ import sys
 
 import pytest
 
-from bert_tf.compile_check import compile_program, programs, steps
-from bert_tf.compile_check.check import run_check
-from bert_tf.compile_check.chips import CHIPS
-from bert_tf.compile_check.settings import CompileCheckSettings
+from benchmarks.compile_check import compile_program, programs, steps
+from benchmarks.compile_check.check import run_check
+from benchmarks.compile_check.chips import CHIPS
+from benchmarks.compile_check.settings import CompileCheckSettings
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 

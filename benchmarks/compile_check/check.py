@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 
 from absl import logging
 
-from bert_tf.compile_check import steps
-from bert_tf.compile_check.chips import CHIPS, GPU, TPU, Chip
-from bert_tf.compile_check.programs import Compiled, Compiler, check, gib
-from bert_tf.compile_check.settings import CompileCheckSettings
-from bert_tf.compile_check.steps import Shape
+from benchmarks.compile_check import steps
+from benchmarks.compile_check.chips import CHIPS, GPU, TPU, Chip
+from benchmarks.compile_check.programs import Compiled, Compiler, check, gib
+from benchmarks.compile_check.settings import CompileCheckSettings
+from benchmarks.compile_check.steps import Shape
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.modeling.compilation import for_tpu

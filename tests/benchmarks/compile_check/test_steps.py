@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.compile_check import programs, steps
+from benchmarks.compile_check import programs, steps
 from bert_tf.core.errors import InputError
 from bert_tf.settings import DeviceSettings
 from tests.small_configs import small_config

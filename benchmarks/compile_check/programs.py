@@ -8,7 +8,7 @@ import re
 import subprocess
 from collections.abc import Mapping
 
-from bert_tf.compile_check.chips import GPU, TPU, Chip
+from benchmarks.compile_check.chips import GPU, TPU, Chip
 from bert_tf.core.errors import InputError
 
 _COMPILE = pathlib.Path(__file__).with_name("compile_program.py")

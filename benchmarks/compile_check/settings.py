@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from bert_tf.compile_check.chips import CHIPS
+from benchmarks.compile_check.chips import CHIPS
 from bert_tf.core.command_line import check_values, require, setting
 
 
