@@ -1,4 +1,8 @@
-"""BERT in TensorFlow 2 and Keras: the model and its training (sections 3 and 4 of the paper)."""
+"""BERT in TensorFlow 2 and Keras: the model and its training (sections 3 and 4 of the paper).
+
+Letters in the shapes of all packages, unless a module says otherwise: B rows of a batch, S sequence length, H hidden
+size, L layers, A attention heads, D = H / A size of a head, I intermediate size, V vocabulary size, C classes.
+"""
 
 import importlib
 import sys

@@ -2,7 +2,7 @@
 
 Paper: section 4.1. The model, the settings and the folder are the same as for `run_classifier`.
 
-Letters: N texts, C classes.
+Letters: N texts.
 """
 
 import contextlib
@@ -227,10 +227,6 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
     """Returns a smaller batch size and more epochs for few texts; leaves out the settings that the user gives.
 
     For many texts, the function returns {}.
-
-    Args:
-      count: number of training texts.
-      given: the user's settings.
     """
     batch_size = given.get("train_batch_size", _SMALL_BATCH)
     found = {"train_batch_size": batch_size, "num_train_epochs": max(3, math.ceil(_ENOUGH_STEPS * batch_size / count))}

@@ -3,8 +3,6 @@
 bert_config --size=mini --vocab_size=8000 > bert_config.json
 
 Paper: section 3 ("Model Architecture"), Table 6 for the sizes, section 5.1 for the attention's direction.
-
-Letters: L layers, H hidden size, A attention heads, V vocabulary size.
 """
 
 import dataclasses

@@ -3,8 +3,7 @@
 Paper: section 3 ("Model Architecture", "Input/Output Representations") and Figure 2; section 5.1 for
 attention in one direction.
 
-Letters: L layers, H hidden size, A heads, D = H / A; B rows of a batch, S sequence length, P positions that the caller
-selects, N examples in a packed row, Q positions that a layer computes.
+Letters: P positions that the caller selects, N examples in a packed row, Q positions that a layer computes.
 
 `PlainOperations` defines the computations of the layers. Training uses `FusedOperations`, and exports use
 `HalvedOperations`. Both are faster, and tests in `tests/bert_tf/modeling/` compare them with `PlainOperations`. To add
@@ -376,9 +375,6 @@ class BertEncoder(keras.Model):
         """Finds the position of the pooled token, which must attend to all tokens of the row or example.
 
         The pooled token is the first token, or the last token if the direction is left to right.
-
-        Returns:
-          int32 [B, 1], or [B, N] for packed rows.
         """
         left_to_right = self.config.directionality == "ltr"
         if "cls_positions" in inputs:
@@ -442,13 +438,7 @@ def make_encoder(config: BertConfig, recompute_activations: bool = False) -> Ber
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
-    """Checks the names of the inputs and the rank of `input_ids`.
-
-    Raises:
-      TypeError: the inputs belong to Keras 3.
-      ValueError: an input has a name from another project and would be ignored; or `input_ids` is missing, is ragged,
-        or has a rank other than 2.
-    """
+    """Checks the names of the inputs and the rank of `input_ids`."""
     refuse_keras_3(dict(inputs))
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:

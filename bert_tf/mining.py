@@ -67,13 +67,7 @@ def _vectors(extractor: FeatureExtractor, prompt: str, texts: Sequence[str]) -> 
 def _chosen(
     values: np.ndarray, own: Sequence[int], itself: int | None, settings: MiningSettings, rng: np.random.Generator
 ) -> list[int]:
-    """Returns the indices of the negatives of an anchor, the most similar first.
-
-    Args:
-      values: cosines with all texts, float32 [D].
-      own: the positives of the anchor.
-      itself: the index of the anchor's own text; None if it is not in the corpus.
-    """
+    """Returns the indices of the negatives of an anchor, the most similar first."""
     values = values.copy()
     least = min(values[own])
     values[[*own, *([] if itself is None else [itself])]] = -np.inf

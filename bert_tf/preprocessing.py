@@ -1,8 +1,6 @@
 """A Keras layer that turns strings into the encoder's inputs, with the tokenizer inside.
 
 Paper: section 3 ("Input/Output Representations"), Figure 2.
-
-Letters: B rows of a batch, S tokens per row.
 """
 
 import os

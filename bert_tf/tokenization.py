@@ -222,11 +222,7 @@ class BertTokenizer(tf.Module):
 
 
 def _interleaved(first, first_rows, second, second_rows):
-    """Merges two groups of rows, each with flat values; `first` and `second`, int64, are the positions of their rows.
-
-    Returns:
-      The same values as `BertTokenizer._encode_plain`, for all rows in the order of their positions.
-    """
+    """Merges two groups of rows, each with flat values; `first` and `second` are the positions of their rows."""
     (first_splits, *first_values), (second_splits, *second_values) = first_rows, second_rows
     splits = tf.concat([first_splits, second_splits[1:] + first_splits[-1]], 0)
     positions = tf.concat([first, second], 0)

@@ -2,7 +2,7 @@
 
 Paper: section 3.1 and appendix A.2.
 
-Letters: R rows, S tokens per row, T tokens of a window.
+Letters: R rows, T tokens of a window.
 """
 
 import dataclasses

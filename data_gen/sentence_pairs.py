@@ -152,13 +152,6 @@ def _random_segments(
 
     A segment is the shortest sequence of sentences with at least `wanted` tokens. If the document has fewer tokens
     left, the segment is the whole rest of the document.
-
-    Args:
-      own: int64 [R], the index of each row's own document; the drawn segment comes from another document.
-      wanted: int64 [R], the number of tokens that each segment should have.
-
-    Returns:
-      Start and end of each segment in the window's tokens, int64 [R] each.
     """
     other = rng.integers(0, len(window.document_starts) - 2, len(own))
     other += other >= own  # skip the row's own document

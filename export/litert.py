@@ -1,6 +1,6 @@
 """Writes the token signature as a `.tflite` file for small devices. `export.saved_model` adds the tokenizer's files.
 
-Letters: B batch, S sequence length, N choices per example.
+Letters: N choices per example.
 """
 
 import os

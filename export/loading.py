@@ -92,11 +92,7 @@ def allowed() -> frozenset[str]:
 
 
 def _used(folder: str) -> Iterator[tuple[str, str]]:
-    """Yields each operation of a SavedModel, and the function that contains the operation; "" means the main graph.
-
-    Raises:
-      google.protobuf.message.DecodeError: `saved_model.pb` is damaged.
-    """
+    """Yields each operation of a SavedModel, and the function that contains the operation; "" means the main graph."""
     with tf.io.gfile.GFile(f"{folder}/saved_model.pb", "rb") as file:
         model = saved_model_pb2.SavedModel.FromString(file.read())
     for graph in (meta_graph.graph_def for meta_graph in model.meta_graphs):

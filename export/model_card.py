@@ -85,15 +85,7 @@ def _other_scores(source: Trained) -> dict[str, dict[str, Any]]:
 
 
 def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Returns the first candidate that belongs to this export.
-
-    Args:
-      candidates: for each evaluation, the scores by name, or {} if there are none. The scores can include the step and
-        the thresholds of the evaluation. If so, the step and the thresholds must be the same as in this export.
-
-    Returns:
-      The scores. If no candidate belongs to this export, {"not shown": the reason}; if there are no scores, {}.
-    """
+    """Returns the first candidate that belongs to this export."""
     parameters, refused = source.description.parameters, {}
     for found in filter(None, candidates):
         scores = {name.removeprefix("eval_"): value for name, value in found.items()}

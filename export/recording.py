@@ -1,6 +1,6 @@
 """The warm-up requests of an export: real inputs for each of its signatures.
 
-Letters: B batch, S sequence length, N choices per example.
+Letters: N choices per example.
 """
 
 from collections.abc import Mapping, Sequence

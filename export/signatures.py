@@ -1,7 +1,4 @@
-"""The signatures of an export. Their inputs are strings, tokens, or serialized `tf.train.Example`s.
-
-Letters: B batch, S sequence length.
-"""
+"""The signatures of an export. Their inputs are strings, tokens, or serialized `tf.train.Example`s."""
 
 from collections.abc import Callable, Mapping
 

@@ -2,7 +2,7 @@
 
 Paper: section 3.1 (masked language model and next sentence prediction).
 
-Letters: S sequence length, P predictions per sequence.
+Letters: P predictions per sequence.
 """
 
 import dataclasses

@@ -3,8 +3,8 @@ r"""Compiles a program for a chip that this machine lacks, and writes memory, FL
 The script runs in the compiler's environment, which lacks TensorFlow. Therefore the script does not import any module
 of this repository.
 
-python benchmarks/compile_check/compile_program.py step.mlir --kind=tpu --target=v5e:2x2 --accelerator_type=v5litepod-4 \
-    --output=step.json
+python benchmarks/compile_check/compile_program.py step.mlir --kind=tpu --target=v5e:2x2 \
+    --accelerator_type=v5litepod-4 --output=step.json
 """
 
 import argparse

@@ -1,7 +1,4 @@
-"""The contents of a checkpoint of any format: tensors by variable path. Tensors are read only when needed.
-
-Letters: H hidden size.
-"""
+"""The contents of a checkpoint of any format: tensors by variable path. Tensors are read only when needed."""
 
 import dataclasses
 import hashlib

@@ -126,12 +126,7 @@ def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[st
 def _with_tied(
     path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
 ) -> tuple[dict[str, StoredTensor], list[str]]:
-    """Adds tied weights that the file stores only under the names in `_TIED`.
-
-    Returns:
-      tensors: the tensors. The masked-LM head is omitted if the weights of its output layer are not tied.
-      left_over: the names of the omitted tensors.
-    """
+    """Adds tied weights that the file stores only under the names in `_TIED`."""
     tensors = dict(tensors)
     for spelled, ours in _TIED.items():
         if spelled not in in_our_spelling:
@@ -157,12 +152,7 @@ def name_of(path: str) -> str:
 
 
 def _open_all(path: str) -> tuple[dict[str, StoredTensor], dict[str, str]]:
-    """Opens a file, or all files of an index.
-
-    Returns:
-      The tensors by name.
-      The dtypes of the tensors that are not floating-point, by name.
-    """
+    """Opens a file, or all files of an index."""
     if not path.endswith(INDEX_SUFFIX):
         return _open(path)
     try:

@@ -3,8 +3,6 @@
 The checkpoints are in TensorFlow 2's format. The reader finds the encoder by its attributes, anywhere in the
 checkpoint. These attributes are the same in tf-models-official's `BertEncoder` and `BertEncoderV2`. Attention kernels
 have a separate axis for the heads.
-
-Letters: H hidden size, A attention heads, D = H / A size of an attention head.
 """
 
 import os

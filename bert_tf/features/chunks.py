@@ -1,6 +1,6 @@
 """The columns of the output for a group of texts, and the interface of output formats.
 
-Letters: N texts, T tokens, L layers, H hidden size.
+Letters: N texts, T tokens.
 """
 
 import abc

@@ -1,6 +1,6 @@
 """Writes vectors to NumPy's npz files, column by column in bounded memory.
 
-Letters: N texts, T tokens, L layers, H hidden size.
+Letters: N texts, T tokens.
 """
 
 import contextlib

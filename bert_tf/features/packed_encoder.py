@@ -1,6 +1,6 @@
 """Computes the encoder's layers for rows of any length; short rows share packed rows.
 
-Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows, L layers, H hidden size.
+Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows.
 """
 
 import copy
@@ -80,19 +80,7 @@ class PackedEncoder:
 def _filled(
     chosen: np.ndarray, shorter: np.ndarray, lengths: np.ndarray, width: int, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Packs rows, and fills the free space in the last batch with shorter rows.
-
-    Args:
-      chosen: indices of at least one row.
-      shorter: indices of shorter rows.
-      lengths: number of tokens of each row, int64 [N].
-      width: length W of packed rows.
-      size: number R of packed rows per batch.
-
-    Returns:
-      chosen: int64, the indices of the rows that were packed.
-      row_of: int64, the packed row of each of these rows.
-    """
+    """Packs rows, and fills the free space in the last batch with shorter rows."""
     row_of = _fit(lengths[chosen], width)
     most = -(-(int(row_of.max()) + 1) // size) * size
     fill = shorter[np.cumsum(lengths[shorter]) <= most * width - lengths[chosen].sum()]
@@ -125,13 +113,7 @@ class _Batch:
 
 
 def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:
-    """Puts rows into packed rows, one after another.
-
-    Args:
-      chosen: indices of rows.
-      size: number R of packed rows per batch.
-      width: length W of packed rows.
-    """
+    """Puts rows into packed rows, one after another."""
     order = np.argsort(row_of, kind="stable")
     chosen, row_of = chosen[order], row_of[order]
     lengths = rows.lengths[chosen]

@@ -1,7 +1,6 @@
 """Makes batches of encoded rows according to a plan; several rows may share a packed row.
 
-Letters: B rows of a batch, S sequence length, N rows of a split, R packed rows of a batch, W length of packed rows,
-K maximum number of rows in a packed row.
+Letters: N rows of a split, R packed rows of a batch, W length of packed rows, K maximum number of rows in a packed row.
 """
 
 from collections.abc import Mapping
@@ -106,14 +105,7 @@ def row_batches(
 def _packed(
     inputs: Mapping[str, tf.Tensor], places: tf.Tensor, real: tf.Tensor, shape: PackedShape, shares_per_replica: int
 ) -> dict[str, tf.Tensor]:
-    """Moves rows into packed rows.
-
-    Args:
-      inputs: `input_ids`, `input_mask`, `segment_ids`, int32 [B, S], with padding at the end.
-      places: int32 [B, 3], see `RowPlan`; the index of a packed row counts from 0 in each share of the plan.
-      real: bool [B], false for padding rows.
-      shares_per_replica: number of shares in the batch.
-    """
+    """Moves rows into packed rows."""
     size, length = places.shape[0], inputs["input_ids"].shape[1]
     rows, width, most = shape.rows * shares_per_replica, shape.width, shape.sequences
     row, start, number = tf.unstack(places, axis=1)  # [B]

@@ -208,12 +208,7 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
 
 
 def _check_trained(run: PreparedRun, dev: str) -> None:
-    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's.
-
-    Args:
-      run: the trial as the command would train it.
-      dev: identity of the command's dev data.
-    """
+    """Refuses a recorded trial that was trained or evaluated with other settings or other data than the command's."""
     folder = run.settings.output_dir
     compared = ("eval_strategy", "eval_steps", "early_stopping_patience", "use_checkpoint", *run.settings.tuned_on_dev)
     run_folder.check_trained(folder, run.phase(run.num_train_steps()), compared)
@@ -355,11 +350,7 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:
-    """Predicts the test split, and writes the prediction files. If the labels are known, also writes the metrics.
-
-    Raises:
-      NotFinite: the predictions are not finite.
-    """
+    """Predicts the test split, and writes the prediction files. If the labels are known, also writes the metrics."""
     folder = run.settings.output_dir
     predictions, loss = _predictions(run, objective, "test", run.settings.predict_batch_size)
     total = float(np.sum(predictions, dtype=np.float64))

@@ -1,7 +1,4 @@
-"""Checks the initial checkpoint of a task's model, and maps the outputs of the checkpoint's head to the task's labels.
-
-Letters: C classes.
-"""
+"""Checks the initial checkpoint of a task's model, and maps the outputs of its head to the task's labels."""
 
 from collections.abc import Callable, Sequence
 

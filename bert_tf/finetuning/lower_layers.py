@@ -1,8 +1,6 @@
 """Freezes the lower layers of the encoder in fine-tuning, or trains them with lower learning rates.
 
 The lower layers represent general knowledge of language from pre-training, so they need less training than the head.
-
-Letters: L layers.
 """
 
 import dataclasses

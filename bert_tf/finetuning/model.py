@@ -3,8 +3,8 @@
 Paper: section 3.2, Figure 4. The auxiliary loss of the language model is from A. Radford et al., "Improving Language
 Understanding by Generative Pre-Training", 2018, section 3.2.
 
-Letters: B rows of a batch, S sequence length, H hidden size, L layers that the head reads, R packed rows of a batch, W
-length of packed rows, K maximum number of rows in a packed row.
+Letters: L layers that the head reads, R packed rows of a batch, W length of packed rows, K maximum number of rows in a
+packed row.
 """
 
 import functools
@@ -123,16 +123,7 @@ def head_maker(
 
 
 def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf.Tensor:
-    """Gathers the values of each row from an output for packed rows.
-
-    Args:
-      output: pooled output, float [R, K, H], or another output, float [R, W, H]. The last axis may have a size
-        other than H, such as the number of logits.
-      batch: see `batches.row_batches`.
-
-    Returns:
-      For the pooled output, float [B, H]. For another output, float [B, S, H]; the values at padding are arbitrary.
-    """
+    """Gathers the values of each row from an output for packed rows."""
     flat = tf.reshape(output, [-1, output.shape[-1]])
     if name == "pooled_output":
         return tf.gather(flat, batch["slots"])

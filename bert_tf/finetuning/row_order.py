@@ -3,7 +3,7 @@
 All batches of an epoch have about the same number of tokens. Therefore, packed batches have hardly any padding,
 although all packed batches have the same static shape.
 
-Letters: B rows of a batch, N rows of a split.
+Letters: N rows of a split.
 """
 
 import functools
@@ -68,10 +68,6 @@ def _relieve_heaviest(strata: np.ndarray, lengths: np.ndarray) -> None:
 
     After this, the numbers of tokens of these batches are similar. Otherwise, a single batch with many tokens would
     determine the static shape of all batches. Only a few rows move, so batches stay random.
-
-    Args:
-      strata: int [B, batches], indices of rows; changed in place.
-      lengths: int [N], number of tokens of each row.
     """
     few = int(strata.shape[1] * _EXTREME_SHARE)
     for _ in range(_EXCHANGES if few else 0):

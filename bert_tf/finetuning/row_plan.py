@@ -169,14 +169,6 @@ def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
 
     In each batch, the share with the most tokens exchanges a unit with the share with the fewest tokens. Otherwise, a
     single share with many tokens would determine the static shape of all shares.
-
-    Args:
-      units: int [M, U], indices of units; the shares of a batch are consecutive.
-      lengths: int [N] or [G], number of tokens of each unit.
-      shares: number of shares of a batch.
-
-    Returns:
-      int [M, U], indices of units.
     """
     units = units.copy()
     for batch in units.reshape(-1, shares, units.shape[1]):
@@ -195,15 +187,7 @@ def _sums(lengths: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
 
 
 def _rows_of(examples: np.ndarray, group_sizes: np.ndarray) -> np.ndarray:
-    """Returns the indices of the rows of the given examples, in the order of the examples.
-
-    Args:
-      examples: int [M, U], indices of examples; G for padding entries.
-      group_sizes: int [G], number of rows of each example.
-
-    Returns:
-      int32 [M, E], indices of rows. A share with fewer than E rows has padding entries with the value N at the end.
-    """
+    """Returns the indices of the rows of the given examples, in the order of the examples."""
     ends = np.cumsum(group_sizes)
     sizes = np.append(group_sizes, 0)[examples]  # [M, U]
     firsts = np.append(ends - group_sizes, 0)[examples]
@@ -252,16 +236,7 @@ def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
 
 
 def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
-    """Returns a plan in which the rows of a packed row follow each other without gaps.
-
-    Args:
-      lengths: int [N], number of tokens of each row.
-      ids: int [M, E], see `RowPlan`.
-      units: number of units of a share, U.
-      rows: int [M, E], for each row, the index of its packed row in the share; R for padding entries.
-      num_rows: number of packed rows of a share, R.
-      width: length of packed rows, W.
-    """
+    """Returns a plan in which the rows of a packed row follow each other without gaps."""
     lengths = np.append(lengths, 0)
     order = np.argsort(rows, axis=1, kind="stable")
     sorted_rows = np.take_along_axis(rows, order, axis=1)

@@ -4,7 +4,7 @@ Paper: section 5.3 (feature-based approach); section 5.1 and Table 5 ("+ BiLSTM"
 is added on top of a left-to-right model. Table 5 gives no size; here each direction has H units, as in section 5.3.
 S. Hochreiter and J. Schmidhuber, "Long Short-Term Memory", 1997.
 
-Letters: B rows in a batch, T steps, F features, U units of each direction; S sequence length, H hidden size.
+Letters: T steps, F features, U units of each direction.
 
 The backward direction reads the tokens of each row in reverse order. The padding stays at the end of the row, so no
 token follows padding.
@@ -73,15 +73,7 @@ class _Weights(keras.layers.Layer):
 
 
 def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
-    """Computes the outputs of all steps.
-
-    Args:
-      gates: float [2, B, T, 4 U], what the input adds to the gates.
-      recurrent: float [2, U, 4 U].
-
-    Returns:
-      float [2, B, T, U]. Inside the loop, the cell states are float32.
-    """
+    """Computes the outputs of all steps."""
     steps = gates.shape[2] if gates.shape[2] is not None else tf.shape(gates)[2]
     by_step = tf.transpose(gates, [2, 0, 1, 3])
     inputs = tf.TensorArray(gates.dtype, size=steps, element_shape=by_step.shape[1:]).unstack(by_step)

@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Model Architecture").
 
-Letters: B batch size, S sequence length, N = B S rows of a matrix, H hidden size.
+Letters: N = B S rows of a matrix.
 
 The constructors create the weights, so a model has all weights before its first call.
 """

@@ -5,8 +5,7 @@ the encoder faster; the encoder is complete without them.
 
 Paper: section 3 ("Model Architecture"), section 3.1 for the loss of the masked LM.
 
-Letters: H hidden size, A heads, D = H / A; B batch size, S sequence length, Q positions that are read, R rows of
-logits, V vocabulary size.
+Letters: Q positions that are read, R rows of logits.
 
 Each function gives the same result as the plain operations in `bert_tf.encoder`, with the same dropout masks. Separate
 operations are bound by memory bandwidth, because each reads and writes all values. A compiled function reads its inputs
@@ -101,15 +100,7 @@ def _project(x: tf.Tensor, layers: Sequence[Linear], num_heads: int) -> tf.Tenso
 
 
 def _product(x: tf.Tensor, kernel: tf.Tensor) -> tf.Tensor:
-    """Contracts all axes of x after the second axis with the first axes of a kernel.
-
-    Args:
-      x: float [B, S, ...].
-      kernel: float [inputs..., outputs...]; its first axes are the last axes of x.
-
-    Returns:
-      float [B, S, outputs...].
-    """
+    """Contracts all axes of x after the second axis with the first axes of a kernel."""
     axes = x.shape.rank - 2
     if keeps_axes():  # without a reshape, XLA can choose the layout that fits the next operation
         inputs, outputs = "hij"[:axes], "xyz"[: kernel.shape.rank - axes]

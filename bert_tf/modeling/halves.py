@@ -5,8 +5,7 @@ Exported encoders use `HalvedOperations` instead of `PlainOperations`. The encod
 Paper: section 3 ("Model Architecture"). The halves of the matrices: M. Shoeybi et al., "Megatron-LM: Training
 Multi-Billion Parameter Language Models Using Model Parallelism", 2019, section 3.
 
-Letters: H hidden size, A heads, D = H / A, I intermediate size; B rows of a batch, S sequence length, Q positions that
-are read, N tokens of all rows.
+Letters: Q positions that are read, N tokens of all rows.
 
 A half of the attention has half of the heads. A half of the feed-forward network has half of the I inner values. Both
 halves read the same input, and the layer adds their outputs. So TensorFlow can compute the two halves at the same time,
@@ -157,15 +156,7 @@ class _HalvedRows(JoinedRows):
         return in_rows_of(residual, self._normalized(sum(others, first), norm, residual.dtype))
 
     def _contexts(self, half: _Heads, x, queries, attention_bias) -> tf.Tensor:
-        """Computes the context vectors of one half.
-
-        Args:
-          x: float [N, H].
-          queries: float [B, Q, H], the vectors at the positions to compute; None for all positions.
-
-        Returns:
-          float [N, A/2 D] or [B Q, A/2 D].
-        """
+        """Computes the context vectors of one half."""
         maps = 2 if half.query else 3
         *query, key, value = self.heads(half.others(x), maps, half.count)
         if queries is not None:

@@ -3,8 +3,7 @@
 Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification), section 4.2 (spans), Figure 4
 (d) and section 5.3 with Table 7 (labels of tokens).
 
-Letters: B rows in a batch, S sequence length, N examples in a packed row, H hidden size, P predictions or tokens that
-are read, V vocabulary size, L layers, K layers that are read, C labels of tokens.
+Letters: N examples in a packed row, P predictions or tokens that are read, K layers that are read, C labels of tokens.
 """
 
 import tensorflow as tf

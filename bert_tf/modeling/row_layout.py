@@ -1,7 +1,7 @@
 """The layout of a batch in the encoder: padded rows, or the tokens of all rows without padding.
 
-Letters: B rows of a batch, S sequence length, N tokens of all rows, H hidden size, h heads, D head size, M maps that
-one product computes (queries, keys, values), Q positions that are read.
+Letters: N tokens of all rows, h heads, M maps that one product computes (queries, keys, values), Q positions that are
+read.
 """
 
 import tensorflow as tf

@@ -2,7 +2,7 @@
 
 Paper: section 3.1, Task 1 (masked tokens); section 5.1 for the next token of a left-to-right model.
 
-Letters: B rows, S sequence length, K blanks in a row, V vocabulary size.
+Letters: K blanks in a row.
 """
 
 import dataclasses

@@ -3,8 +3,7 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: B rows in a batch, S sequence length, P predictions, N examples in a packed row, H hidden size, V vocabulary
-size.
+Letters: P predictions, N examples in a packed row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -170,14 +169,7 @@ class PretrainingObjective:
 
 
 def _next_sentence_sums(batch: Mapping[str, tf.Tensor], logits: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Sums the loss, and counts the right answers and the random second sentences.
-
-    Args:
-      logits: float32 [B, 2], or [B, N, 2] for packed rows.
-
-    Returns:
-      The three sums, float32 [] each.
-    """
+    """Sums the loss, and counts the right answers and the random second sentences."""
     labels, weights = batch["next_sentence_labels"], _next_sentence_weights(batch)
     nll = tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits)
     predicted = tf.cast(tf.argmax(logits, -1, labels.dtype) == labels, tf.float32)

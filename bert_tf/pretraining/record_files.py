@@ -282,11 +282,7 @@ def _dynamic_masking(
 def _vocabulary(
     settings: PretrainingSettings, data: str, manifests: Mapping[str, Mapping]
 ) -> tuple[DataVocabulary | None, TokenizerRules | None]:
-    """Returns the tokenizer with which all data was made, and its rules; None if the vocabulary's file was not found.
-
-    Args:
-      manifests: maps record files to their manifests; files without a manifest are absent.
-    """
+    """Returns the tokenizer with which all data was made, and its rules; None if the vocabulary was not found."""
     vocabulary = data_vocabulary.common(
         DataVocabulary.of_manifest(path, entries) for path, entries in manifests.items()
     )

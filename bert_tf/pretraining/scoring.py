@@ -6,7 +6,7 @@ Paper: section 3.1, Task 1 (the masked LM); section 5.1, "LTR". Pseudo-log-likel
 Language Model Scoring", ACL 2020. Masking the rest of the word too: C. Kauf and A. Ivanova, "A Better Way to Do Masked
 Language Model Scoring", ACL 2023.
 
-Letters: B rows in a batch, S sequence length, V vocabulary size, G guesses, Q masked positions.
+Letters: G guesses, Q masked positions.
 """
 
 import dataclasses
@@ -133,13 +133,7 @@ class MaskedScorer:
         return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
     def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
-        """Returns the inputs of a step. A query is a row and the index of one of the row's blanks.
-
-        Returns:
-          `input_ids`, `input_mask` and `segment_ids`: int32 [B, S].
-          The masked positions: int32 [B, 1].
-          The ids of the right tokens: int32 [B], 0 if unknown.
-        """
+        """Returns the inputs of a step. A query is a row and the index of one of the row's blanks."""
         longest = max(len(row.input_ids) for row, _ in queries)
         length = next(length for length in self._lengths if length >= longest)
         ids, mask, segments = (np.zeros([self._batch_size, length], np.int32) for _ in range(3))

@@ -147,11 +147,7 @@ def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
-    """Yields the nonblank lines of a source.
-
-    Yields:
-      The line's number, counted from 1 over all files; the line's name in messages; the text.
-    """
+    """Yields the nonblank lines of a source."""
     for offset, raw in enumerate(read_lines(source)):
         number = source.first_in_file + offset + 1
         where = f"{source.path}, line {number}"

@@ -124,11 +124,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
         return {split: (path,) for split, path in named.items() if path}
 
     def _require_data(self, *flags: str) -> None:
-        """Refuses --do_train, --do_eval and --do_predict without data.
-
-        Args:
-          *flags: names of the flags for a folder with the data of all splits.
-        """
+        """Refuses --do_train, --do_eval and --do_predict without data."""
         at = dict(zip(("do_train", "do_eval", "do_predict"), self.path_flags.values(), strict=True))
         for wanted, flag in at.items():
             held_out = self.dev_share is not None and getattr(self, at["do_train"]) if wanted == "do_eval" else ""

@@ -1,6 +1,6 @@
 """The parts of an evaluation's report. A kind of task creates the parts, and `bert_tf.report` draws them.
 
-Letters: N examples, C classes.
+Letters: N examples.
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ masking, see `bert_tf.input.pipeline`).
 Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule) and C.2 (other fractions). Whole-word masking
 follows the original's repository, and n-gram masking follows tf-models-official.
 
-Letters: B rows, S tokens per row, P predictions per row, W words per row, G n-gram sizes, C candidates per row.
+Letters: P predictions per row, W words per row, G n-gram sizes, C candidates per row.
 """
 
 import dataclasses
@@ -141,12 +141,7 @@ def _ascending(columns: np.ndarray, most: int, none: int) -> np.ndarray:
 def _choose_words(
     input_ids: np.ndarray, maskable: np.ndarray, limits: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Chooses whole words, or n-grams of words, until no more words fit.
-
-    Returns:
-      positions: int [B, P], ascending, filled up with _NONE.
-      groups: int [B, P], the group of each position; the tokens of a group are replaced together.
-    """
+    """Chooses whole words, or n-grams of words, until no more words fit."""
     rows, columns = maskable.shape
     before = np.pad(maskable[:, :-1], ((0, 0), (1, 0)))
     # A "##" token belongs to the preceding word, if there is one.
@@ -175,15 +170,6 @@ def _ngrams_in_random_order(
     tf-models-official draws a size n with weight 1/n among the remaining sizes, and then draws a new n-gram of this
     size. This function has the same distribution without sequential draws: the n-grams of each size arrive in random
     order as a Poisson process of rate 1/n, and are tried in order of arrival.
-
-    Args:
-      lengths: int [B, W], number of tokens of each word; 0 after the row's last word.
-      touches: bool [B, W], whether a word directly follows the previous word.
-      max_ngram_size: maximum size G.
-
-    Returns:
-      firsts: int [B, C], the index of each n-gram's first word; the n-grams are in the order in which they are tried.
-      sizes: int [B, C], the number of words of each n-gram; 0 for an unused entry.
     """
     words = lengths.shape[1]
     times, firsts, sizes = [], [], []

@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Input/Output Representations"), Figure 2.
 
-Letters: B rows or examples, N windows, S tokens per row.
+Letters: B rows or examples, N windows.
 """
 
 from collections.abc import Mapping
@@ -104,14 +104,7 @@ def _column(value: tf.Tensor) -> tf.Tensor:
 
 
 def _index(segments: tf.RaggedTensor, keep: tf.Tensor, places: tf.Tensor, with_tail: bool) -> tf.Tensor:
-    """Returns each column's token as an index into `segments.values`, int32 [B, S].
-
-    Args:
-      segments: int32 [B, (tokens)].
-      keep: int32 [B, 1], number of tokens to keep.
-      places: int32 [B or 1, S], the index of each column's token among the segment's kept tokens.
-      with_tail: see `pack`.
-    """
+    """Returns each column's token as an index into `segments.values`, int32 [B, S]."""
     if with_tail:
         head = (keep + 2) // 4
         places += tf.where(places >= head, _column(segments.row_lengths()) - keep, 0)

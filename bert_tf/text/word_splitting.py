@@ -116,13 +116,7 @@ class WordSplitter(tf.Module):
         return Words(words, text_splits, too_long, character_splits, code_points, starts, ends)
 
     def _look_closer(self, entries, sources, text_splits):
-        """Applies the rules that depend on neighboring characters, expands entries, and drops entries.
-
-        Returns:
-          entries: int32 [M], only entries of words and spaces.
-          text_splits: int64 [B + 1].
-          origin: int32 [M], index of the source character of each entry.
-        """
+        """Applies the rules that depend on neighboring characters, expands entries, and drops entries."""
         if self._lower:
             entries = _if_any(entries, _SIGMA, lambda: self._with_final_sigmas(entries, sources, text_splits))
         origin = tf.range(tf.size(entries))

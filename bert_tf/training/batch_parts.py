@@ -3,8 +3,6 @@
 If all cores share each operation, they wait for each other after every operation, and are idle while one core computes
 an operation alone. If each core computes its own part of the batch with one thread per operation, the cores wait for
 each other only once per step.
-
-Letters: B rows in a batch.
 """
 
 import itertools

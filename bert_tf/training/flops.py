@@ -2,8 +2,7 @@
 
 Model FLOP utilization is the number of FLOPs per second in training, divided by the peak.
 
-Letters: L layers, H hidden size, I intermediate size, S sequence length, P predictions, V vocabulary size, N examples
-in a packed row.
+Letters: P predictions, N examples in a packed row.
 """
 
 import dataclasses

@@ -166,10 +166,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Computes the gradient's factor, the weight's factor, and the kernel's scalars for one `rate_factor`.
 
         If `finite` is false, the scalars make the kernel multiply weights and moments by 1 and add 0.
-
-        Args:
-          factor: reference to the float32 scalar that multiplies all gradients.
-          finite: reference to the bool scalar that is false if the step must not change any value.
         """
         factor, finite = factor.deref(), finite.deref()
         rate = tf.cast(self.learning_rate, tf.float32) * rate_factor

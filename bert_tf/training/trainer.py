@@ -189,11 +189,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._note(tf.minimum(self.strategy.reduce(tf.distribute.ReduceOp.SUM, bad, axis=None), 1))
 
     def _note(self, bad: tf.Tensor) -> None:
-        """Counts the steps that are not finite, and records the first step that must end training.
-
-        Args:
-          bad: int64 [], 1 if this step is not finite, otherwise 0.
-        """
+        """Counts the steps that are not finite, and records the first step that must end training."""
         in_all, in_a_row = tf.unstack(self._skipped)
         in_a_row = bad * (in_a_row + 1)
         self._skipped.assign(tf.stack([in_all + bad, in_a_row]))

@@ -1,6 +1,6 @@
 """The base classes of served models. A served model maps raw strings or tokens to answers.
 
-Letters: B batch, S sequence length, N choices per example, C classes.
+Letters: N choices per example.
 """
 
 import abc

@@ -1,6 +1,6 @@
 """Served classification, regression and multi-label classification of a text or a pair of texts.
 
-Letters: B batch, S sequence length, C classes, P maximum number of predicted labels in a row.
+Letters: P maximum number of predicted labels in a row.
 """
 
 import abc

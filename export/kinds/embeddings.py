@@ -2,7 +2,7 @@
 
 Paper: section 5.3; for pooled vectors, N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019.
 
-Letters: B batch, S sequence length, T tokens of the longest text, L layers that are read, H hidden size.
+Letters: T tokens of the longest text, L layers that are read.
 """
 
 import functools

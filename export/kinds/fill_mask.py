@@ -2,8 +2,7 @@
 
 Paper: section 3.1, Task 1.
 
-Letters: B batch, S sequence length, M maximum number of masks in a row, K predicted tokens per mask, V vocabulary size,
-N rows that the model computes at once.
+Letters: M maximum number of masks in a row, K predicted tokens per mask, N rows that the model computes at once.
 """
 
 from collections.abc import Mapping
@@ -132,16 +131,7 @@ class _MaskedLm(BertPretrainer):
 
 
 def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> tf.Tensor:
-    """Replaces the masks of texts with predicted tokens; see `ServedFillMask.answer`.
-
-    Args:
-      between: string [B, (masks + 1)], the parts of each text before, between and after the masks.
-      tokens: string [B, M, K].
-      counts: int32 [B], number of predicted masks of each text.
-
-    Returns:
-      string [B, M, K].
-    """
+    """Replaces the masks of texts with predicted tokens; see `ServedFillMask.answer`."""
     most = tf.shape(tokens)[1]
     parts, rest = between[:, :most].to_tensor(shape=[None, None]), between[:, most:]
     parts = tf.pad(parts, [[0, 0], [0, most - tf.shape(parts)[1]]])  # [B, M]

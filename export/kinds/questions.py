@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
-Letters: B batch, S sequence length, N windows of all contexts.
+Letters: N windows of all contexts.
 """
 
 import dataclasses

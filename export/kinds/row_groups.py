@@ -1,6 +1,6 @@
 """Runs a model on many rows in parts, so that memory stays bounded.
 
-Letters: N rows, S sequence length.
+Letters: N rows.
 """
 
 from collections.abc import Callable, Mapping

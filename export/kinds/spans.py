@@ -2,8 +2,8 @@
 
 Paper: sections 4.2 and 4.3.
 
-Letters: B questions, N windows of all contexts, S sequence length, D tokens of all contexts, M tokens of all windows,
-K spans of all windows.
+Letters: B questions, N windows of all contexts, D tokens of all contexts, M tokens of all windows, K spans of all
+windows.
 """
 
 from typing import NamedTuple
@@ -102,12 +102,7 @@ def _null_scores(logits: tf.Tensor, windows: Windows, rows: tf.Tensor) -> tf.Ten
 
 
 def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: Decoding) -> tuple[Spans, tf.Tensor]:
-    """Keeps the best spans of each question. If several spans have the same text, keeps only the first of these spans.
-
-    Returns:
-      The kept spans.
-      string [K], the text of each kept span.
-    """
+    """Keeps the best spans of each question; of several spans with the same text, only the first one."""
     texts = characters.texts(spans.questions, spans.starts, spans.ends)
     number = tf.range(tf.size(texts))
     same = tf.unique(tf.strings.join([tf.strings.as_string(spans.questions), texts], " ")).idx
@@ -121,14 +116,6 @@ def _distinct(spans: Spans, characters: Characters, null: tf.Tensor, decoding: D
 
 
 def _chosen(values: tf.Tensor, first: tf.Tensor, is_found: tf.Tensor) -> tf.Tensor:
-    """Returns one entry of `values`, [K, ...], for each question.
-
-    Args:
-      first: [B], index of each question's entry.
-      is_found: bool [B]; if false, the question gets an empty value (0 or "").
-
-    Returns:
-      [B, ...], with the dtype of `values`.
-    """
+    """Returns one entry of `values`, [K, ...], for each question."""
     values = tf.concat([values, tf.zeros([1, *values.shape[1:]], values.dtype)], 0)
     return tf.gather(values, tf.where(is_found, first, tf.shape(values)[0] - 1))

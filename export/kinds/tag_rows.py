@@ -4,7 +4,7 @@
 
 Paper: section 5.3.
 
-Letters: B sentences, W words of all sentences, N rows, S sequence length.
+Letters: B sentences, W words of all sentences, N rows.
 """
 
 from collections.abc import Sequence
@@ -49,11 +49,6 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     """Cuts sentences into parts. Each row labels the words of one part.
 
     A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
-
-    Returns:
-      int64 [N], the index of the first word of each row's part.
-      int64 [N], the index after the last word of each row's part.
-      int64 [N], the index of each row's sentence.
     """
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
@@ -80,10 +75,6 @@ def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.T
     """Adds context on both sides of the labeled words of each row.
 
     The context consists of whole words. If one side does not need its space, the other side gets the rest of the space.
-
-    Returns:
-      int64 [N], the index of each row's first word.
-      int64 [N], the index after each row's last word.
     """
     low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))

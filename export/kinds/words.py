@@ -78,13 +78,7 @@ def _readable(texts: tf.Tensor) -> tf.Tensor:
 
 
 def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
-    """Returns the words of texts as they are in the texts, with their character ranges.
-
-    Args:
-      texts: string [B], valid UTF-8.
-      words: string [B, (words)], the words in the result of `_readable`.
-      begins: int64 [W], byte offset of each word in its text.
-    """
+    """Returns the words of texts as they are in the texts, with their character ranges."""
     characters, owners = Characters.of(texts), words.value_rowids()
     lengths = tf.cast(tf.strings.length(words.values), tf.int64)
     own = tf.strings.substr(tf.gather(texts, owners), begins, lengths)

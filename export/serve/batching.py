@@ -185,11 +185,7 @@ class Batcher:
 
 
 def _rows_of(arrays: Arrays, rows: slice, counts: Sequence[str]) -> Arrays:
-    """Returns the rows of one request, without columns that are padding in all of them, as if the request ran alone.
-
-    Args:
-      counts: names of the arrays that contain the number of columns of each row; see `Servable.counts`.
-    """
+    """Returns the rows of one request, without columns that are padding in all of them, as if the request ran alone."""
     widths = {arrays[name].max(initial=0): arrays[name][rows].max(initial=0) for name in counts}
     own = {name: array[rows] for name, array in arrays.items()}
     return {name: array[:, : widths.get(array.shape[1])] if array.ndim > 1 else array for name, array in own.items()}

@@ -2,7 +2,7 @@
 
 Paper: section 4.4.
 
-Letters: B rows of a batch, N rows of a split, G examples.
+Letters: N rows of a split, G examples.
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """What a classifier predicts for a text. `classes`, `regression` and `multi_label` implement the three kinds.
 
-Letters: B rows of a batch, N examples, C classes.
+Letters: N examples.
 """
 
 import abc

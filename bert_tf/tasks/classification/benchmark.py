@@ -2,7 +2,7 @@
 
 Paper: section 4.1.
 
-Letters: N rows, C classes.
+Letters: N rows.
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""Converts the flag `--class_weights` to factors of the classes in the loss.
-
-Letters: C classes.
-"""
+"""Converts the flag `--class_weights` to factors of the classes in the loss."""
 
 import json
 import math

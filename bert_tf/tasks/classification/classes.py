@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (a) and (b).
 
-Letters: B rows of a batch, N examples, C classes.
+Letters: N examples.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
 
-Letters: B rows of a batch, N rows of a split, C classes.
+Letters: N rows of a split.
 """
 
 import dataclasses
@@ -227,11 +227,7 @@ class ClassificationTask(Task):
 
 
 def _check_classes(examples: Mapping[str, Sequence[Example]], labels: Sequence[str], is_weighted: bool) -> None:
-    """Checks the classes in train and dev for a task with one label per example.
-
-    Args:
-      is_weighted: whether the loss has class weights.
-    """
+    """Checks the classes in train and dev for a task with one label per example."""
     counts = label_counts(example.label for example in examples.get("train", ()))
     if not counts:
         return

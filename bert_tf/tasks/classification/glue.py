@@ -24,13 +24,7 @@ _ACCURACY, _ACCURACY_F1, _MATTHEWS = ("accuracy",), ("accuracy", "f1"), ("matthe
 def _splits(
     columns: ColumnNames, index: str = "index", test: ColumnNames | None = None
 ) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns the splits of a task with the files train.tsv, dev.tsv and test.tsv.
-
-    Args:
-      columns: columns of train.tsv and dev.tsv.
-      index: column of the ids in dev.tsv and test.tsv.
-      test: columns of test.tsv; None for the same columns as in `columns`, without the label.
-    """
+    """Returns the splits of a task with the files train.tsv, dev.tsv and test.tsv."""
     test = test or dataclasses.replace(columns, label=None)
     return {
         "train": (SplitFile(("train.tsv",), columns),),
@@ -115,11 +109,7 @@ TASK_NAMES = tuple(TASKS)
 
 
 def _same_columns(pattern: str, columns: ColumnNames, id_column: str | None = None) -> dict[str, tuple[SplitFile, ...]]:
-    """Returns the files of a task, which have the same columns in each split.
-
-    Args:
-      pattern: name of a split's file, with {} for the split.
-    """
+    """Returns the files of a task, which have the same columns in each split."""
     folders = ("", "tsv_format/")
     return {
         split: (SplitFile(tuple(folder + pattern.format(split) for folder in folders), columns, id_column),)

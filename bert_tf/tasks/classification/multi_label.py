@@ -1,6 +1,6 @@
 """The answers of a task with any number of labels per example, including no label.
 
-Letters: B rows of a batch, N examples, C labels.
+Letters: N examples, C labels.
 """
 
 import dataclasses

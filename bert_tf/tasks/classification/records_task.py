@@ -3,7 +3,7 @@
 The JSON file describes the TFRecords. The rows are already encoded, so a run must use the vocabulary that encoded the
 rows.
 
-Letters: B rows of a batch, S sequence length, N rows of a split.
+Letters: N rows of a split.
 """
 
 import dataclasses

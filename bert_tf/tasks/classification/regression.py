@@ -2,7 +2,7 @@
 
 Paper: section 4.1 (STS-B).
 
-Letters: B rows of a batch, N examples.
+Letters: N examples.
 """
 
 import dataclasses

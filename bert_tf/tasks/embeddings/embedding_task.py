@@ -2,7 +2,7 @@
 
 Sentence vectors from BERT: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. Each text is a row.
 
-Letters: B rows of a batch, S sequence length, H size of a vector, N rows of a split, G examples.
+Letters: H size of a vector, N rows of a split, G examples.
 """
 
 import dataclasses

@@ -5,7 +5,7 @@ Coding", 2018; M. Henderson et al., "Efficient Natural Language Response Suggest
 Gao et al., "SimCSE: Simple Contrastive Learning of Sentence Embeddings", 2021. CoSENT: J. Su, "CoSENT", 2022.
 Matryoshka: A. Kusupati et al., "Matryoshka Representation Learning", 2022.
 
-Letters: B rows of a batch, H size of a vector. The rows of an example are consecutive.
+Letters: H size of a vector. The rows of an example are consecutive.
 """
 
 from collections.abc import Mapping, Sequence
@@ -52,11 +52,7 @@ def info_nce(
 def _choice(
     scores: tf.Tensor, own: tf.Tensor, is_candidate: tf.Tensor, is_partner: tf.Tensor, text_ids: tf.Tensor
 ) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns the cross-entropy of choosing the candidate `own` of each row, and whether it has the highest score.
-
-    Args:
-      is_partner: bool [B], whether a row can be the `own` of another row.
-    """
+    """Returns the cross-entropy of choosing the candidate `own` of each row, and whether it has the highest score."""
     count = tf.shape(scores)[0]
     own = tf.clip_by_value(own, 0, count - 1)  # the first and the last row may have no partner
     is_own = tf.range(count)[tf.newaxis] == own[:, tf.newaxis]  # [B, B]

@@ -2,8 +2,8 @@
 
 Paper: sections 4.2 and 4.3. The answers are the same as in google-research/bert ("the original" in comments).
 
-Letters: N rows (the windows of all contexts), W windows of one context, S sequence length, T tokens of all contexts,
-M tokens of all windows, K spans of all windows, n candidates for the start and for the end.
+Letters: N rows (the windows of all contexts), W windows of one context, T tokens of all contexts, M tokens of all
+windows, K spans of all windows, n candidates for the start and for the end.
 """
 
 import dataclasses

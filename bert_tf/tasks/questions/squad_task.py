@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
 
-Letters: B rows of a batch, S sequence length, N rows of a split.
+Letters: N rows of a split.
 """
 
 import dataclasses

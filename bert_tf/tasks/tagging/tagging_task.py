@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
 
-Letters: B rows of a batch, S sequence length, N rows of a split, C labels.
+Letters: N rows of a split, C labels.
 """
 
 import dataclasses
