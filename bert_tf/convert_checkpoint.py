@@ -3,12 +3,6 @@ r"""Converts a BERT checkpoint to another format or to a larger vocabulary.
 convert_checkpoint --input=uncased_L-12_H-768_A-12 --output=bert-base --format=hugging_face
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from bert_tf.settings import ConversionSettings
 

@@ -4,12 +4,6 @@ glue_submission --run_dirs=finetuned/cola,finetuned/mnli,finetuned/rte --glue_di
       --output_file=submission.zip
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from bert_tf.settings import GlueSubmissionSettings
 

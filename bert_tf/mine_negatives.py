@@ -4,12 +4,6 @@ mine_negatives --init_checkpoint=search_model --input_file=pairs.jsonl --corpus_
       --output_file=mined.jsonl --min_rank=5 --max_rank=50 --margin=0.05
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from bert_tf.tasks.embeddings.settings import MiningSettings
 

@@ -8,12 +8,6 @@ and score; or only text. The other texts of a batch are negatives too, so large 
 --gradient_accumulation_steps divides a batch into micro-batches without a change of its loss or its gradients.
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf import task_script
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 

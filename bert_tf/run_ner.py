@@ -4,12 +4,6 @@ run_ner --data_dir=conll2003 --init_checkpoint=pretrained --output_dir=ner --do_
       --do_predict --learning_rate=5e-5
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf import task_script
 from bert_tf.tasks.tagging.settings import NerSettings
 

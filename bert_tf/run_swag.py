@@ -9,12 +9,6 @@ right choice). Optional keys are start or question (a text before each choice) a
 files). The number of choices may differ between examples.
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf import task_script
 from bert_tf.tasks.choice.settings import SwagSettings
 

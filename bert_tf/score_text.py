@@ -10,12 +10,6 @@ score_text --mode=fill_mask --init_checkpoint=uncased --input_file=blanks.txt \
 score_text --mode=choose --init_checkpoint=gpt --input_file=swag/val.csv --output_file=choices.jsonl
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from bert_tf.settings import ScoringSettings
 

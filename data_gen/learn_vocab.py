@@ -8,12 +8,6 @@ vocabularies place their [unusedN] between [PAD] and [UNK] instead. To extend an
 learn_vocab --input_file=corpus.txt --output_file=new.txt --extend_vocab=vocab.txt --vocab_size=31522
 """
 
-import pathlib
-import sys
-
-if not __package__:  # The script was started by its path; the packages are one folder above.
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from data_gen.settings import VocabularySettings
 

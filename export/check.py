@@ -6,13 +6,8 @@ The script prints the signatures with their inputs, outputs and methods. If the 
 line that states the cause, and exits with code 1.
 """
 
-import pathlib
-import sys
 import time
 from collections.abc import Sequence
-
-if not __package__:  # run by path: the packages are in the parent folder
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from bert_tf.core.flag_parsing import run_on_words
 

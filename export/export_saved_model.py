@@ -3,12 +3,6 @@
 export_saved_model --task_name=MRPC --checkpoint_dir=mrpc --export_dir=models/mrpc/1
 """
 
-import pathlib
-import sys
-
-if not __package__:  # run by path: the packages are in the parent folder
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
-
 from bert_tf.core import command_line
 from export.settings import ExportSettings
 

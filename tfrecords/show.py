@@ -8,12 +8,8 @@ In the output, {[MASK]<word} is a word that [MASK] replaces, {other<word} is a w
 
 import itertools
 import os
-import pathlib
 import sys
 from collections.abc import Mapping, Sequence
-
-if not __package__:  # run by path: the packages are in the parent folder
-    sys.path[0] = str(pathlib.Path(__file__).resolve().parents[1])
 
 from absl import flags
 

@@ -64,15 +64,14 @@ def _text_of_json(content: str, line: int, where: str, settings: FeaturesSetting
 
 
 def _string(record: dict, names: str, flag: str) -> str:
-    found = []
-    for name in names.split(","):
+    several, found = names.split(","), []
+    # of several fields, some may be missing or null, such as the titles of a collection
+    for name in [name for name in several if record.get(name) is not None] or several[:1]:
         value = json_lines.field(record, name, flag)
-        if value is None and name != names:  # some collections have documents whose title is null
-            continue
         if not isinstance(value, str):
             raise json_lines.LineError(f"the field {name!r} must be a string; fix the line")
         found.append(json_lines.without_surrogates(value))
-    return " ".join(found).strip() if "," in names else found[0]
+    return " ".join(found).strip() if len(several) > 1 else found[0]
 
 
 def _id(record: dict, name: str) -> str | int | None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/tutorials/pretraining.md"
-COMMANDS = ("learn_vocab", "create_pretraining_data", "bert_config", "run_pretraining")
+COMMANDS = ("awk", "learn_vocab", "create_pretraining_data", "bert_config", "run_pretraining")
 # Flags that make the commands small. The test appends them, because absl takes the last of two values.
 SMALL = """
 set -e
@@ -34,7 +34,7 @@ def test_the_pages_commands_run_in_their_order(corpus_file, tmp_path):
     (tmp_path / "uncased/vocab.txt").write_text("".join(f"{token}\n" for token in [*special, *"aehinorst"]))
     commands = blocks()
     assert [command.split()[0] for command in commands] == [
-        "learn_vocab", "learn_vocab", "create_pretraining_data", "bert_config",
+        "awk", "learn_vocab", "create_pretraining_data", "bert_config",
     ]  # fmt: skip
     environment = os.environ | {"PATH": f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"}
     for command in commands:

@@ -34,7 +34,6 @@ from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from export import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.tasks.classification import official_records
 from tests.bert_tf.tasks.classification.glue_files import MNLI, MNLI_DEV, NLI, mnli, write_files
 from tests.bert_tf.tasks.classification.glue_runs import make_run
 from tests.bert_tf.tasks.classification.test_inference_tasks import write_snli
@@ -185,8 +184,6 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
     write_glue(tmp_path)
     (tmp_path / "snli_1.0").mkdir()
     write_snli(tmp_path / "snli_1.0", 24)
-    (tmp_path / "mrpc").mkdir()
-    official_records.create(tmp_path / "mrpc", vocab_file)
     found = {name: blocks(name) for name in PAGES}
     assert all(found.values()) and sum(map(len, found.values())) > 20
     with tfds.testing.mock_data(num_examples=20):

@@ -12,7 +12,6 @@ from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
 from bert_tf.tasks.classification.own_data import own_task, weights_of
 from bert_tf.tasks.classification.reading import Reading
-from bert_tf.tasks.classification.records_task import records_task
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 
 
@@ -34,7 +33,7 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
 def _with_task_name(command: Command) -> Command:
     """Adds the task name of the run in `--output_dir` to a command that lacks the name of its task."""
     settings, known = command.settings, command.trained
-    if settings.task_name.strip() or settings.tfds_name or settings.input_meta_data_path:
+    if settings.task_name.strip() or settings.tfds_name:
         return command
     if not known:
         raise InputError(
@@ -49,9 +48,6 @@ def _main_task(command: Command) -> ClassificationTask:
     settings = command.settings
     if settings.tfds_name or _spelled(settings.task_name) == OWN_DATA:
         return own_task(command)
-    if settings.input_meta_data_path:
-        task = records_task(command)
-        return dataclasses.replace(task, data=with_dev_share(task.data, command))
     task = _benchmark_task(settings)
     _check_benchmark(task, settings, command.trained)
     data, answers = with_dev_share(task.data, command), task.answers

@@ -11,7 +11,7 @@ from bert_tf.settings.finetuning import FineTuningSettings
 OWN_DATA = "own"
 # The name of a task whose texts are in memory. Users cannot give this name as the value of a flag.
 IN_MEMORY = "texts"
-_SOURCES = ("data_dir", "tfds_name", "input_meta_data_path")
+_SOURCES = ("data_dir", "tfds_name")
 # Maps tf-models-official's modes to the equivalent flags.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
@@ -99,10 +99,6 @@ class ClassifierSettings(FineTuningSettings):
         "train, validation and test", "",
     )  # fmt: skip
 
-    input_meta_data_path: str = setting(
-        "JSON file that tf-models-official's create_finetuning_data wrote beside its TFRecords; "
-        "--train_data_path, --eval_data_path and --test_data_path name the TFRecords", "",
-    )  # fmt: skip
     mode: str = setting(
         "tf-models-official's alternative to --do_train, --do_eval and --do_predict; --mode=predict reads "
         "--eval_data_path if there is no --test_data_path", "flags", choices=("flags", *_MODES), group="Run",
@@ -172,18 +168,13 @@ class ClassifierSettings(FineTuningSettings):
         if self.tfds_name:
             self._check_tfds(has_paths)
             return
-        if self.input_meta_data_path:
-            require(
-                not (self.data_dir or self.task_name),
-                "--input_meta_data_path describes the task and its records; drop --data_dir and --task_name",
-            )
-        elif not (self.data_dir.strip() or has_paths):
+        if not (self.data_dir.strip() or has_paths):
             raise InputError("--data_dir is empty; name the folder with the data")
         self._require_data("data_dir")
 
     def _check_tfds(self, has_paths: bool) -> None:
         require(
-            not (self.data_dir or has_paths or self.input_meta_data_path),
+            not (self.data_dir or has_paths),
             f"--tfds_name={self.tfds_name} and files are two data sets; drop one of them",
         )
         require(

@@ -169,9 +169,10 @@ def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
 
 
 def test_fields_of_a_collection_are_joined(folder, tmp_path):
-    documents = [{"title": "He", "text": "had it"}, {"title": "", "text": "she"}, {"title": None, "text": "was"}]
+    documents = [{"title": "He", "text": "had it"}, {"title": "", "text": "she"}, {"title": None, "text": "was"},
+                 {"text": "all"}]  # fmt: skip
     (tmp_path / "documents.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
-    (tmp_path / "lines.txt").write_text("He had it\nshe\nwas\n")
+    (tmp_path / "lines.txt").write_text("He had it\nshe\nwas\nall\n")
     flags = {"input_file": str(tmp_path / "documents.jsonl"), "input_format": "jsonl", "text_field": "title,text"}
     joined = extracted(folder, tmp_path / "joined", **flags)
     assert joined == extracted(folder, tmp_path / "lines", input_file=str(tmp_path / "lines.txt"))
