@@ -125,20 +125,6 @@ def _same_start():
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _known_peak():
-    """Sets a CPU's peak, since a measurement takes a second; `test_flops.py` tests the measurement.
-
-    The peak is far above any CPU's, so utilization is always reported.
-    """
-    from bert_tf.training import flops
-
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("_measured_on_cpu", "_measure_on_cpu"):
-            patch.setattr(flops, name, lambda dtype: 1e15)
-        yield
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _no_waiting_for_the_disk():
     """Turns off flushing, since no test cuts the power; `test_storage.py` tests flushing."""
     with pytest.MonkeyPatch.context() as patch:

@@ -134,11 +134,10 @@ def _speed(recorded: Sequence[Mapping]) -> str:
             told.append(f"{middle} {metric.title}" + (f" ({low} to {high})" if low != high else ""))
     sentences = [f"Speed of training, median of the loops since the last start: {', '.join(told)}."] if told else []
     if "peak_flops" in start:
-        # Training measures the peak again if the first measurement was too low.
-        peak = [start["peak_flops"], *(entry["peak_flops"] for entry in train if "peak_flops" in entry)][-1]
+        peak, per_row = (progress.abbreviated(start[name], " ") for name in ("peak_flops", "flops_per_row"))
         sentences.append(
-            f"Model FLOP utilization refers to {progress.abbreviated(peak, ' ')}FLOP/s, {start['peak_source']}. By "
-            f"formula, a step computes {progress.abbreviated(start['flops_per_row'], ' ')}FLOP per row."
+            f"Model FLOP utilization refers to {peak}FLOP/s, {start['peak_source']}. By formula, a step computes "
+            f"{per_row}FLOP per row."
         )
     return " ".join(sentences)
 

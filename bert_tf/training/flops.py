@@ -6,16 +6,12 @@ Letters: P predictions, N examples in a packed row.
 """
 
 import dataclasses
-import functools
 import os
 import re
-import time
-from collections.abc import Callable
 
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.core.cores import usable_cores
 
 # For each product in the forward pass, the backward pass computes two: the gradients of the input and of the weights.
 _TRAINING_OVER_FORWARD = 3
@@ -48,15 +44,6 @@ _TPUS = {
 }
 _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
-# A CPU's peak is the best rate of several kinds of matrix products. Each entry gives the size of the square matrices,
-# and whether several products run at the same time. Small products stay in the cache. Simultaneous products use
-# all cores even if TF_NUM_INTRAOP_THREADS is 1.
-_MEASURED = ((512, False), (512, True), (1024, False), (1024, True), (2048, False))
-_MOST_AT_ONCE = 8
-_MEASURED_SECONDS = 0.1
-_FEWEST_CALLS = 3
-_LONGEST_CALL = 0.3
-
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
@@ -65,12 +52,10 @@ class Peak:
     Attributes:
       flops: FLOPs per second.
       source: origin of the number, for the log.
-      measure: function that measures `flops` again; None if `flops` is a published number.
     """
 
     flops: float
     source: str
-    measure: Callable[[], float] | None = dataclasses.field(default=None, compare=False)
 
 
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
@@ -131,21 +116,17 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
 
 
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
-    """Returns the peak of all devices of a strategy; the peak of a CPU is measured, and other peaks are published.
+    """Returns the published peak of all devices of a strategy; None if it is unknown, as for every CPU.
 
     Args:
       dtype: compute dtype: float32, bfloat16 or float16.
-
-    Returns:
-      The peak; None if the device is unknown.
     """
     if isinstance(strategy, tf.distribute.TPUStrategy):
         # TensorFlow does not provide the accelerator's type, but a TPU VM sets this environment variable.
         return tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", ""))
     product = strategy.run(lambda: tf.matmul([[1.0]], [[1.0]]))
-    here = strategy.experimental_local_results(product)
-    if "GPU" not in here[0].device:
-        return _cpu_peak(dtype, strategy.num_replicas_in_sync // len(here))
+    if "GPU" not in strategy.experimental_local_results(product)[0].device:
+        return None
     gpus = tf.config.list_physical_devices("GPU")
     name = tf.config.experimental.get_device_details(gpus[0]).get("device_name", "") if gpus else ""
     return gpu_peak(name, dtype, strategy.num_replicas_in_sync)
@@ -169,44 +150,3 @@ def tpu_peak(accelerator_type: str) -> Peak | None:
         return None
     chip, per_chip = _TPUS[match[1]]
     return Peak(chip * 1e12 * int(match[2]) / per_chip, f"TPU {accelerator_type}, published for bfloat16")
-
-
-def _cpu_peak(dtype: str, workers: int) -> Peak:
-    # The replicas of a process share its CPU. Workers measure at the same time, so workers on one machine share the CPU
-    # during the measurement too.
-    source = f"the best rate of {dtype} matrix products on this CPU"
-    if workers > 1:
-        source += f", times {workers} workers"
-    return Peak(workers * _measured_on_cpu(dtype), source, lambda: workers * _measure_on_cpu(dtype))
-
-
-@functools.cache
-def _measured_on_cpu(dtype: str) -> float:
-    """Returns the result of `_measure_on_cpu`, and measures only once per process and dtype."""
-    return _measure_on_cpu(dtype)
-
-
-def _measure_on_cpu(dtype: str) -> float:
-    """Returns the FLOP/s of the fastest product in `_MEASURED`; takes about a second."""
-    best = 0.0
-    for size, several in _MEASURED:
-        count = min(usable_cores(), _MOST_AT_ONCE) if several else 1
-        if best and 2 * count * size**3 / best > _LONGEST_CALL:
-            continue  # the CPU is slow in this dtype
-        with tf.device("CPU:0"):  # by default, TensorFlow would use a GPU
-            best = max(best, _product_rate(dtype, size, count))
-    return best
-
-
-def _product_rate(dtype: str, size: int, count: int) -> float:
-    """Returns the best FLOP/s of `count` simultaneous products of square matrices."""
-    matrices = [tf.cast(tf.random.stateless_normal([size, size], [0, seed]), dtype) for seed in range(count)]
-    products = tf.function(lambda: [tf.matmul(x, x)[0, 0] for x in matrices]).get_concrete_function()
-    best, calls, end = 0.0, 0, time.monotonic() + _MEASURED_SECONDS
-    # Several calls are timed, because the first call starts threads, and other processes may delay a single call.
-    while calls < _FEWEST_CALLS or time.monotonic() < end:
-        start = time.perf_counter()
-        for value in products():
-            value.numpy()
-        best, calls = max(best, 2 * count * size**3 / (time.perf_counter() - start)), calls + 1
-    return best

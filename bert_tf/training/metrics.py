@@ -89,8 +89,6 @@ TRAINING = (
         "model_flop_utilization", "mfu", "utilization", "speed/model_flop_utilization", "model FLOP utilization",
         form=Form.PERCENT, higher_is_better=True, is_speed=True,
     ),
-    # The peak hardly changes during training, so the log states it once.
-    Metric("peak_flops", tag="speed/peak_flops"),
 )  # fmt: skip
 
 

@@ -1,6 +1,5 @@
 """Training throughput: sequences, tokens and model FLOPs per second of training time."""
 
-import dataclasses
 import time
 from collections.abc import Mapping
 
@@ -57,7 +56,6 @@ class Throughput:
           `sequences_per_second`: number of sequences per second.
           `tokens_per_second`: number of tokens per second, without padding.
           `model_flop_utilization`: fraction of the peak, if the peak is known.
-          `peak_flops`: the peak, if the peak is known.
           The result is {} if nothing was counted.
         """
         sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
@@ -70,11 +68,7 @@ class Throughput:
         return rates
 
     def _utilization(self, done: float) -> dict[str, float]:
-        """Returns `done` FLOP/s as a fraction of the peak; measures the peak again if `done` exceeds the peak."""
-        if done > self.peak.flops and self.peak.measure:
-            # Other processes may have slowed down the measurement of the peak.
-            self.peak = dataclasses.replace(self.peak, flops=max(self.peak.flops, self.peak.measure()))
-            logging.info("training was faster than the peak; a new measurement gave %.3g FLOP/s", self.peak.flops)
+        """Returns `done` FLOP/s as a fraction of the peak."""
         if done > self.peak.flops:
             logging.warning(
                 "training computes %.3g FLOP/s, more than %s (%.3g); model FLOP utilization is no longer reported",
@@ -82,15 +76,14 @@ class Throughput:
             )  # fmt: skip
             self.peak = None
             return {}
-        return {"model_flop_utilization": done / self.peak.flops, "peak_flops": self.peak.flops}
+        return {"model_flop_utilization": done / self.peak.flops}
 
     def describe(self) -> dict[str, float | str]:
-        """Logs and returns the peak to which utilization refers; returns {} if utilization is not reported."""
+        """Returns the FLOPs per row if they are known; logs and returns the peak to which utilization refers."""
         if not self.flops_per_row:
             return {}
         if self.peak is None:
-            logging.info("the peak of this device is unknown, so model FLOP utilization is not reported")
-            return {}
+            return {"flops_per_row": self.flops_per_row}
         logging.info("model FLOP utilization refers to %.3g FLOP/s: %s", self.peak.flops, self.peak.source)
         return {
             "peak_flops": self.peak.flops,

@@ -28,7 +28,7 @@ EVALUATED = {
     "next_sentence_accuracy", "next_sentence_random_share",
 }  # fmt: skip
 TRAINED = {*EVALUATED, "learning_rate", "gradient_norm"}
-SPEED = {"sequences_per_second", "tokens_per_second", "model_flop_utilization", "peak_flops"}
+SPEED = {"sequences_per_second", "tokens_per_second"}
 
 
 @pytest.fixture(scope="module")
@@ -85,8 +85,7 @@ def test_training_and_evaluation_leave_all_their_figures(finished):
         {"split", "step", *TRAINED, *(SPEED if entry["step"] > 1 else ())} for entry in by_split["train"]
     ]
     assert all(entry.keys() == {"split", "step", "data", *EVALUATED} for entry in by_split["eval"])
-    assert by_split["start"][0]["peak_source"] == "the best rate of float32 matrix products on this CPU"
-    # utilization leaves out positions that the last layer does not compute
+    # the formula leaves out positions that the last layer does not compute
     assert by_split["start"][0]["flops_per_row"] == flops.pretraining_flops(CONFIG, 32, 5, outputs=2, examples=1)
     # every row has 32 positions, some of them padding
     tokens, rows = (sum(e[f"{name}_per_second"] for e in by_split["train"][1:]) for name in ("tokens", "sequences"))

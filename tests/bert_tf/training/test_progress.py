@@ -16,7 +16,6 @@ RESULTS = {
     "loss": 6.71, "masked_lm_loss": 6.02, "next_sentence_loss": 0.69, "masked_lm_accuracy": 0.1234,
     "next_sentence_accuracy": 0.71, "gradient_norm": 1.31, "masked_lm_perplexity": 411.6, "learning_rate": 1e-4,
     "sequences_per_second": 512.2, "tokens_per_second": 41234.0, "model_flop_utilization": 0.312,
-    "peak_flops": 1.5e11,
 }  # fmt: skip
 
 

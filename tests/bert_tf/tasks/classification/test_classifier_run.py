@@ -147,7 +147,6 @@ def test_a_run_starts_from_another_runs_encoder(inputs, vocab_file, unfinished, 
     assert start["flops_per_row"] > 0
     assert "tokens_per_second" not in first, "the first step compiles"
     assert 0 < second["tokens_per_second"] < 24 * second["sequences_per_second"]
-    assert second["model_flop_utilization"] > 0
 
 
 @pytest.mark.slow
