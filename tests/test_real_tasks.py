@@ -1,4 +1,4 @@
-"""One task of each kind on real data, from a published checkpoint to scores; `test_journey` has the fourth kind.
+"""One task of each kind on real data, from a published checkpoint to scores.
 
 Scores beside other programs are in `benchmarks/`.
 """

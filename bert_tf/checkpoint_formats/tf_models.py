@@ -194,7 +194,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> st
 
 
 def _as_theirs(path: str, value: np.ndarray, config: BertConfig) -> np.ndarray:
-    """Splits H into the axes A and D; this is the inverse of `_as_ours`."""
+    """Splits H into the axes A and D."""
     if "/attention/" not in path or path.endswith("output_dense/bias"):
         return value
     split = (config.num_attention_heads, config.head_size)

@@ -23,7 +23,7 @@ class Command:
     The value of a flag is the given value, else the recorded value, else the default. A flag that would change the
     model or its inputs may not differ from the training (`of_model`).
 
-    A resumed training must have the flags with which it began; `run_folder.check` refuses other flags.
+    A resumed training must have the flags with which it began; `run_folder.check_phase` refuses other flags.
 
     Attributes:
       trained: the run's record (`task.json`); None if the folder has no trained run.
