@@ -48,7 +48,8 @@ def atomic_path(path: str) -> Iterator[str]:
                 os.fsync(written.fileno())
         _gfile().rename(temporary, path, overwrite=True)
     except OSError as error:  # such as a full disk, of which many libraries do not name the file
-        error.filename = error.filename or path
+        if error.errno and not error.filename:
+            error.filename = path
         raise
     finally:
         if _gfile().exists(temporary):
@@ -64,11 +65,12 @@ def atomic_folder(path: str) -> Iterator[str]:
     """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
 
     `path` must be an empty folder or must not exist. Local files are flushed to disk before the rename. On an error,
-    the temporary folder is removed.
+    the temporary folder is removed. The temporary folders of killed processes are removed too.
 
     Raises:
       FolderTakenError: another process has meanwhile written to `path`; its files are kept.
     """
+    _remove_abandoned(path.rstrip("/"))
     with temporary_folder(path) as temporary:
         yield temporary
         publish_folder(temporary, path)
@@ -87,13 +89,8 @@ def remove_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it.
-
-    Also removes the folders beside `path` that killed processes have left behind.
-    """
-    path = path.rstrip("/")
-    _remove_abandoned(path)
-    temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
+    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it."""
+    temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         _gfile().makedirs(temporary)
         with _locked(temporary):

@@ -221,7 +221,9 @@ def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypa
 @pytest.mark.parametrize(("steps", "warned"), [(99, True), (100, False)])
 def test_few_steps_are_warned_of(caplog, steps, warned):
     prepared_run.warn_of_few_steps(parsed("--num_train_epochs=2.5"), steps)
-    assert ("only 99 steps (--num_train_epochs=2.5, --train_batch_size=32), and a new head" in caplog.text) == warned
+    assert (
+        "only 99 steps (--num_train_epochs=2.5, --train_batch_size=32), and a model rarely learns" in caplog.text
+    ) == warned
 
 
 def test_seeds_and_rates_belong_to_a_runs_identity(prepared):
