@@ -11,9 +11,9 @@ from data_gen.examples import Facts
 from data_gen.settings import GeneratorSettings
 from data_gen.token_blocks import Block
 
-# Ordinary text in any language is far from these limits.
-_LEAST_USED = 0.8
-_MOST_RANDOM = 0.6
+# Ordinary text in any language is far from these limits, also in rows that are short for its sentences.
+_LEAST_USED = 0.5
+_MOST_RANDOM = 0.7
 _ALL_UNKNOWN = 0.95
 # A masked share below this fraction of --masked_lm_prob gives a warning. Rounding, and the minimum of one prediction
 # per row, change the masked share only a little.
