@@ -85,7 +85,7 @@ class TextClassifier(FinishedRun):
     def train(
         cls,
         texts: Sequence[str] | Sequence[tuple[str, str]],
-        labels: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Collection[str]],
+        labels: Sequence[str] | Sequence[int] | Sequence[float] | Sequence[Collection[str]] | str,
         checkpoint: str,
         output_dir: str,
         *,
@@ -97,9 +97,11 @@ class TextClassifier(FinishedRun):
         """Trains a classifier. After an interruption, the same call resumes the training.
 
         Args:
-          texts: strings, or pairs of strings.
+          texts: strings, or pairs of strings; or a table (a list of dicts, a pandas DataFrame, or a Dataset of the
+            library datasets) with the texts in the column `text`, or in `text_a` and `text_b`.
           labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
             regression. If the entries are lists, tuples or sets of strings, each text may have any number of labels.
+            Or the name of a column of the table.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
           dev_texts: texts for the evaluation; if None, the share `dev_share` of `texts` is held out from training.

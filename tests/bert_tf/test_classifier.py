@@ -5,6 +5,7 @@ import pathlib
 import types
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -151,6 +152,8 @@ def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
         ("a text", ["a"], "texts: is one string; give a list"),
         (np.array([["a", "b"], ["c", "d"]]), ["x", "y"], "texts: is a table; give a list"),
         (["a", "b"], np.array([[0, 1], [1, 0]]), "labels: is a table; give a list"),
+        ([{"text": "a", "y": 0}, {"text": "b"}], "y", "labels: row 1 has no column 'y'; it has text"),
+        (pandas.DataFrame({"body": ["a", "b"]}), ["x", "y"], "name the columns of the texts text, or text_a and"),
         ([], [], "texts: is empty"),
         (["a", 3], ["x", "y"], r"texts\[1\]: is 3; give a string, or a pair of strings"),
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),

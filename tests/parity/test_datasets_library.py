@@ -4,7 +4,6 @@ import pytest
 from datasets import Dataset
 
 from bert_tf import TextClassifier, TextEmbedder
-from bert_tf.core.errors import InputError
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
 
@@ -32,5 +31,6 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     arguments = table["text"], table["label"], start, tmp_path / "table"
     model = TextClassifier.train(*arguments, dev_texts=table["text"], dev_labels=table["label"], **SETTINGS)
     assert model.labels == ("0", "1") and len(model.predict(table["text"])) == 16
-    with pytest.raises(InputError, match=r"texts\[0\]: is {'text': .*; give a string, or a pair of strings"):
-        TextClassifier.train(table, table["label"], start, tmp_path / "other")
+    dev = {"dev_texts": table, "dev_labels": "label"}
+    other = TextClassifier.train(table, "label", start, tmp_path / "whole", **dev, **SETTINGS)
+    assert other.scores == pytest.approx(model.scores) and other.predict(table) == model.predict(table["text"])
