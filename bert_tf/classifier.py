@@ -42,7 +42,8 @@ class TextClassifier(FinishedRun):
     """A trained classifier or regression model for texts or pairs of texts, with one or several labels per text.
 
     Attributes:
-      folder, scores: see `FinishedRun`.
+      folder: see `FinishedRun`.
+      scores: see `FinishedRun`.
       labels: names of the classes; () for a regression.
     """
 

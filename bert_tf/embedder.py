@@ -42,7 +42,8 @@ class TextEmbedder(FinishedRun):
     """A trained model that maps texts to vectors; similar texts have vectors with a high cosine.
 
     Attributes:
-      folder, scores: see `FinishedRun`.
+      folder: see `FinishedRun`.
+      scores: see `FinishedRun`.
     """
 
     def __init__(self, folder: str, scores: dict[str, float] | None = None, use_checkpoint: str = "best"):

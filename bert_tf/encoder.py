@@ -408,7 +408,8 @@ class EncoderPair(keras.Model):
       recompute_activations: see `BertEncoder`.
 
     Attributes:
-      ltr, rtl: the two encoders, each with the hidden size H / 2.
+      ltr: the encoder that reads from left to right, with the hidden size H / 2.
+      rtl: the encoder that reads from right to left, with the hidden size H / 2.
     """
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):

@@ -66,7 +66,8 @@ class BertTokenizer(tf.Module):
       rules: the `TokenizerRules`.
       vocabulary: list of tokens in the order of their ids.
       vocab_file: path of the vocabulary; "" if it comes from no file.
-      do_lower_case, strip_accents: the rules.
+      do_lower_case: whether text is lower-cased.
+      strip_accents: whether accents are stripped.
       pad_id: id of [PAD].
       unk_id: id of [UNK].
       cls_id: id of [CLS].
