@@ -28,6 +28,7 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
 from bert_tf.runs import evaluations
+from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
@@ -153,7 +154,7 @@ class TextClassifier(FinishedRun):
           InputError: a text is not a string, or is not a pair although the classifier was trained on pairs.
         """
         self._answers.check_checkpoint(self.folder, self._step)
-        return self._answers.predicted(self._outputs(texts, batch_size))
+        return self._answers.predicted(self._outputs(examples_of(texts), batch_size))
 
     def probabilities(self, texts: Sequence, batch_size: int = 32) -> np.ndarray:
         """Predicts the probability of each label. The arguments are the same as for `predict`.
@@ -166,7 +167,7 @@ class TextClassifier(FinishedRun):
         """
         if not self.labels:
             raise InputError(f"{self.folder}: a regression has no probabilities; call predict")
-        return self._answers.probabilities(self._outputs(texts, batch_size))
+        return self._answers.probabilities(self._outputs(examples_of(texts), batch_size))
 
     def evaluate(self, texts: Sequence, labels: Sequence, batch_size: int = 32) -> dict[str, float]:
         """Compares predictions with labels; returns the same metrics as in `scores`, except for the loss.
@@ -180,13 +181,12 @@ class TextClassifier(FinishedRun):
         task = find_task(Command.of(settings), given)
         task.check_checkpoint(self.folder, self._step)
         examples = task.data.read("dev")
-        predictions = self._outputs(texts, batch_size)
+        predictions = self._outputs(examples, batch_size)
         columns = {"label_ids": tf.constant(task.targets(examples))}
         return task.scores(Split(examples, columns, np.arange(len(examples))), predictions)
 
-    def _outputs(self, texts: Sequence, batch_size: int) -> np.ndarray:
+    def _outputs(self, examples: Sequence[Example], batch_size: int) -> np.ndarray:
         """Returns logits, or a regression's scores in the range of the training labels, float32 [N, C]."""
-        examples = examples_of(texts)
         if (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(
                 f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"

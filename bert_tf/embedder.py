@@ -27,6 +27,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
+from bert_tf.tasks import tables
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import Texts
 from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
@@ -159,9 +160,8 @@ class TextEmbedder(FinishedRun):
 def _examples(given: Sequence, name: str) -> list[Texts]:
     if isinstance(given, (str, Mapping)) or not len(given):
         raise InputError(f"{name}: give a list with at least one example")
-    given = given.to_dict("records") if hasattr(given, "columns") else given  # of pandas
-    if all(isinstance(one, Mapping) for one in given):
-        return data.of_rows([(f"{name}[{number}]", row) for number, row in enumerate(given)], name, "train")
+    if rows := tables.rows_of(given):
+        return data.of_rows([(f"{name}[{number}]", row) for number, row in enumerate(rows)], name, "train")
     found = [_example(one, f"{name}[{number}]") for number, one in enumerate(given)]
     data.form_of(found)
     return found

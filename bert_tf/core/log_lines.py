@@ -1,6 +1,7 @@
 """Formats the lines of a script's log, and drops informational lines of libraries."""
 
 import contextlib
+import functools
 import logging as python_logging
 import os
 import sys
@@ -20,8 +21,12 @@ def set_up(debug: bool) -> None:
     handler.python_handler.setStream(_BesideBars())
 
 
+@functools.cache
 def set_up_in_program() -> None:
-    """Shows the same lines in a Python program or a notebook; a program that has set up its own handlers keeps them."""
+    """Shows the same lines in a Python program or a notebook; a program that has set up its own handlers keeps them.
+
+    Only the first call has an effect, so a program can choose another verbosity afterwards.
+    """
     _choose_lines(debug=False)
     root = python_logging.getLogger()
     if not root.handlers:

@@ -5,7 +5,6 @@ A file gets its final name only when it is complete and on disk.
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import json
 import os
@@ -14,6 +13,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from bert_tf.core import lock
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
 
@@ -71,7 +71,7 @@ def atomic_folder(path: str) -> Iterator[str]:
       FolderTakenError: another process has meanwhile written to `path`; its files are kept.
     """
     _remove_abandoned(path.rstrip("/"))
-    with temporary_folder(path) as temporary:
+    with temporary_folder(path) as temporary, lock.locked(temporary):
         yield temporary
         publish_folder(temporary, path)
 
@@ -93,8 +93,7 @@ def temporary_folder(path: str) -> Iterator[str]:
     temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
         _gfile().makedirs(temporary)
-        with _locked(temporary):
-            yield temporary
+        yield temporary
     finally:
         if _gfile().exists(temporary):
             remove_tree(temporary)
@@ -107,27 +106,9 @@ def _remove_abandoned(path: str) -> None:
     for other in os.listdir(parent):
         folder = os.path.join(parent, other)
         if other.rpartition(TEMPORARY)[0] == name and os.path.isdir(folder):
-            with _locked(folder) as is_ours:  # the lock of a process ends with the process
+            with lock.locked(folder) as is_ours:  # the lock of a process ends with the process
                 if is_ours:
                     remove_tree(folder)
-
-
-@contextlib.contextmanager
-def _locked(folder: str) -> Iterator[bool]:
-    """Locks a folder; yields whether it is now locked, which is impossible in object stores."""
-    if "://" in folder:
-        yield False
-        return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locked = True
-    except OSError:  # another process has locked it, or the file system has no locks
-        locked = False
-    try:
-        yield locked
-    finally:
-        os.close(opened)
 
 
 def publish_folder(temporary: str, path: str) -> None:

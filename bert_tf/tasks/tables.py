@@ -1,4 +1,4 @@
-"""Reads columns of tab-separated, comma-separated and JSON Lines files.
+"""Reads columns of tab-separated, comma-separated and JSON Lines files, and the rows of tables in memory.
 
 In the format `tsv`, tabs separate the columns. The format `csv` follows RFC 4180: quoted cells may contain commas and
 newlines. In the format `jsonl`, each line is a JSON object.
@@ -91,6 +91,18 @@ class Columns(NamedTuple):
 
     names: Sequence[str]
     rows: list[tuple[int, Sequence[Any]]]
+
+
+def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
+    """Returns the rows of a table: a list of dicts, a pandas DataFrame, or a Dataset of the library datasets.
+
+    The result is None for anything else, such as a list of texts.
+    """
+    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # of pandas
+        return table.to_dict("records")
+    if isinstance(table, (str, bytes, Mapping)) or not hasattr(table, "__len__") or not len(table):
+        return None
+    return list(table) if all(isinstance(row, Mapping) for row in table) else None
 
 
 class MissingColumn(InputError):

@@ -40,15 +40,6 @@ def invalid(message: str) -> ServingError:
     return ServingError(Code.INVALID_ARGUMENT, message)
 
 
-def too_large(most_bytes: int) -> ServingError:
-    """Returns the error for an answer whose tensors have more than `most_bytes`."""
-    return ServingError(
-        Code.RESOURCE_EXHAUSTED,
-        f"the answer has more than {most_bytes} bytes (--max_request_mb); ask for fewer rows, or for shorter ones",
-        http_status=413,
-    )
-
-
 def released(error: BaseException) -> None:
     """Empties the stack frames of an error and of its causes.
 

@@ -15,7 +15,7 @@ import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from tensorflow.core.protobuf import meta_graph_pb2
 
 from export import warmup
-from export.serve.errors import Code, ServingError, from_exception, invalid, reason, too_large
+from export.serve.errors import Code, ServingError, from_exception, invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
 # Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so the cache has a limit.
@@ -89,7 +89,12 @@ class Servable:
         except tf.errors.InvalidArgumentError as error:
             if _TOO_LARGE not in error.message:
                 raise
-            raise too_large(self._largest_answer) from None
+            raise ServingError(
+                Code.RESOURCE_EXHAUSTED,
+                f"the answer has more than {self._largest_answer} bytes (--max_request_mb); ask for fewer rows, or for "
+                "shorter ones",
+                http_status=413,
+            ) from None
         except UnicodeDecodeError as error:  # TensorFlow's error message quotes bytes that are not UTF-8
             raise invalid(reason(error.object.decode("utf-8", "replace"))) from error
         return dict(zip(fetched, values, strict=True))

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from tensorflow_serving.apis import get_model_metadata_pb2
 
 from export.serve.batching import Alone, Batcher
-from export.serve.errors import Code, ServingError, from_exception, invalid, too_large
+from export.serve.errors import Code, ServingError, from_exception, invalid
 from export.serve.metrics import Metrics
 from export.serve.models import Models
 from export.serve.servable import Arrays, plan_predict
@@ -74,8 +74,7 @@ class Service:
     """Answers inference and metadata requests of both APIs.
 
     Args:
-      largest_bytes: maximum size of a request's body, of each decoded array of a request, and of all arrays of an
-        answer together.
+      largest_bytes: maximum size of a request's body, and of each decoded array of a request.
       most_rows: maximum number of rows in a request.
     """
 
@@ -100,8 +99,6 @@ class Service:
         feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
         self._check_rows(feeds)
         arrays = await runner.run(version, feeds, tuple(outputs.values()), seconds)
-        if sum(array.nbytes for array in arrays.values()) > self.largest_bytes:
-            raise too_large(self.largest_bytes)
         return {name: arrays[tensor] for name, tensor in outputs.items()}
 
     def _check_rows(self, feeds: Arrays) -> None:

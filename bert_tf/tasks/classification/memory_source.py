@@ -14,6 +14,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
 from bert_tf.tasks.classification.table_source import label_text
+from bert_tf.tasks.tables import rows_of
 
 _INTEGERS = (numbers.Integral, np.bool_)
 # If float labels are whole numbers and have at most this many different values, they are perhaps classes.
@@ -33,14 +34,14 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
         labels; or the name of a table's column.
       dev: texts and labels for evaluation; None if there are no separate dev texts.
     """
-    labels = _labels_of(texts, labels, "labels")
+    texts, labels = _columns(texts, labels, "labels")
     kind = _kind_of(labels)
     splits = {"train": examples_of(texts, labels)}
     names = () if kind == REGRESSION else _class_names(labels)
     if kind == REGRESSION and len(set(labels)) <= _FEW and all(float(label).is_integer() for label in labels):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
     if dev is not None:
-        dev_texts, dev_labels = dev[0], _labels_of(*dev, "dev_labels")
+        dev_texts, dev_labels = _columns(*dev, "dev_labels")
         if (found := _kind_of(dev_labels)) != kind:
             raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
         splits["dev"] = examples_of(dev_texts, dev_labels, "dev_texts")
@@ -55,7 +56,7 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
       labels: labels of the texts; for a regression, integers are also allowed.
       names: names of the model's classes; () for a regression.
     """
-    labels = _labels_of(texts, labels, "labels")
+    texts, labels = _columns(texts, labels, "labels")
     if kind == REGRESSION:
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
     if (found := _kind_of(labels)) != kind:
@@ -83,11 +84,9 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     Args:
       labels: see `memory_source`; None for texts without labels.
     """
-    rows = _rows_of(texts)
-    if rows is None:
-        texts = _list_of(texts, what)
-    else:
+    if (rows := rows_of(texts)) is not None:
         texts = [_text_in(row, f"{what}[{number}]") for number, row in enumerate(rows)]
+    texts = _list_of(texts, what)
     if not texts:
         raise InputError(f"{what}: is empty; give at least one text")
     pairs = [_pair(text, f"{what}[{number}]") for number, text in enumerate(texts)]
@@ -105,30 +104,22 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     return [Example(*pair, label, place=place) for pair, label, place in zip(pairs, named, places, strict=True)]
 
 
-def _rows_of(table: Any) -> list[Mapping] | None:
-    """Returns the rows of a table; None for a list of texts."""
-    if hasattr(table, "to_dict") and hasattr(table, "columns"):  # of pandas
-        return table.to_dict("records")
-    if isinstance(table, (str, bytes, Mapping)) or not hasattr(table, "__len__"):
-        return None
-    return list(table) if isinstance(next(iter(table), None), Mapping) else None
-
-
-def _text_in(row: Any, where: str) -> Any:
+def _text_in(row: Mapping, where: str) -> Any:
     for names in _TEXT_COLUMNS:
-        if isinstance(row, Mapping) and all(name in row for name in names):
+        if all(name in row for name in names):
             return row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
     raise InputError(f"{where}: is {row!r:.60}; name the columns of the texts text, or text_a and text_b")
 
 
-def _labels_of(texts: Any, labels: Any, what: str) -> list:
-    rows = _rows_of(texts)
+def _columns(texts: Any, labels: Any, what: str) -> tuple[Any, list]:
+    """Returns texts and labels; `labels` may name a column of the table `texts`, whose rows are then the texts."""
+    rows = rows_of(texts)
     if rows is None or not isinstance(labels, str):
-        return _list_of(labels, what)
+        return texts if rows is None else rows, _list_of(labels, what)
     for number, row in enumerate(rows):
         if labels not in row:
             raise InputError(f"{what}: row {number} has no column {labels!r}; it has {', '.join(row)}")
-    return [row[labels] for row in rows]
+    return rows, [row[labels] for row in rows]
 
 
 def _list_of(values: Any, what: str) -> list:

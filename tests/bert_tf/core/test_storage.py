@@ -133,7 +133,7 @@ def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
 
 
-def test_the_next_run_removes_the_folder_of_a_killed_one(tmp_path):
+def test_the_folder_of_a_killed_run_is_removed(tmp_path):
     code = f"""
 import os, signal
 from bert_tf.core import storage

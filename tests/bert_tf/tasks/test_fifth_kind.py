@@ -46,7 +46,7 @@ def test_a_fifth_kind_changes_no_other_file(similarity, vocab_file, tmp_path, ca
              "--num_train_epochs=5", "--learning_rate=1e-2"]  # fmt: skip
     scores = similarity.main(parse(similarity.SimilaritySettings, [*flags, *train]))
     assert scores["pearson"] > 0.9
-    assert "report.html" not in caplog.text and "<h2>Similarities</h2>" in (out / "report.html").read_text()
+    assert "could not be written" not in caplog.text and "<h2>Similarities</h2>" in (out / "report.html").read_text()
     assert similarity.main(parse(similarity.SimilaritySettings, flags)) == pytest.approx(scores), "without training"
 
     predicted = np.loadtxt(out / "test_predictions.tsv")

@@ -43,7 +43,7 @@ def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(c
     assert counter.rates() == expected
 
 
-def test_utilization_is_left_out_where_the_peak_is_unknown(clock):
+def test_no_utilization_without_a_known_peak(clock):
     counter = Throughput(flops_per_row=50.0, peak=None)
     counter.count({"input_mask": MASK})
     assert "model_flop_utilization" not in counter.rates()

@@ -2,6 +2,8 @@
 
 import concurrent.futures
 import contextlib
+import os
+import pathlib
 import subprocess
 import sys
 import threading
@@ -40,3 +42,7 @@ def start(base, *flags):
         raise AssertionError("the server does not start")
     threading.Thread(target=process.stderr.read, daemon=True).start()
     return process, rest_port, grpc_port
+
+
+def resident_mb(pid: int) -> float:
+    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6

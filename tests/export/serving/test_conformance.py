@@ -211,7 +211,7 @@ def test_grpc_errors(server):
         f"GET {MODEL} HTTP/1.1\r\nHost: x\r\nX: {'y' * 40_000}\r\n\r\n",
     ],
 )
-def test_errors_are_json_before_the_interface_is_reached(server, head):
+def test_what_is_not_http_gets_errors_in_json(server, head):
     with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
         client.sendall(head.encode())
         answer = http.client.HTTPResponse(client)

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import pathlib
 import urllib.error
 import urllib.request
@@ -13,15 +12,11 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2, prediction_service_pb2_grpc
 
-from tests.export.serving.held import PATH, start
+from tests.export.serving.held import PATH, resident_mb, start
 from tests.export.serving.models import write_model
 from tests.waiting import PATIENCE
 
 VALUES = 5_000_000  # a body of 20 MB
-
-
-def resident_mb(pid: int) -> float:
-    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 class Client:

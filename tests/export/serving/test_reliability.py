@@ -6,8 +6,6 @@ import gzip
 import http.client
 import itertools
 import json
-import os
-import pathlib
 import random
 import shutil
 import socket
@@ -19,7 +17,7 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from tests.export.serving.held import asking, start
+from tests.export.serving.held import asking, resident_mb, start
 from tests.export.serving.models import write_model
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
@@ -143,10 +141,6 @@ def test_hostile_requests_do_no_harm(tmp_path):
         )
         assert statuses <= {"", "200", "400", "403", "404", "405", "408", "413", "503", "504", "501"}, statuses
         assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": [1.5]})
-
-
-def resident_mb(pid: int) -> float:
-    return int(pathlib.Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
 @pytest.mark.slow
