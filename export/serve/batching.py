@@ -49,25 +49,16 @@ class Alone:
 
 @dataclasses.dataclass(eq=False)
 class _Task:
-    """A waiting request: its tensors, its number of rows, and the time at which it needs no answer any more."""
+    """A waiting request. Requests with equal keys can share a batch: same version, tensors and shapes of rows."""
 
+    key: tuple
+    version: Version
     feeds: Arrays
+    fetches: tuple[str, ...]
     rows: int
     arrived: float
     deadline: float
     answer: asyncio.Future
-
-
-@dataclasses.dataclass(eq=False)
-class _Queue:
-    """Requests that can share a batch: they use the same version, tensors and row shapes."""
-
-    version: Version
-    fetches: tuple[str, ...]
-    tasks: list[_Task] = dataclasses.field(default_factory=list)
-
-    def rows(self) -> int:
-        return sum(task.rows for task in self.tasks)
 
 
 class Batcher:
@@ -79,12 +70,12 @@ class Batcher:
     """
 
     def __init__(self, settings: ServeSettings, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
-        self._settings, self._on_batch = settings, on_batch
+        self._most_rows, self._on_batch = settings.max_batch_size, on_batch
+        self._most_waiting = settings.max_enqueued_batches * settings.max_batch_size
         self._timeout = settings.batch_timeout_micros / 1e6
         self._idle_threads = settings.num_batch_threads or max(1, usable_cores() // 2)
         self._threads = ThreadPoolExecutor(self._idle_threads, thread_name_prefix="batch")
-        self._queues: dict[tuple, _Queue] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._waiting: list[_Task] = []
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> Arrays:
         """See `Alone.run`.
@@ -94,93 +85,75 @@ class Batcher:
             UNAVAILABLE if too many rows wait.
         """
         rows = _rows(feeds)
-        if rows > self._settings.max_batch_size:
-            raise invalid(f"the request has {rows} rows, more than {self._settings.max_batch_size} (--max_batch_size)")
-        waiting = sum(queue.rows() for queue in self._queues.values() if queue.version is version)
-        if waiting + rows > self._settings.max_enqueued_batches * self._settings.max_batch_size:
+        if rows > self._most_rows:
+            raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_batch_size)")
+        if sum(task.rows for task in self._waiting if task.version is version) + rows > self._most_waiting:
             raise ServingError(Code.UNAVAILABLE, "too many requests wait; try again later")
         shapes = [(name, array.dtype.str, array.shape[1:]) for name, array in sorted(feeds.items())]
         key = (id(version), tuple(sorted(fetches)), rows > 0, *shapes)
-        queue = self._queues.setdefault(key, _Queue(version, tuple(fetches)))
         loop = asyncio.get_running_loop()
-        task = _Task(feeds, rows, loop.time(), time.monotonic() + seconds, loop.create_future())
-        queue.tasks.append(task)
+        times = loop.time(), time.monotonic() + seconds
+        self._waiting.append(_Task(key, version, feeds, tuple(fetches), rows, *times, loop.create_future()))
+        answer = self._waiting[-1].answer
         self._start_batches()
-        return await task.answer
+        if self._timeout:
+            loop.call_later(self._timeout, self._start_batches)
+        return await answer
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _start_batches(self) -> None:
-        """Starts a batch in each idle thread, if enough requests wait or a request has waited long enough.
+        """Starts batches in idle threads, for requests that have waited long enough or that fill a batch."""
+        now = asyncio.get_running_loop().time()
+        self._waiting = [task for task in self._waiting if not task.answer.done()]  # drops cancelled requests
+        for first in list(self._waiting):
+            if self._idle_threads and first in self._waiting:
+                tasks = [task for task in self._waiting if task.key == first.key]
+                ends = list(itertools.accumulate(task.rows for task in tasks))
+                if now - first.arrived >= self._timeout or ends[-1] >= self._most_rows:
+                    self._start(tasks[: sum(end <= self._most_rows for end in ends)], now)
 
-        If a thread is still idle, a timer calls this method again when the oldest request has waited long enough.
-        """
-        for key, queue in list(self._queues.items()):
-            queue.tasks = [task for task in queue.tasks if not task.answer.done()]  # drops cancelled requests
-            if not queue.tasks:
-                del self._queues[key]
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        by_age = sorted(self._queues.values(), key=lambda queue: queue.tasks[0].arrived)
-        for queue in by_age:
-            while self._idle_threads and queue.tasks and self._is_ready(queue, now):
-                self._start(queue, now)
-        waiting = [queue.tasks[0].arrived for queue in by_age if queue.tasks]
-        if self._idle_threads and waiting:
-            if self._timer:
-                self._timer.cancel()
-            delay = max(0.0, min(waiting) + self._timeout - now)
-            self._timer = loop.call_later(delay, self._start_batches)
-
-    def _is_ready(self, queue: _Queue, now: float) -> bool:
-        waited = now - queue.tasks[0].arrived
-        return waited >= self._timeout or queue.rows() >= self._settings.max_batch_size
-
-    def _start(self, queue: _Queue, now: float) -> None:
-        ends = itertools.accumulate(task.rows for task in queue.tasks)
-        count = sum(end <= self._settings.max_batch_size for end in ends)
-        tasks, queue.tasks = queue.tasks[:count], queue.tasks[count:]
+    def _start(self, tasks: list[_Task], now: float) -> None:
+        self._waiting = [task for task in self._waiting if task not in tasks]
         self._idle_threads -= 1
-        queue.version.hold()
+        tasks[0].version.hold()
         self._on_batch(sum(task.rows for task in tasks), now - tasks[0].arrived)
         loop = asyncio.get_running_loop()
-        future = self._threads.submit(self._compute, queue, tasks)
-        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, queue.version, tasks, done))
+        future = self._threads.submit(self._compute, tasks)
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(self._finish, tasks, done))
 
-    def _finish(self, version: Version, tasks: list[_Task], done) -> None:
+    def _finish(self, tasks: list[_Task], done) -> None:
         self._idle_threads += 1
-        version.release()
+        tasks[0].version.release()
         for task, answer in zip(tasks, done.result(), strict=True):
-            if task.answer.done():
-                continue
-            if isinstance(answer, Exception):
-                task.answer.set_exception(answer)
-            else:
-                task.answer.set_result(answer)
+            if not task.answer.done():
+                is_error = isinstance(answer, Exception)
+                (task.answer.set_exception if is_error else task.answer.set_result)(answer)
         self._start_batches()
 
-    def _compute(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays | Exception]:
+    def _compute(self, tasks: list[_Task]) -> list[Arrays | Exception]:
         """Returns each request's answer or error. If a batch fails, each request runs alone to isolate the error."""
         try:
-            return self._compute_together(queue, tasks)
+            return self._compute_together(tasks)
         except Exception as error:
             if len(tasks) == 1:
                 return [error]
-        return [self._compute(queue, [task])[0] for task in tasks]
+        return [self._compute([task])[0] for task in tasks]
 
-    def _compute_together(self, queue: _Queue, tasks: list[_Task]) -> list[Arrays]:
+    def _compute_together(self, tasks: list[_Task]) -> list[Arrays]:
         rows = sum(task.rows for task in tasks)
         feeds = {name: np.concatenate([task.feeds[name] for task in tasks]) for name in tasks[0].feeds}
         seconds = max(task.deadline for task in tasks) - time.monotonic()
-        arrays = queue.version.servable.run(feeds, queue.fetches, seconds)
+        servable = tasks[0].version.servable
+        arrays = servable.run(feeds, tasks[0].fetches, seconds)
         for array in arrays.values():
             if not array.ndim or len(array) != rows:
                 raise ServingError(
                     Code.FAILED_PRECONDITION, "an output has not one row for each row of the inputs; do not batch it"
                 )
         ends = np.cumsum([task.rows for task in tasks])
-        counts = [name for name in arrays if name in queue.version.servable.counts]
+        counts = [name for name in arrays if name in servable.counts]
         return [_rows_of(arrays, slice(end - task.rows, end), counts) for task, end in zip(tasks, ends, strict=True)]
 
 

@@ -43,18 +43,6 @@ def parse(body: bytes) -> dict[str, Any]:
     return value
 
 
-def signature_name(document: dict[str, Any]) -> str:
-    """Returns the name of the signature in a request; "" if the request names no signature.
-
-    Raises:
-      ServingError: the name is not a string.
-    """
-    name = document.get("signature_name", "")
-    if not isinstance(name, str):
-        raise invalid("signature_name must be a string")
-    return name
-
-
 def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, np.ndarray], bool]:
     """Returns the arrays of a Predict request, and whether the request lists rows (`instances`).
 
@@ -263,18 +251,13 @@ def error(message: str) -> bytes:
     return json.dumps({"error": message}).encode()
 
 
-def status(response: Message) -> bytes:
-    return _message(response).encode()
-
-
 def metadata(response: get_model_metadata_pb2.GetModelMetadataResponse) -> bytes:
     signatures = get_model_metadata_pb2.SignatureDefMap()
     response.metadata["signature_def"].Unpack(signatures)
-    spec, listed = _message(response.model_spec), _message(signatures)
+    spec, listed = message(response.model_spec).decode(), message(signatures).decode()
     return f'{{"model_spec": {spec}, "metadata": {{"signature_def": {listed}}}}}'.encode()
 
 
-def _message(message: Message) -> str:
-    return json_format.MessageToJson(
-        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True, indent=1
-    )
+def message(proto: Message) -> bytes:
+    options = {"preserving_proto_field_name": True, "always_print_fields_with_no_presence": True, "indent": 1}
+    return json_format.MessageToJson(proto, **options).encode()

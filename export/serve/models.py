@@ -12,7 +12,7 @@ from tensorflow_serving.apis import get_model_status_pb2, model_pb2
 from bert_tf.core.errors import InputError
 from export.serve.errors import Code, ServingError, invalid
 from export.serve.servable import Servable
-from export.serve.versions import State, Version, Versions, numbers_in, status_of
+from export.serve.versions import State, Version, Versions, numbers_in
 
 
 class Models:
@@ -90,7 +90,8 @@ class Models:
         response = get_model_status_pb2.GetModelStatusResponse()
         for version in listed:
             added = response.model_version_status.add(version=version.number, state=version.state)
-            added.status.error_code, added.status.error_message = status_of(version)
+            error = version.error or ServingError(Code.OK, "")
+            added.status.error_code, added.status.error_message = error.code, error.message
         return response
 
     def _of(self, spec: model_pb2.ModelSpec) -> Versions:

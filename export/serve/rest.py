@@ -12,13 +12,12 @@ from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.serve import json_bodies, page
 from export.serve.batching import Alone, Batcher
-from export.serve.connections import ARRIVED
 from export.serve.errors import Code, ServingError, from_exception, invalid, released
 from export.serve.servable import Arrays, Servable, find_signature
 from export.serve.service import SIGNATURES, Service
 from export.serve.settings import ServeSettings
 
-_VERSION = r"(?:/versions/(\d+))?"
+_VERSION = r"(?:/versions/(\d{1,18}))?"
 _POST = re.compile(rf"/v1/models/([^/:]+){_VERSION}:predict", re.IGNORECASE | re.ASCII)
 _GET = re.compile(rf"/v1/models(?:/([^/:]+))?{_VERSION}(?:/(metadata))?", re.IGNORECASE | re.ASCII)
 _CORS = {
@@ -30,7 +29,6 @@ _CORS = {
 _LARGE_BODY = 1 << 16
 # Answers with more values than this are converted to JSON in a thread.
 _LARGE_ANSWER = 1 << 14
-_LARGEST_VERSION = 2**63 - 1
 METRICS_PATH = "/monitoring/prometheus/metrics"
 
 
@@ -42,14 +40,12 @@ class Rest:
         self._timeout = settings.rest_api_timeout_in_ms / 1000
         self._cors, self._host = settings.rest_api_enable_cors_support, settings.host
 
-    async def handle(self, request: web.BaseRequest) -> web.Response:
-        """Computes and sends the answer to any request."""
+    async def handle(self, request: web.BaseRequest, arrived: Callable) -> web.Response:
+        """Computes and sends the answer to any request; calls `arrived` when the whole request is there."""
         with contextlib.ExitStack() as held:  # the request counts for `Admission` until the answer is sent
-            response = await self._response(request, held)
+            response = await self._response(request, arrived, held)
             if self._cors:
                 response.headers.update(_CORS)
-            if self._service.draining:
-                response.force_close()
             give_up = asyncio.get_running_loop().call_later(self._timeout, _abort, request)
             try:
                 await response.prepare(request)
@@ -58,9 +54,9 @@ class Rest:
                 give_up.cancel()
             return response
 
-    async def _response(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
+    async def _response(self, request: web.BaseRequest, arrived: Callable, held: contextlib.ExitStack) -> web.Response:
         try:
-            return await self._answer(request, held)
+            return await self._answer(request, arrived, held)
         except (asyncio.CancelledError, ConnectionError):
             raise  # the client has disconnected
         except Exception as error:
@@ -73,7 +69,7 @@ class Rest:
             released(error)
             return response
 
-    async def _answer(self, request: web.BaseRequest, held: contextlib.ExitStack) -> web.Response:
+    async def _answer(self, request: web.BaseRequest, arrived: Callable, held: contextlib.ExitStack) -> web.Response:
         path, target = request.rel_url.raw_path, _target(request)
         if path == METRICS_PATH and request.method == "GET":
             return web.Response(body=self._service.metrics.page(), content_type="text/plain")
@@ -86,7 +82,7 @@ class Rest:
         if request.method == "OPTIONS" and self._cors:
             return web.Response()
         if request.method == "POST" and (match := _POST.fullmatch(target)):
-            return await self._post(request, _spec(*match.groups()), held)
+            return await self._post(request, _spec(*match.groups()), arrived, held)
         if request.method == "GET" and (match := _GET.fullmatch(target)):
             return self._get(_spec(*match.groups()[:2]), is_metadata=match[3] is not None)
         raise invalid(f"no such call: {request.method} {target}")
@@ -98,12 +94,12 @@ class Rest:
 
     def _get(self, spec: model_pb2.ModelSpec, is_metadata: bool) -> web.Response:
         if not is_metadata:
-            return _json(json_bodies.status(self._service.models.status(spec)))
+            return _json(json_bodies.message(self._service.models.status(spec)))
         request = get_model_metadata_pb2.GetModelMetadataRequest(model_spec=spec, metadata_field=[SIGNATURES])
         return _json(json_bodies.metadata(self._service.metadata(request)))
 
     async def _post(
-        self, request: web.BaseRequest, spec: model_pb2.ModelSpec, held: contextlib.ExitStack
+        self, request: web.BaseRequest, spec: model_pb2.ModelSpec, arrived: Callable, held: contextlib.ExitStack
     ) -> web.Response:
         with self._service.counted(spec.name, "REST"):
             take = held.enter_context(self._service.admission.body())
@@ -112,7 +108,7 @@ class Rest:
             except asyncio.TimeoutError as error:
                 message = "the request's body did not arrive in time"
                 raise ServingError(Code.DEADLINE_EXCEEDED, message, http_status=408) from error
-            request[ARRIVED]()
+            arrived()
             held.enter_context(self._service.admission.request())
             try:
                 return _json(await asyncio.wait_for(self._predict(spec, body), self._timeout))
@@ -121,9 +117,8 @@ class Rest:
                 raise ServingError(Code.DEADLINE_EXCEEDED, message) from error
 
     async def _body(self, request: web.BaseRequest, take: Callable[[int], None]) -> bytes:
-        chunks, size = [], request.content_length or 0
-        self._check_size(size)
-        size = 0
+        chunks, size = [], 0
+        self._check_size(request.content_length or 0)
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # these bytes are not part of the answer
@@ -149,8 +144,7 @@ class Rest:
             else:
                 name, inputs, by_rows = _read(body, version.servable)
             outputs = await self._service.infer(self._runner, version, name, inputs, self._timeout)
-            values = sum(array.size for array in outputs.values())
-            if values > _LARGE_ANSWER:
+            if sum(array.size for array in outputs.values()) > _LARGE_ANSWER:
                 return await asyncio.to_thread(json_bodies.predictions, outputs, by_rows)
             return json_bodies.predictions(outputs, by_rows)
 
@@ -158,7 +152,9 @@ class Rest:
 def _read(body: bytes, servable: Servable) -> tuple[str, Arrays, bool]:
     """Returns the name of the signature, the arrays, and whether the request lists rows."""
     document = json_bodies.parse(body)
-    name = json_bodies.signature_name(document)
+    name = document.get("signature_name", "")
+    if not isinstance(name, str):
+        raise invalid("signature_name must be a string")
     signature = find_signature(servable, name)
     if not signature.inputs:
         raise invalid("the signature has no inputs")
@@ -178,8 +174,6 @@ def _spec(name: str | None, version: str | None) -> model_pb2.ModelSpec:
     except UnicodeDecodeError as error:
         raise invalid("the path is not UTF-8") from error
     if version:
-        if len(version) > 19 or int(version) > _LARGEST_VERSION:
-            raise invalid(f"version {version[:100]} is too large")
         spec.version.value = int(version)
     return spec
 

@@ -26,6 +26,8 @@ from export.serve.settings import ServeSettings
 
 # Space for the parts of a message that are not tensors.
 _OVERHEAD_BYTES = 1 << 20
+# Time after which a connection without a request closes, and a request without a complete message ends.
+_IDLE_SECONDS = 75
 # Maximum age of a connection. This limit ends connections that no other limit ends, for example if a client does not
 # read its responses. A client that reads does not notice this limit, because its next request opens a new connection.
 _OLDEST_CONNECTION_SECONDS = 3600
@@ -40,7 +42,7 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
     Args:
       settings: the flags. `--grpc_channel_arguments` overrides limits that other flags set.
     """
-    idle_ms = int(settings.idle_timeout_seconds * 1000)
+    idle_ms = _IDLE_SECONDS * 1000
     options = {
         "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
         "grpc.max_send_message_length": -1,
@@ -58,7 +60,7 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
     }
     server = grpc.aio.server(
         options=list((options | settings.channel_arguments).items()),
-        interceptors=[_Messages(settings.idle_timeout_seconds, 2 * settings.max_requests_in_flight)],
+        interceptors=[_Messages(2 * settings.max_requests_in_flight)],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service), server)
@@ -75,8 +77,8 @@ class _Messages(grpc.aio.ServerInterceptor):
         lower limit for requests with a message.
     """
 
-    def __init__(self, seconds: float, most: int):
-        self._seconds, self._most, self._open = seconds, most, 0
+    def __init__(self, most: int):
+        self._most, self._open = most, 0
 
     async def intercept_service(
         self,
@@ -94,7 +96,7 @@ class _Messages(grpc.aio.ServerInterceptor):
                 return _refuse(context, ServingError(Code.UNAVAILABLE, "the server is busy; try again later"))
             self._open += 1
             try:
-                message = await asyncio.wait_for(_only(messages), self._seconds)
+                message = await asyncio.wait_for(_only(messages), _IDLE_SECONDS)
                 return await handler.unary_unary(handler.request_deserializer(message), context)
             except (asyncio.TimeoutError, StopAsyncIteration):
                 text = "The request did not arrive completely in time"
@@ -120,20 +122,13 @@ async def _only(messages: AsyncIterator[bytes]) -> bytes:
     return message
 
 
-class Health:
-    """gRPC's health service, for the server as a whole and for each service."""
-
-    _NAMES = ("", "tensorflow.serving.PredictionService", "tensorflow.serving.ModelService")
-
-    def __init__(self, server: grpc.aio.Server):
-        self._servicer = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._servicer, server)
-
-    async def set_serving(self, serving: bool) -> None:
-        """Reports whether the server accepts requests."""
-        status = health_pb2.HealthCheckResponse
-        for name in self._NAMES:
-            await self._servicer.set(name, status.SERVING if serving else status.NOT_SERVING)
+async def add_health(server: grpc.aio.Server) -> health.aio.HealthServicer:
+    """Adds gRPC's health service, for the server as a whole and for each service."""
+    servicer = health.aio.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+    for name in ("tensorflow.serving.PredictionService", "tensorflow.serving.ModelService"):
+        await servicer.set(name, health_pb2.HealthCheckResponse.SERVING)
+    return servicer
 
 
 def _answered(call: Callable[[Any, Message], Awaitable[Message]]) -> Callable:

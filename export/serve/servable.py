@@ -30,6 +30,7 @@ class Servable:
 
     Attributes:
       counts: names of the tensors that are an output `num_...`: the number of columns of each row, such as `num_words`.
+      most_seconds: maximum time of each `run`.
     """
 
     def __init__(
@@ -59,25 +60,21 @@ class Servable:
         outputs = [each for signature in self.signatures.values() for each in signature.outputs.items()]
         self.counts = frozenset(info.name for name, info in outputs if name.startswith("num_"))
         self._largest_answer = largest_answer
-        self._most_seconds = math.inf
+        self.most_seconds = math.inf
         self._making_calls = threading.Lock()
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
-
-    def limit_runs(self, seconds: float) -> None:
-        """Limits the time of each `run` from now on."""
-        self._most_seconds = seconds
 
     def run(self, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> dict[str, np.ndarray]:
         """Computes tensors.
 
         Args:
           feeds: maps tensor names to values.
-          seconds: maximum time, in addition to the limit of `limit_runs`.
+          seconds: maximum time, in addition to `most_seconds`.
 
         Raises:
           tf.errors.OpError, ServingError: an operation fails, the run takes too long, or the tensors are too large.
         """
-        seconds = min(seconds, self._most_seconds)
+        seconds = min(seconds, self.most_seconds)
         if seconds <= 0:
             raise ServingError(Code.DEADLINE_EXCEEDED, "no time is left for the request")
         limit = None if seconds == math.inf else tf.compat.v1.RunOptions(timeout_in_ms=math.ceil(seconds * 1000))

@@ -1,18 +1,17 @@
 """The lifecycle of the server: it loads the models, listens for requests, and finishes accepted requests on SIGTERM."""
 
 import asyncio
-import contextlib
 import functools
 import gc
 import logging as python_logging
 import os
 import signal
-import socket
 import time
 
 import grpc
 from absl import logging
 from aiohttp import web
+from grpc_health.v1 import health
 
 from bert_tf.core.cores import usable_cores
 from bert_tf.core.errors import InputError
@@ -25,9 +24,6 @@ from export.serve.servable import Servable, replay
 from export.serve.service import Admission, Service
 from export.serve.settings import ServeSettings
 
-# When the server stops, clients with open connections may be about to send a request. Therefore the server closes the
-# connections only after this time without requests.
-_LAME_DUCK_SECONDS = 0.3
 _BACKLOG = 1024
 
 
@@ -67,7 +63,7 @@ def load(folder: str, settings: ServeSettings) -> Servable:
     except BaseException:
         servable.close()
         raise
-    servable.limit_runs(settings.max_run_seconds)
+    servable.most_seconds = settings.max_run_seconds
     return servable
 
 
@@ -94,9 +90,8 @@ class Server:
             self._rest_runner = Alone(settings.rest_api_num_threads or 4 * cores, "rest")
             self._grpc_runner = Alone(settings.grpc_max_threads or 4 * cores, "grpc")
         self._rest: web.ServerRunner | None = None
-        self._listening: socket.socket | None = None
         self._grpc: grpc.aio.Server | None = None
-        self._health: rpc.Health | None = None
+        self._health: health.aio.HealthServicer | None = None
 
     async def start(self) -> None:
         """Loads the models, then listens."""
@@ -109,27 +104,23 @@ class Server:
     async def _listen_rest(self) -> None:
         settings = self._settings
         handle = rest.Rest(self._service, self._rest_runner, settings).handle
-        connections = Connections(handle, settings.max_connections, settings.idle_timeout_seconds)
-        self._rest = web.ServerRunner(connections, handle_signals=False, shutdown_timeout=1.0)
+        connections = Connections(handle, settings.max_connections)
+        self._rest = web.ServerRunner(connections, shutdown_timeout=settings.shutdown_grace_seconds)
         await self._rest.setup()
-        family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         try:
-            listening = socket.create_server((settings.host, settings.rest_api_port), family=family, backlog=_BACKLOG)
+            await web.TCPSite(self._rest, settings.host, settings.rest_api_port, backlog=_BACKLOG).start()
         except OSError as error:
             raise InputError(
                 f"--host={settings.host} --rest_api_port={settings.rest_api_port}: {error.strerror}; "
                 "give another host or port"
             ) from error
-        listening.setblocking(False)
-        self._listening = listening.dup()
-        await web.SockSite(self._rest, listening).start()
         logging.info("REST: http://%s:%d/v1/models/%s", settings.host, settings.rest_api_port, self._models.names()[0])
 
     async def _listen_grpc(self) -> None:
         settings = self._settings
         server = rpc.make_server(self._service, self._grpc_runner, settings)
         if settings.enable_grpc_healthcheck_service:
-            self._health = rpc.Health(server)
+            self._health = await rpc.add_health(server)
         address = f"[{settings.host}]:{settings.port}" if ":" in settings.host else f"{settings.host}:{settings.port}"
         try:
             server.add_insecure_port(address)
@@ -139,17 +130,14 @@ class Server:
             ) from error
         await server.start()
         self._grpc = server
-        if self._health:
-            await self._health.set_serving(True)
         logging.info("gRPC: %s", address)
 
     async def stop(self) -> None:
         """Refuses new connections, answers the accepted requests, and unloads the models."""
-        self._service.draining = True
         deadline = time.monotonic() + self._settings.shutdown_grace_seconds
         if self._health:
-            await self._health.set_serving(False)
-        stopping = [self._stop_rest(self._rest, deadline)] if self._rest else []
+            await self._health.enter_graceful_shutdown()
+        stopping = [self._rest.cleanup()] if self._rest else []
         if self._grpc:
             stopping.append(self._grpc.stop(self._settings.shutdown_grace_seconds))
         await asyncio.gather(*stopping)
@@ -162,27 +150,3 @@ class Server:
             os._exit(1)
         for runner in {self._rest_runner, self._grpc_runner}:
             runner.close()
-
-    async def _stop_rest(self, runner: web.ServerRunner, deadline: float) -> None:
-        for site in list(runner.sites):
-            await site.stop()
-        if self._listening:
-            await self._accept_last(runner.server, self._listening)
-        quiet_since = time.monotonic()
-        while time.monotonic() < deadline and time.monotonic() - quiet_since < _LAME_DUCK_SECONDS:
-            await asyncio.sleep(0.02)
-            if self._service.admission.requests:
-                quiet_since = time.monotonic()
-        await runner.cleanup()
-
-    @staticmethod
-    async def _accept_last(server: web.Server, listening: socket.socket) -> None:
-        """Accepts the connections that only the kernel has accepted so far, and closes the port."""
-        connections = []
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                connections.append(listening.accept()[0])
-        listening.close()
-        for connection in connections:
-            connection.setblocking(False)
-            await asyncio.get_running_loop().connect_accepted_socket(server, connection)

@@ -84,7 +84,6 @@ class Service:
         self.metrics = metrics
         self.largest_bytes = largest_bytes
         self._most_rows = most_rows
-        self.draining = False
 
     async def infer(
         self,
@@ -97,14 +96,11 @@ class Service:
     ) -> Arrays:
         """Answers a Predict request; returns arrays by output name. The computation ends after a number of seconds."""
         feeds, outputs = plan_predict(version.servable, signature_name, inputs, output_filter)
-        self._check_rows(feeds)
-        arrays = await runner.run(version, feeds, tuple(outputs.values()), seconds)
-        return {name: arrays[tensor] for name, tensor in outputs.items()}
-
-    def _check_rows(self, feeds: Arrays) -> None:
         rows = max((len(array) for array in feeds.values() if array.ndim), default=0)
         if rows > self._most_rows:
             raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_request_rows)")
+        arrays = await runner.run(version, feeds, tuple(outputs.values()), seconds)
+        return {name: arrays[tensor] for name, tensor in outputs.items()}
 
     def metadata(
         self, request: get_model_metadata_pb2.GetModelMetadataRequest

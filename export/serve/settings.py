@@ -27,13 +27,9 @@ class ServeSettings:
     )
     port: int = setting("TCP port for gRPC; 0: no gRPC", 8500, group="Addresses", first=True, at_least=0, below=65536)
     rest_api_port: int = setting(
-        "TCP port for REST; 0: no REST; TF Serving's own default is 0",
-        8501,
-        group="Addresses",
-        first=True,
-        at_least=0,
+        "TCP port for REST; 0: no REST; TF Serving's own default is 0", 8501, group="Addresses", first=True, at_least=0,
         below=65536,
-    )
+    )  # fmt: skip
     rest_api_timeout_in_ms: int = setting(
         "time limit for each step of a REST request: receiving the body, computing the answer, sending the answer",
         30000,
@@ -46,9 +42,7 @@ class ServeSettings:
         "number of threads for gRPC requests; default: 4 per core", None, group="Batching and threads", above=0
     )
     grpc_channel_arguments: str = setting(
-        "comma-separated arguments of the gRPC server, such as grpc.max_connection_age_ms=600000",
-        "",
-        group="Addresses",
+        "comma-separated arguments of gRPC, such as grpc.max_connection_age_ms=600000", "", group="Addresses"
     )
     rest_api_enable_cors_support: bool = setting(
         "allow REST requests from pages of other origins", False, group="Addresses"
@@ -88,10 +82,7 @@ class ServeSettings:
         "address to listen on; 0.0.0.0: reachable from other machines", "127.0.0.1", group="Addresses", first=True
     )
     max_request_mb: int = setting(
-        "size limit in MiB for a decompressed request, and for the tensors of an answer",
-        32,
-        first=True,
-        above=0,
+        "size limit in MiB for a decompressed request, and for the tensors of an answer", 32, first=True, above=0
     )
     max_request_rows: int = setting("maximum number of rows in a request", 4096, above=0)
     max_run_seconds: float = setting("time limit for running the model on a request", 120.0, first=True, above=0)
@@ -104,10 +95,6 @@ class ServeSettings:
         512,
         above=0,
     )
-    idle_timeout_seconds: float = setting(
-        "time after which a connection without a complete request header closes, and a gRPC request without a "
-        "complete message ends", 75.0, above=0,
-    )  # fmt: skip
     shutdown_grace_seconds: float = setting("time after SIGTERM for answering accepted requests", 20.0, at_least=0)
 
     def __post_init__(self):

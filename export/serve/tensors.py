@@ -37,33 +37,16 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
     count = math.prod(sizes)
     if count * (8 if dtype == tf.string else dtype.size) > largest_bytes:
         raise invalid(f"input {name} has {count} values, too many for this server")
-    if dtype == tf.string:
-        return _strings(name, proto, sizes, count)
-    if not count:
-        return reshaped(np.zeros(0, dtype.as_numpy_dtype), sizes)
     held = len(getattr(proto, _FIELDS[dtype]))
-    if proto.tensor_content and len(proto.tensor_content) != count * dtype.size:
-        raise invalid(f"tensor parsing error: {name}")
-    if not proto.tensor_content and held > count:
+    content = len(proto.tensor_content)
+    if held > count or (content and (dtype == tf.string or content != count * dtype.size)):
         raise invalid(f"tensor parsing error: {name}")
     try:
-        return np.asarray(tf.make_ndarray(proto)).reshape(sizes)
+        # if a message has fewer values than its shape, the last one is repeated
+        values = tf.make_ndarray(proto) if count else np.zeros(0, dtype.as_numpy_dtype)
     except (ValueError, TypeError, OverflowError) as error:
         raise invalid(f"tensor parsing error: {name}") from error
-
-
-def _strings(name: str, proto: tensor_pb2.TensorProto, sizes: list[int], count: int) -> np.ndarray:
-    """Returns the strings of a TensorProto as an array of bytes.
-
-    If there are fewer strings than the shape requires, the last string is repeated.
-    """
-    values = list(proto.string_val)
-    if proto.tensor_content or len(values) > count:
-        raise invalid(f"tensor parsing error: {name}")
-    values += [values[-1] if values else b""] * (count - len(values))
-    array = np.empty(count, np.object_)
-    array[:] = values
-    return reshaped(array, sizes)
+    return reshaped(np.asarray(values), sizes)
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:

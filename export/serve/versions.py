@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 import tensorflow as tf
 from absl import logging
 
-from export.serve.errors import Code, ServingError, from_exception
+from export.serve.errors import ServingError, from_exception
 from export.serve.servable import Servable
 
 # Number of versions in the state END that the status still lists.
@@ -194,7 +194,3 @@ def _files(folder: str) -> tuple:
     except (tf.errors.OpError, OSError):
         pass  # files appear and disappear while the user copies a folder; the next call finds the change
     return tuple(sorted(found))
-
-
-def status_of(version: Version) -> tuple[int, str]:
-    return (version.error.code, version.error.message) if version.error else (Code.OK, "")

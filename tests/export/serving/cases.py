@@ -85,7 +85,7 @@ ERRORS = {
     "unknown version": (
         MODEL + "/versions/9:predict", {"instances": [1]}, 404, "no version 9 of the model half is available",
     ),
-    "version too large": (MODEL + "/versions/99999999999999999999:predict", {}, 400, "version 9+ is too large"),
+    "version too large": (MODEL + "/versions/99999999999999999999:predict", {}, 400, "no such call"),
     "unknown signature": (
         PREDICT, {"signature_name": "no", "instances": [1]}, 400, "no signature no; the model has .*serving_default",
     ),

@@ -12,14 +12,6 @@ from tests.export.serving.running import free_ports
 
 PATH = "/v1/models/default:predict"
 HELD = {"signature_name": "held", "instances": [0]}
-# Seconds in which clients must see that a server closes; enough for machines that are ten times slower.
-LAME_DUCK = 3.0
-COMMAND = f"""
-from bert_tf.core import command_line
-from export.serve import __main__, server
-server._LAME_DUCK_SECONDS = {LAME_DUCK}
-command_line.run(__main__.ServeSettings, __main__.main, __main__.__doc__)
-"""
 
 
 @contextlib.contextmanager
@@ -32,7 +24,7 @@ def asking(server, requests: int):
 def start(base, *flags):
     """Starts the command and waits until it serves; returns the process and its ports."""
     rest_port, grpc_port = free_ports()
-    command = [sys.executable, "-c", COMMAND, f"--model_base_path={base}", f"--rest_api_port={rest_port}",
+    command = [sys.executable, "-m", "export.serve", f"--model_base_path={base}", f"--rest_api_port={rest_port}",
                f"--port={grpc_port}", *flags]  # fmt: skip
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:

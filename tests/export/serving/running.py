@@ -59,7 +59,8 @@ class Running:
         try:
             self.wait(self.server.start())
         except BaseException:
-            self._end()
+            self.wait(self.server.stop())
+            self.end()
             raise
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.grpc_port}")
         self.predictions = prediction_service_pb2_grpc.PredictionServiceStub(self._channel)
@@ -106,11 +107,11 @@ class Running:
         return servable.run(feeds, (outputs["y"],))[outputs["y"]]
 
     def stop(self) -> None:
-        self._channel.close()
-        self._end()
-
-    def _end(self) -> None:
         self.wait(self.server.stop())
+        self.end()
+
+    def end(self) -> None:
+        """Ends the thread of a stopped server."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
 

@@ -1,12 +1,12 @@
 """The limits of the server (sizes, numbers, times), and how it stops."""
 
+import contextlib
 import gzip
 import http.client
 import json
 import os
 import signal
 import socket
-import threading
 
 import grpc
 import numpy as np
@@ -15,7 +15,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.export.serving.held import HELD, PATH, asking, start
 from tests.export.serving.models import write_model, write_warmup
-from tests.export.serving.running import running
+from tests.export.serving.running import Running, running
 from tests.waiting import PATIENCE, wait_until
 
 
@@ -102,37 +102,26 @@ def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
         assert server.post(PATH, {"signature_name": "slow", "instances": [steps]})[0] == 504
 
 
-@pytest.mark.slow
-def test_sigterm_under_load_loses_no_accepted_request(base):
-    """Clients reuse their connections, as in production; each client stops at the first refused connection."""
-    process, port, _ = start(base, "--enable_batching", f"--shutdown_grace_seconds={PATIENCE}")
-    answered, lost = [], []
+@pytest.mark.parametrize("flags", [[], ["--enable_batching"]])
+def test_a_stop_answers_the_accepted_requests(base, flags):
+    server = Running(f"--model_base_path={base}", "--max_batch_size=4", *flags)
+    idle = socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE)
+    with asking(server, 4) as futures:
+        wait_until(lambda: server.requests == 4)
+        stopped = server.submit(server.server.stop())
+        assert idle.recv(1) == b"", "the client may connect to another server"
+        wait_until(lambda: not accepts(server.rest_port))
+        assert not stopped.done()
+        server.release(4)
+        assert [future.result() for future in futures] == [(200, {"predictions": [0]})] * 4
+    stopped.result(PATIENCE)
+    server.end()
 
-    def client():
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
-        while True:
-            try:
-                if connection.sock is None:
-                    connection.connect()
-            except OSError:
-                return  # the server has stopped listening and has not accepted the connection
-            try:
-                connection.request("POST", PATH, json.dumps({"instances": [1.0]}))
-                answer = connection.getresponse()
-                answered.append((answer.status, json.loads(answer.read())))
-            except (OSError, http.client.HTTPException) as error:
-                lost.append(error)
-                return
 
-    threads = [threading.Thread(target=client) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    wait_until(lambda: len(answered) > 100)
-    os.kill(process.pid, signal.SIGTERM)
-    for thread in threads:
-        thread.join(PATIENCE)
-    assert process.wait(PATIENCE) == 0
-    assert lost == [] and all(answer == (200, {"predictions": [1.5]}) for answer in answered)
+def accepts(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=PATIENCE):
+        return True
+    return False
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
 
 PATH = "/v1/models/default:predict"
-IDLE, MOST = 200, 6
+MOST = 6
 # HTTP/2: the client's preface and empty settings; then a header block without its end.
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 HALF_A_HEADER = b"\0\0\1\1\0\0\0\0\1\x83"
@@ -31,22 +31,13 @@ def base(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def server(base):
-    flags = [f"--max_connections={MOST}", f"--idle_timeout_seconds={IDLE}"]
-    with running(f"--model_base_path={base}", *flags) as started:
+    with running(f"--model_base_path={base}", f"--max_connections={MOST}") as started:
         yield started
 
 
 def connect(port: int, sent: bytes = b"") -> socket.socket:
     client = socket.create_connection(("127.0.0.1", port), timeout=PATIENCE)
     client.sendall(sent)
-    return client
-
-
-def only_connection(server, sent: bytes = b"") -> socket.socket:
-    """Waits until former clients have disconnected, and connects over REST."""
-    wait_until(lambda: not server.connections)
-    client = connect(server.rest_port, sent)
-    wait_until(lambda: server.connections)
     return client
 
 
@@ -60,36 +51,12 @@ def until_closed(client: socket.socket) -> bytes:
     return bytes(received)
 
 
-@pytest.mark.parametrize("sent", [b"", b"POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nX: "])
-def test_idle_connections_and_slow_headers_end(server, sent):
-    client = only_connection(server, sent)
-    server.advance(IDLE * 0.6)
-    assert server.connections == 1
-    if sent:
-        client.sendall(b"y")  # does not extend the deadline
-    server.advance(IDLE * 0.6)
-    assert until_closed(client) == b""
-
-
-def test_a_connection_idles_from_its_last_answer(server):
-    client = only_connection(server)
-    for _ in range(3):
-        server.advance(IDLE * 0.6)
-        client.sendall(b"GET /v1/models/default HTTP/1.1\r\nHost: x\r\n\r\n")
-        assert client.recv(9000).startswith(b"HTTP/1.1 200 ")
-    server.advance(IDLE * 0.6)
-    assert server.connections == 1
-    server.advance(IDLE * 0.6)
-    assert until_closed(client) == b""
-
-
 def test_slow_bodies_end(server):
     head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n".encode()
-    client = only_connection(server, head + b" ")
+    client = connect(server.rest_port, head + b" ")
     wait_until(lambda: server.bodies)
     server.advance(PATIENCE * 0.6)
     client.sendall(b" ")
-    assert server.connections == 1, "the time for idle connections is over"
     server.advance(PATIENCE * 0.6)
     assert until_closed(client).startswith(b"HTTP/1.1 408 ")
 
@@ -132,7 +99,8 @@ def test_more_connections_close_those_that_have_waited_longest(server):
 
 @pytest.mark.parametrize("sent", [b"", HELLO, HELLO + HALF_A_HEADER])
 def test_grpc_connections_without_a_request_end(base, sent):
-    with running(f"--model_base_path={base}", "--idle_timeout_seconds=0.5") as server:
+    times = "grpc.max_connection_idle_ms=500,grpc.server_handshake_timeout_ms=500"
+    with running(f"--model_base_path={base}", f"--grpc_channel_arguments={times}") as server:
         until_closed(connect(server.grpc_port, sent))
 
 
@@ -150,7 +118,7 @@ def test_a_grpc_request_that_never_arrives_ends(server):
             response_deserializer=predict_pb2.PredictResponse.FromString,
         )
         answer = call.future(no_messages(), timeout=PATIENCE)
-        wait_until(lambda: server.advance(IDLE + 1) or answer.done())  # waits until the call has arrived and ended
+        wait_until(lambda: server.advance(76) or answer.done())  # waits until the call has arrived and ended
         never.set()
     assert answer.code() == grpc.StatusCode.DEADLINE_EXCEEDED
     assert answer.details() == "The request did not arrive completely in time"
@@ -169,8 +137,7 @@ def test_further_grpc_connections_are_refused(base):
             pass
         return True
 
-    flags = [f"--model_base_path={base}", "--max_connections=3", f"--idle_timeout_seconds={PATIENCE}"]
-    with running(*flags) as server:
+    with running(f"--model_base_path={base}", "--max_connections=3") as server:
         clients = [connect(server.grpc_port, HELLO) for _ in range(8)]
         wait_until(lambda: sum(map(is_closed, clients)) == 5)
         assert until_closed(connect(server.grpc_port)) == b"", "and so is a further one"
