@@ -1,26 +1,20 @@
-"""Makes sure that the workers on all machines have started before TensorFlow connects the workers.
+"""Waits for the workers on all machines before TensorFlow connects them.
 
-TensorFlow waits up to an hour for missing workers, without any message, and blocks signals. Therefore the first worker
-listens on its port until all other workers have connected, and then tells these workers to continue.
+TensorFlow itself waits up to an hour for missing workers, without any message, and blocks signals.
 """
 
-import contextlib
 import dataclasses
-import json
 import os
 import re
 import socket
 import time
-from collections.abc import Iterator, Mapping
 
 from absl import logging
 
-from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 
 _PATIENCE = 3600.0  # seconds
 _SECONDS_BETWEEN_LINES = 30.0
-_LONGEST_MESSAGE = 1 << 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,28 +53,33 @@ class Cluster:
         return int(host.rpartition(":")[2])
 
 
-def meet(cluster: Cluster, settings: Mapping) -> None:
-    """Waits until all workers have connected.
+def wait_for_all(cluster: Cluster) -> None:
+    """Waits until all workers have started.
 
-    Args:
-      cluster: the cluster, which is the same on all workers except for the index.
-      settings: values that must be the same on all workers and can be written as JSON.
+    Each worker listens on its port, and tries the ports of the others until each has answered once.
+
+    Raises:
+      InputError: the own port cannot be used, or a worker has not answered within an hour.
     """
-    own = {"bert_tf": 1, "task": cluster.index, "hosts": cluster.hosts, "settings": dict(settings)}
-    if len(cluster.hosts) == 1:
-        return
-    with _listen(cluster) as server:
-        if cluster.index == 0:
-            _receive(server, cluster, own)
-            return
-    _call(cluster, own)
+    start, next_line = time.monotonic(), 0.0
+    with _listening(cluster):
+        missing = {index: "" for index in range(len(cluster.hosts)) if index != cluster.index}
+        while missing := {index: reason for index in missing if (reason := _why_silent(cluster.hosts[index]))}:
+            who = ", ".join(f"{cluster.name(index)} ({reason})" for index, reason in missing.items())
+            waited = time.monotonic() - start
+            if waited > _PATIENCE:
+                raise InputError(f"{who} has not started within an hour; start it, or check the network")
+            if waited >= next_line:
+                next_line = waited + _SECONDS_BETWEEN_LINES
+                logging.info("waiting for %s", who)
+            time.sleep(1.0)
 
 
-def _listen(cluster: Cluster) -> socket.socket:
-    port = cluster.port(cluster.hosts[cluster.index])
-    both = socket.has_dualstack_ipv6()
+def _listening(cluster: Cluster) -> socket.socket:
+    port, both = cluster.port(cluster.hosts[cluster.index]), socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        return socket.create_server(("", port), family=socket.AF_INET6 if both else socket.AF_INET, dualstack_ipv6=both)
+        return socket.create_server(("", port), family=family, dualstack_ipv6=both, backlog=128 + len(cluster.hosts))
     except OSError as error:
         raise InputError(
             f"{cluster.name(cluster.index)}: port {port} of this machine cannot be used ({os.strerror(error.errno)}); "
@@ -88,145 +87,11 @@ def _listen(cluster: Cluster) -> socket.socket:
         ) from error
 
 
-class _Patience:
-    """Logs from time to time which workers are missing, and raises an error after an hour."""
-
-    def __init__(self):
-        self._start = self._last = time.monotonic()
-
-    def wait(self, who: str, reason: str = "") -> None:
-        now = time.monotonic()
-        if now - self._start > _PATIENCE:
-            raise InputError(f"{who} has not connected within an hour{reason}; start it, or check the network")
-        if now - self._last > _SECONDS_BETWEEN_LINES or self._last == self._start:
-            logging.info("waiting for %s%s", who, reason)
-            self._last = now
-
-
-def _receive(server: socket.socket, cluster: Cluster, own: Mapping) -> None:
-    """Accepts the connections of all other workers, and then tells all workers either to continue or to stop."""
-    callers: dict[int, socket.socket] = {}
-    patience = _Patience()
-    server.settimeout(1.0)
-    with contextlib.ExitStack() as stack, _refusing(callers):
-        while missing := [i for i in range(1, len(cluster.hosts)) if not _is_open(callers.get(i))]:
-            patience.wait(", ".join(map(cluster.name, missing)))
-            try:
-                connection = stack.enter_context(server.accept()[0])
-            except TimeoutError:
-                continue
-            message = _read(connection)
-            if message is None:
-                continue
-            if refusal := _differs(own, message, missing):
-                with contextlib.suppress(OSError):
-                    _write(connection, {"refused": refusal})
-                raise InputError(refusal)
-            callers[message["task"]] = connection
-        for index, connection in callers.items():
-            try:
-                _write(connection, {"go": True})
-            except OSError as error:
-                raise InputError(
-                    f"{cluster.name(index)} stopped before training started; start all workers again"
-                ) from error
-
-
-@contextlib.contextmanager
-def _refusing(callers: Mapping[int, socket.socket]) -> Iterator[None]:
-    """Sends the message of an InputError in the body to the connected workers.
-
-    The workers then stop at once, instead of waiting for an hour.
-    """
+def _why_silent(host: str) -> str:
+    """Returns the reason why no process answers at "host:port"; "" if one answers."""
+    name, _, port = host.rpartition(":")
     try:
-        yield
-    except InputError as error:
-        for connection in callers.values():
-            with contextlib.suppress(OSError):
-                _write(connection, {"refused": str(error)})
-        raise
-
-
-def _differs(own: Mapping, message: Mapping, missing: list[int]) -> str:
-    """Returns the reason why a worker must not join; "" if the worker may join."""
-    task = message["task"]
-    if message["hosts"] != own["hosts"]:
-        their_hosts, own_hosts = ", ".join(message["hosts"]), ", ".join(own["hosts"])
-        return (
-            f"worker {task} has the worker list {their_hosts}, but worker 0 has {own_hosts}; give all workers the same "
-            "list"
-        )
-    if task not in missing:
-        return f"two processes are worker {task}; give each process its own index"
-    flags = ({f"--{name}": value for name, value in each["settings"].items()} for each in (own, message))
-    different = "; ".join(identity.differences(*flags))
-    return f"worker {task} has other flags than worker 0 ({different}); give all workers the same" if different else ""
-
-
-def _call(cluster: Cluster, own: Mapping) -> None:
-    """Connects to the first worker, and waits for the reply that all workers have connected."""
-    host, _, port = cluster.hosts[0].rpartition(":")
-    patience, reason = _Patience(), ""
-    while True:
-        patience.wait(cluster.name(0), reason)
-        try:
-            with socket.create_connection((host.strip("[]"), int(port)), timeout=5.0) as connection:
-                _write(connection, own)
-                reply = _reply(connection, patience, cluster)
-        except OSError as error:
-            reply, reason = None, f" ({error.strerror or error})"
-        if reply and "refused" in reply:
-            raise InputError(reply["refused"])
-        if reply:
-            return
-        time.sleep(1.0)
-
-
-def _reply(connection: socket.socket, patience: _Patience, cluster: Cluster) -> dict | None:
-    connection.settimeout(1.0)
-    received = b""
-    while not received.endswith(b"\n") and len(received) < _LONGEST_MESSAGE:
-        try:
-            part = connection.recv(_LONGEST_MESSAGE)
-        except TimeoutError:
-            patience.wait(f"other workers to connect to {cluster.name(0)}")
-            continue
-        if not part:
-            break
-        received += part
-    return _parsed(received)
-
-
-def _read(connection: socket.socket) -> dict | None:
-    """Reads a worker's message; returns None if the message is from another program."""
-    connection.settimeout(5.0)
-    try:
-        with connection.makefile("rb") as file:
-            message = _parsed(file.readline(_LONGEST_MESSAGE))
-    except OSError:
-        return None
-    return message if message and {"bert_tf", "task", "hosts", "settings"} <= message.keys() else None
-
-
-def _parsed(line: bytes) -> dict | None:
-    try:
-        message = json.loads(line)
-    except ValueError:  # another program uses the port
-        return None
-    return message if isinstance(message, dict) else None
-
-
-def _write(connection: socket.socket, message: Mapping) -> None:
-    connection.sendall(json.dumps(message).encode() + b"\n")
-
-
-def _is_open(connection: socket.socket | None) -> bool:
-    if connection is None:
-        return False
-    connection.setblocking(False)
-    try:
-        return connection.recv(1, socket.MSG_PEEK) != b""
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
+        socket.create_connection((name.strip("[]"), int(port)), timeout=5.0).close()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

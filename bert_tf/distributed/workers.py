@@ -20,7 +20,7 @@ from absl import logging
 
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
-from bert_tf.distributed.meeting import Cluster, meet
+from bert_tf.distributed.meeting import Cluster, wait_for_all
 from bert_tf.settings import DeviceSettings
 
 _SECONDS_FOR_A_FILE = 60.0
@@ -34,7 +34,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
       num_gpus: number of GPUs of this machine to use; 0 for the CPU.
     """
     cluster = describe(settings)
-    meet(cluster, shared_settings(settings))
+    wait_for_all(cluster)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec({"worker": cluster.hosts}),
         task_type="worker",
@@ -54,6 +54,7 @@ def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     if threading.current_thread() is threading.main_thread():
         # Restore Python's handler, because TensorFlow takes over SIGTERM when it connects to other workers.
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
+    check_same_facts(strategy, {f"flag --{name}": value for name, value in shared_settings(settings).items()})
     return strategy
 
 
