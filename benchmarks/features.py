@@ -74,8 +74,9 @@ def ours(checkpoint: str, texts: list[str]) -> float:
             path = pathlib.Path(folder) / name
             path.write_text("".join(f"{text}\n" for text in some))
             command = [
-                sys.executable, "-m", "bert_tf.extract_features", f"--input_file={path}", f"--output_file={path}.npz",
-                f"--init_checkpoint={checkpoint}", "--layers=-1", f"--max_seq_length={LENGTH}", "--output_format=npz",
+                sys.executable, "-m", "bert_tf.extract_features", f"--input_file={path}",
+                f"--output_file={path}.parquet@{os.cpu_count()}", f"--init_checkpoint={checkpoint}", "--layers=-1",
+                f"--max_seq_length={LENGTH}",
             ]  # fmt: skip
             started = time.perf_counter()
             environment = {**os.environ, "PYTHONPATH": str(ROOT)}

@@ -17,7 +17,7 @@ from bert_tf.settings import FeaturesSettings
 def main(settings: FeaturesSettings) -> None:
     from bert_tf.jobs.runner import started
 
-    with started(settings, "bert_tf.features.extract", num_gpus=settings.num_gpus) as (settings, runner):
+    with started(settings, "bert_tf.features.extract", **settings.devices) as (settings, runner):
         from bert_tf.features.extract import extract_features
 
         extract_features(settings, runner)

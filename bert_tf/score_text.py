@@ -24,7 +24,7 @@ def main(settings: ScoringSettings) -> None:
         return
     from bert_tf.jobs.runner import started
 
-    with started(settings, "bert_tf.pretraining.scoring_job", num_gpus=settings.num_gpus) as (settings, runner):
+    with started(settings, "bert_tf.pretraining.scoring_job", **settings.devices) as (settings, runner):
         from bert_tf.pretraining.scoring_job import score_files
 
         score_files(settings, runner)

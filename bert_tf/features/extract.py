@@ -1,42 +1,57 @@
-"""Writes the vectors of all texts in the input files, as a job of several parts.
+"""Writes the vectors of all texts in the input files, as a job of one task per shard.
 
 Paper: section 5.3.
 """
 
+import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from absl import logging
 
 from bert_tf import checkpoint_tokenizer
-from bert_tf.features import model
-from bert_tf.features.chunks import Chunk, Facts
+from bert_tf.features import formats, model
 from bert_tf.features.extractor import FeatureExtractor
-from bert_tf.features.formats import format_of
+from bert_tf.features.formats import Chunk
 from bert_tf.features.rows import Rows
 from bert_tf.features.texts import Text, read_texts
-from bert_tf.jobs import parts
+from bert_tf.jobs import text_job
 from bert_tf.jobs.job import Job
-from bert_tf.jobs.parts import JoinTask, PartTask
 from bert_tf.jobs.runner import Runner
+from bert_tf.jobs.text_job import TextTask
 from bert_tf.settings.features import FeaturesSettings, VectorSettings
 from bert_tf.text.tokenizer_rules import MOST_UNKNOWN, of_unknown
 from tfrecords import manifest
 
 # Increment this number whenever a change makes the same settings produce different bytes.
-_RECIPE = 1
+_RECIPE = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts(text_job.Facts):
+    """Counts of a shard.
+
+    Attributes:
+      unknown: number of tokens that are [UNK].
+      truncated: number of texts that were truncated.
+      damaged: number of lines with bytes that are not UTF-8.
+    """
+
+    unknown: int = 0
+    truncated: int = 0
+    damaged: int = 0
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.parts.run`."""
+    """Writes the shards that `settings` describes, then their manifest; see `bert_tf.jobs.text_job.run`."""
     settings = model.resolve(settings)
-    format_of(settings)  # raises an error if the format's library is missing
+    formats.check_library(settings)
     identity = {
         **checkpoint_tokenizer.rules_of(settings).facts,
         "weights_sha256": model.encoder_sha256(settings),
     }
-    return parts.run(_PROGRAM, settings, identity, runner)
+    return text_job.run(_PROGRAM, settings, identity, runner)
 
 
 @functools.lru_cache(maxsize=1)
@@ -45,20 +60,25 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
     return FeatureExtractor.of_settings(settings)
 
 
-def _write(task: PartTask) -> Facts:
+def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
-    output = format_of(settings)(settings, extractor.vector_size, extractor.tokenizer.vocabulary)
-    counts = {"facts": Facts(lines=task.source.lines)}
+    facts = Facts(lines=task.source.lines)
 
     def chunks() -> Iterator[Chunk]:
+        nonlocal facts
         for texts, rows, values in extractor.vectors(read_texts(task.source, settings)):
-            counts["facts"] += _count(texts, rows, extractor.tokenizer.unk_id)
+            facts += _count(texts, rows, extractor.tokenizer.unk_id)
             lines = np.array([text.line for text in texts], np.int64)
-            ids = [text.id for text in texts] if output.has_ids else None
+            ids = [text.id for text in texts] if settings.id_field else None
             yield Chunk(lines, ids, rows, extractor.pooled(values, rows).astype(settings.dtype))
+            told(texts[-1].line + 1)
+        if not facts.texts:  # a file without rows has the same columns
+            size = (0, len(extractor.layers), extractor.vector_size)
+            ids = [] if settings.id_field else None
+            yield Chunk(np.zeros(0, np.int64), ids, Rows.empty(), np.zeros(size, settings.dtype))
 
-    output.write(task.path, chunks())
-    return counts["facts"]
+    formats.write(task.path, chunks(), settings, extractor.tokenizer.vocabulary)
+    return facts
 
 
 def _count(texts: Sequence[Text], rows: Rows, unk_id: int) -> Facts:
@@ -68,17 +88,7 @@ def _count(texts: Sequence[Text], rows: Rows, unk_id: int) -> Facts:
         unknown=int(np.sum(rows.input_ids == unk_id)),
         truncated=int(rows.is_truncated.sum()),
         damaged=sum(text.is_damaged for text in texts),
-        longest_id=max((len(str(text.id)) for text in texts if text.id is not None), default=0),
     )
-
-
-def _files(task: PartTask) -> list[str]:
-    return format_of(task.settings)(task.settings, 0).files(task.path)
-
-
-def _join(task: JoinTask) -> None:
-    size = model.vector_size(task.settings, model.config_of(task.settings))
-    format_of(task.settings)(task.settings, size).join(task.path, task.parts, task.facts)
 
 
 def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
@@ -107,4 +117,4 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown", "truncated", "damaged")}
 
 
-_PROGRAM = parts.Program("extracting", _RECIPE, Facts, _write, _finish, _files, _join)
+_PROGRAM = text_job.Program("extracting", _RECIPE, Facts, _write, _finish)

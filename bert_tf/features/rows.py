@@ -46,6 +46,10 @@ class Rows:
         """int64 [N], the number of tokens of each row."""
         return np.diff(self.splits)
 
+    @classmethod
+    def empty(cls) -> "Rows":
+        return cls(np.zeros(1, np.int64), *[np.zeros(0, np.int32)] * 5, is_truncated=np.zeros(0, bool))
+
     def __getitem__(self, texts: slice) -> "Rows":
         start, stop, _ = texts.indices(len(self.is_truncated))
         splits = self.splits[start : stop + 1]

@@ -33,15 +33,14 @@ class Text:
 
 def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:
     """Yields the texts of a source. An empty line is an empty text; in JSON Lines, empty lines are skipped."""
-    for offset, raw in enumerate(read_lines(source)):
-        content = raw.decode("utf-8", "ignore")
-        is_damaged = len(content.encode()) != len(raw)
-        line = source.first_line + offset
+    for line in read_lines(source):
+        content = line.raw.decode("utf-8", "ignore")
+        is_damaged = len(content.encode()) != len(line.raw)
         if settings.input_format == "lines":
-            yield dataclasses.replace(text_of_line(content, line), is_damaged=is_damaged)
+            yield dataclasses.replace(text_of_line(content, line.index), is_damaged=is_damaged)
         elif content.strip("\ufeff \t\r\n"):
-            where = f"{source.path}, line {source.first_in_file + offset + 1}"
-            yield dataclasses.replace(_text_of_json(content, line, where, settings), is_damaged=is_damaged)
+            found = _text_of_json(content, line.index, line.where, settings)
+            yield dataclasses.replace(found, is_damaged=is_damaged)
 
 
 def text_of_line(content: str, line: int) -> Text:

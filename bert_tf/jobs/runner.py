@@ -1,9 +1,11 @@
 """The interface of runners, which apply functions to tasks on this machine (`run_local`) or a cluster (`run_spark`)."""
 
 import contextlib
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Protocol, TypeVar
 
+from bert_tf.core.cores import usable_cores
 from bert_tf.core.errors import InputError
 
 _Settings = TypeVar("_Settings")
@@ -28,13 +30,16 @@ class Runner(Protocol):
 
 
 @contextlib.contextmanager
-def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[tuple[_Settings, Runner]]:
+def started(
+    settings: _Settings, *preload: str, num_gpus: int = 0, most_tasks: int | None = None
+) -> Iterator[tuple[_Settings, Runner]]:
     """Yields the workers' settings and a started runner. Call this function before TensorFlow starts threads.
 
     Args:
       settings: settings with the attributes `runner`, `num_workers` and `spark_master`, and the method
         `with_absolute_paths`.
       num_gpus: 1 to use the first GPU of this machine; 0 to use the CPU.
+      most_tasks: number of tasks of the job, if known. A single task runs in this process and uses all cores.
     """
     if settings.runner == "spark":
         from bert_tf.jobs.run_spark import SparkRunner
@@ -46,7 +51,9 @@ def started(settings: _Settings, *preload: str, num_gpus: int = 0) -> Iterator[t
 
         if num_gpus:
             use_gpu()
-        runner = LocalRunner(1 if num_gpus else settings.num_workers, preload=preload, own_devices=bool(num_gpus))
+        is_alone = bool(num_gpus) or most_tasks == 1
+        workers = 1 if is_alone else min(settings.num_workers or usable_cores(), most_tasks or sys.maxsize)
+        runner = LocalRunner(workers, preload=preload, own_devices=is_alone)
     with runner:
         yield settings, runner
 

@@ -20,7 +20,6 @@ def run_stage(
     read: Callable[[_Task], _Result | None],
     *,
     amount: Callable[[_Task], int] = lambda task: 1,
-    after: Callable[[_Task], None] = lambda task: None,
     compiles: bool = False,
 ) -> list[_Result]:
     """Returns the results of all tasks, in order, and shows the progress.
@@ -31,7 +30,6 @@ def run_stage(
       do: picklable function that executes a task: it writes the task's files atomically, the file that marks the task
         as finished last, and returns the result.
       read: picklable function that returns the result of a finished task; None if the task is unfinished.
-      after: function that this process calls after each task that was executed.
       compiles: whether the first task includes compilation, which the rate shall not include.
     """
     results = {index: found for index, task in enumerate(tasks) if (found := read(task)) is not None}
@@ -40,7 +38,6 @@ def run_stage(
         progress.add_done_before(sum(amount(tasks[index]) for index in results))
         for index, result in runner.map(functools.partial(_execute, do, read), todo):
             results[index] = result
-            after(tasks[index])
             progress.update(amount(tasks[index]))
     return [results[index] for index in range(len(tasks))]
 

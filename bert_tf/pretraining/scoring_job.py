@@ -1,12 +1,13 @@
-"""Scores all texts in the input files, as a job that consists of several parts.
+"""Scores all texts in the input files, as a job of one task per shard.
 
 Paper: section 3.1, Task 1 (the masked LM).
 """
 
 import dataclasses
 import functools
+import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 from absl import logging
@@ -16,11 +17,11 @@ from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.core.errors import InputError
 from bert_tf.distributed.strategies import silence_compilation_messages
-from bert_tf.jobs import local_files, parts
+from bert_tf.jobs import local_files, text_job
 from bert_tf.jobs.job import Job
 from bert_tf.jobs.line_ranges import LineRange, read_lines
-from bert_tf.jobs.parts import PartTask
 from bert_tf.jobs.runner import Runner
+from bert_tf.jobs.text_job import TextTask
 from bert_tf.pretraining import fill_mask, scoring
 from bert_tf.pretraining.fill_mask import Row
 from bert_tf.pretraining.objective import BertPretrainer
@@ -32,14 +33,15 @@ from bert_tf.training import metrics
 from tfrecords import manifest
 
 # Increment this number whenever a change makes the same settings produce different bytes.
-_RECIPE = 1
+_RECIPE = 2
 # Number of queries (masked positions) whose answers are in memory at the same time.
 _QUERIES_AT_ONCE = 4096
+_LINES_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts(parts.Facts):
-    """The counts of one part of the output. For texts with [MASK], the number of tokens is the number of masks.
+class Facts(text_job.Facts):
+    """The counts of a shard. For texts with [MASK], the number of tokens is the number of masks.
 
     Attributes:
       unknown: number of tokens that are [UNK].
@@ -53,7 +55,7 @@ class Facts(parts.Facts):
 def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
     """Writes one JSON object for each text into shards, and then the manifest of the shards.
 
-    For details, see `bert_tf.jobs.parts.run`.
+    For details, see `bert_tf.jobs.text_job.run`.
     """
     settings, contents = resolve(settings)
     scored = [path for path in contents.tensors if names.component_of(path) in ("encoder", "masked_lm")]
@@ -68,8 +70,8 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
     prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
     finish = functools.partial(_finish, prefix)
-    program = parts.Program("scoring", _RECIPE, Facts, _write, finish)
-    return parts.run(program, settings, identity, runner, check)
+    program = text_job.Program("scoring", _RECIPE, Facts, _write, finish)
+    return text_job.run(program, settings, identity, runner, check)
 
 
 def resolve(settings: ScoringSettings) -> tuple[ScoringSettings, Contents]:
@@ -122,15 +124,19 @@ def _count_texts(settings: ScoringSettings, source: LineRange) -> int:
 
 
 def _texts(settings: ScoringSettings, source: LineRange) -> Iterator[Text]:
+    numbered = _numbered_lines(source)
+    while lines := list(itertools.islice(numbered, _LINES_AT_ONCE)):
+        yield from _texts_of(settings, lines)
+
+
+def _texts_of(settings: ScoringSettings, lines: Sequence[tuple[int, str, str]]) -> Iterator[Text]:
     tokenizer, longest = _tokenizer(settings), settings.max_seq_length
-    lines = list(_numbered_lines(source))
     if settings.mode == FILL_MASK:
         for number, where, line in lines:
             yield Text(number, line, fill_mask.row_of_line(line, where, tokenizer, longest))
         return
-    for (number, where, line), tokens in zip(
-        lines, tokenizer.encode([line for *_, line in lines]).to_list(), strict=True
-    ):
+    encoded = tokenizer.encode([line for *_, line in lines]).to_list()
+    for (number, where, line), tokens in zip(lines, encoded, strict=True):
         _check_text(where, line, len(tokens), longest)
         ids = np.array([tokenizer.cls_id, *tokens, tokenizer.sep_id], np.int32)
         first = _first_of_continuation(where, line, tokenizer, len(tokens)) if settings.mode == CONTINUATION else 0
@@ -148,15 +154,13 @@ def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:
     """Yields the nonblank lines of a source."""
-    for offset, raw in enumerate(read_lines(source)):
-        number = source.first_in_file + offset + 1
-        where = f"{source.path}, line {number}"
+    for line in read_lines(source):
         try:
-            line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r")
+            text = line.raw.decode("utf-8-sig" if line.number == 1 else "utf-8").rstrip("\r")
         except UnicodeDecodeError as error:
-            raise InputError(f"{where}: not UTF-8; save the file as UTF-8") from error
-        if line.strip():
-            yield source.first_line + offset + 1, where, line
+            raise InputError(f"{line.where}: not UTF-8; save the file as UTF-8") from error
+        if text.strip():
+            yield line.index + 1, line.where, text
 
 
 def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
@@ -168,7 +172,7 @@ def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
         raise InputError(f"{where}: has {num_tokens + 2} tokens, more than {longest}; split the text")
 
 
-def _write(task: PartTask) -> Facts:
+def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
     settings, counts = task.settings, Facts(lines=task.source.lines)
     scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings)
     entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
@@ -185,6 +189,7 @@ def _write(task: PartTask) -> Facts:
                 counts += Facts(
                     texts=1, tokens=len(text.row.blanks), unknown=right.count(unknown), log_likelihood=value
                 )
+            told(group[-1].line)
     return counts
 
 

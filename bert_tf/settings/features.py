@@ -12,7 +12,7 @@ from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENT
 # Defaults of --layers. As in google-research/bert, token vectors come from the top four layers (compare Table 7).
 # Pooled vectors come from the top layer.
 _TOKEN_LAYERS, _SENTENCE_LAYERS = "-1,-2,-3,-4", "-1"
-_FORMATS = ("jsonl", "tfrecord", "npz", "parquet")
+_FORMATS = ("jsonl", "parquet")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -114,7 +114,9 @@ class FeaturesSettings(JobSettings, VectorSettings):
     input_file: str = setting(
         "UTF-8 text files: comma-separated paths and globs; each line is one text, or two texts separated by ' ||| '"
     )
-    output_file: str = setting("file to write: one path, a comma-separated list, or PATH@N for N shards")
+    output_file: str = setting(
+        "file to write: one path, a comma-separated list, or PATH@N for N shards; each shard has a worker of its own"
+    )
     input_format: str = setting(
         "lines: one text per line; jsonl: one JSON object per line",
         "lines",
@@ -134,16 +136,16 @@ class FeaturesSettings(JobSettings, VectorSettings):
         "with --input_format=jsonl: name of the field whose value the output repeats as id; empty: no id", ""
     )
     output_format: str | None = setting(
-        "jsonl: JSON Lines, as in google-research/bert; tfrecord, npz, parquet: compact formats; default: the format "
-        "of --output_file's extension, or jsonl", None, choices=_FORMATS, group="Output", first=True,
+        "jsonl: JSON Lines, as in google-research/bert; parquet: compact; default: the format of --output_file's "
+        "extension, or jsonl", None, choices=_FORMATS, group="Output", first=True,
     )  # fmt: skip
     dtype: str = setting(
-        "dtype of the values in compact formats; the computation is in float32", "float32",
+        "dtype of the values in Parquet files; the computation is in float32", "float32",
         choices=("float32", "float16"), group="Output",
     )  # fmt: skip
     alignment: bool = setting(
         "for each token, also write the index of the text, the index of the word, and the range of characters in the "
-        "input line or field; only for --output_format=jsonl, because compact formats always have this data", False,
+        "input line or field; only for --output_format=jsonl, because Parquet files always have this data", False,
         group="Output",
     )  # fmt: skip
 

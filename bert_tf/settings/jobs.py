@@ -1,4 +1,4 @@
-"""Settings of scripts that run a model on text files as a job of several parts: every field is a flag."""
+"""Settings of scripts that run a model on text files: every field is a flag."""
 
 import dataclasses
 import os
@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.jobs.settings import RunnerSettings
+from bert_tf.jobs.shard_names import output_paths
 
 # File name extensions and their formats, including formats that are not supported as output.
 _EXTENSIONS = {
@@ -28,6 +29,11 @@ class JobSettings(RunnerSettings):
     num_gpus: int = setting(
         "0: compute on the CPU's cores; 1: compute on the first GPU", 0, first=True, at_least=0, at_most=1
     )
+
+    @property
+    def devices(self) -> dict[str, int]:
+        """Arguments of `runner.started`: the number of GPUs, and of tasks, which is the number of shards."""
+        return {"num_gpus": self.num_gpus, "most_tasks": len(output_paths(self.output_file))}
 
     def check_devices(self) -> None:
         """Refuses device flags that contradict each other; see `RunnerSettings`."""

@@ -24,7 +24,8 @@ class ScoringSettings(JobSettings):
         "a format of run_swag, or a table of texts and labels", group="Data",
     )  # fmt: skip
     output_file: str = setting(
-        "JSON Lines file to write, one object per text: one path, a comma-separated list, or PATH@N for N shards",
+        "JSON Lines file to write, one object per text: one path, a comma-separated list, or PATH@N for N shards; each "
+        "shard has a worker of its own",
         group="Data",
     )
     mode: str = setting(

@@ -202,7 +202,7 @@ def test_the_pages_commands_run_in_their_order(vocab_file, tmp_path, monkeypatch
         "scores.jsonl",
         "mined.jsonl",
         "mined_model/report.html",
-        "documents.npz",
+        "documents.parquet",
         "served/search/1/saved_model.pb",
         "guesses.jsonl",
         "zero_shot/eval_results.txt",

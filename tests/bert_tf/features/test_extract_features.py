@@ -11,6 +11,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 import tensorflow as tf
 
@@ -29,7 +30,7 @@ from tfrecords import manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 LINES = 150
-FORMATS = ["jsonl", "tfrecord", "npz", "parquet"]
+FORMATS = ["jsonl", "parquet"]
 
 
 @pytest.fixture(scope="module")
@@ -121,42 +122,21 @@ def test_rounding_is_pythons(tmp_path):
     assert json.dumps(_rounded(values)) == json.dumps([round(float(value), 6) for value in values])
 
 
-def read_npz(paths):
-    found = []
-    for path in paths:
-        with np.load(path) as arrays:
-            for number, line in enumerate(arrays["lines"]):
-                own = slice(*arrays["splits"][number : number + 2])
-                columns = {name: arrays[name][own] for name in ("input_ids", "words", "starts", "ends", "values")}
-                found.append({"line": line, "id": arrays["id"][number], **columns})
-    return found
-
-
-def read_tfrecord(paths):
-    found = []
-    for record in tf.data.TFRecordDataset([str(path) for path in paths]).as_numpy_iterator():
-        feature = tf.train.Example.FromString(record).features.feature
-        entry = {name: np.array(feature[name].int64_list.value) for name in ("input_ids", "words", "starts", "ends")}
-        (values,) = feature["values"].bytes_list.value
-        entry["values"] = np.frombuffer(values, np.float16).reshape(feature["shape"].int64_list.value)
-        entry |= {"line": feature["line"].int64_list.value[0], "id": feature["id"].bytes_list.value[0].decode()}
-        found.append(entry)
-    return found
-
-
 def read_parquet(paths):
-    import pyarrow.parquet
-
     rows = [row for path in paths for row in pyarrow.parquet.read_table(path).to_pylist()]
     return [{**row, "values": np.stack([np.array(row["layer_-1"]), np.array(row["layer_1"])], axis=1)} for row in rows]
 
 
-@pytest.mark.quick_cases("parquet-read_parquet")
-@pytest.mark.parametrize("form, read", [("npz", read_npz), ("tfrecord", read_tfrecord), ("parquet", read_parquet)])
-def test_compact_formats_hold_the_same(folder, tmp_path, expected, form, read):
-    flags = {"output_format": form, "dtype": "float16", "layers": "-1,1", "input_format": "jsonl", "id_field": "name"}
+def test_parquet_holds_the_same(folder, tmp_path, expected):
+    flags = {
+        "output_format": "parquet",
+        "dtype": "float16",
+        "layers": "-1,1",
+        "input_format": "jsonl",
+        "id_field": "name",
+    }
     extracted(folder, f"{tmp_path}/out@3", input_file=f"{folder}/input.jsonl", **flags)
-    found = read(sorted(tmp_path.glob("out-*-of-00003")))
+    found = read_parquet(sorted(tmp_path.glob("out-*-of-00003")))
     singles = [number for number in range(LINES) if number != 3]  # in JSON Lines, " ||| " has no meaning
     assert [entry["id"] for entry in found] == [f"n{number}\u00e9" for number in range(LINES)]
     assert [entry["line"] for entry in found] == [2 * number for number in range(LINES)]
@@ -199,27 +179,18 @@ def pooled(folder):
     return FeatureExtractor(folder / "model", pooling="mean", normalize=True, max_seq_length=24).sentences(texts)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("form", FORMATS)
-def test_pooled_vectors_in_every_format(folder, tmp_path, pooled, form):
+def test_pooled_vectors(folder, tmp_path, pooled, form):
     flags = {"output_format": form, "pooling": "mean", "normalize": True}
     (data,) = extracted(folder, tmp_path / "out", **flags)
     if form == "jsonl":
         entries = [json.loads(line) for line in data.splitlines()]
         assert all([each["index"] for each in entry["layers"]] == [-1] for entry in entries)
         found = [entry["layers"][0]["values"] for entry in entries]
-    elif form == "npz":
-        with np.load(tmp_path / "out") as arrays:
-            assert sorted(arrays) == ["layers", "lines", "values"]
-            found = arrays["values"][:, 0]
-    elif form == "parquet":
-        import pyarrow.parquet
-
-        found = pyarrow.parquet.read_table(tmp_path / "out")["layer_-1"].to_pylist()
     else:
-        records = tf.data.TFRecordDataset(str(tmp_path / "out")).as_numpy_iterator()
-        examples = [tf.train.Example.FromString(record).features.feature for record in records]
-        found = [np.frombuffer(each["values"].bytes_list.value[0], np.float32) for each in examples]
+        table = pyarrow.parquet.read_table(tmp_path / "out")
+        assert table.column_names == ["line", "layer_-1"]
+        found = table["layer_-1"].to_pylist()
     np.testing.assert_allclose(found, pooled, atol=3e-6)
 
 
@@ -238,34 +209,30 @@ class Stops(LocalRunner):
                 raise ChildProcessError("gone")
 
 
-@pytest.mark.quick_cases("npz")
-@pytest.mark.parametrize("form", ["jsonl", "npz"])  # joined as bytes, and array by array
-def test_a_run_that_stopped_anywhere_resumes_to_the_same_bytes(folder, tmp_path, form):
+@pytest.mark.parametrize("form", FORMATS)
+def test_same_bytes_after_a_stop(folder, tmp_path, form):
     flags = {"output_format": form, "layers": "-1"}
-    whole = extracted(folder, f"{tmp_path}/whole@2", **flags)
+    whole = extracted(folder, f"{tmp_path}/whole@4", **flags)
     kept = {}
-    for tasks in (2, 1, 4):  # files: one hash, three parts, two shards
+    for tasks in (3, 2):  # one hash, then two shards or one
         with pytest.raises(ChildProcessError):
-            extracted(folder, f"{tmp_path}/out@2", Stops(tasks), **flags)
-        parts = tmp_path / "out.work" / "parts"
-        now = {path: path.stat().st_mtime_ns for path in parts.glob("*.json")}
+            extracted(folder, f"{tmp_path}/out@4", Stops(tasks), **flags)
+        now = {path: path.stat().st_mtime_ns for path in tmp_path.glob("out-*")}
         assert {path: now[path] for path in kept} == kept and not list(tmp_path.glob("out.manifest.json"))
         kept = now
-    assert len(list(tmp_path.glob("out-*"))) == 1  # one shard is finished
-    assert extracted(folder, f"{tmp_path}/out@2", **flags) == whole
-    assert sorted(path.name for path in tmp_path.glob("out*")) == [
-        "out-00000-of-00002", "out-00001-of-00002", "out.manifest.json"
-    ]  # fmt: skip
+    assert len(kept) == 3
+    assert extracted(folder, f"{tmp_path}/out@4", **flags) == whole
+    assert len(list(tmp_path.glob("out*"))) == 5, "the shards and the manifest"
     # a finished set does not change; a deleted shard is made again
-    (tmp_path / "out-00001-of-00002").unlink()
-    before = (tmp_path / "out-00000-of-00002").stat().st_mtime_ns
-    assert extracted(folder, f"{tmp_path}/out@2", **flags) == whole
-    assert (tmp_path / "out-00000-of-00002").stat().st_mtime_ns == before
+    (tmp_path / "out-00001-of-00004").unlink()
+    before = (tmp_path / "out-00000-of-00004").stat().st_mtime_ns
+    assert extracted(folder, f"{tmp_path}/out@4", **flags) == whole
+    assert (tmp_path / "out-00000-of-00004").stat().st_mtime_ns == before
 
 
 @pytest.mark.slow
 def test_any_number_of_workers_writes_the_same_bytes(folder, tmp_path):
-    flags = {"output_format": "npz", "layers": "-1"}
+    flags = {"output_format": "parquet", "layers": "-1"}
     # This process has two devices, and its threads differ from a command's threads.
     words = command(folder, f"{tmp_path}/one@3", **flags, num_workers=1, max_seq_length=24)
     subprocess.run(words, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=True, capture_output=True)
@@ -331,13 +298,13 @@ def test_cut_off_and_damaged_texts_are_counted(folder, tmp_path, caplog):
 
 def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "bert_tf.features.parquet", raising=False)
+    monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)
     with pytest.raises(InputError, match=r"needs PyArrow: pip install pyarrow"):
         extracted(folder, tmp_path / "out", output_format="parquet")
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("form", ["tfrecord", "parquet"])  # other libraries write this
+@pytest.mark.parametrize("form", FORMATS)
 def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -366,16 +333,15 @@ def test_a_killed_command_resumes_to_the_same_bytes(folder, tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     output = tmp_path / "out.jsonl"
     # returns only after the workers have ended too
-    parts = f"{output}.work/parts"
-    words = command(folder, output, ("-c", KILLED_JOB, f"{parts}/*.json"), **flags)
+    words = command(folder, f"{output}@9", ("-c", KILLED_JOB, f"{output}-*-of-00009"), **flags)
     killed = subprocess.run(words, env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    assert 2 <= len(list(pathlib.Path(parts).glob("*.json"))) < 94
-    subprocess.run(command(folder, output, **flags), env=environment, check=True, capture_output=True)
-    whole = subprocess.run(
-        command(folder, tmp_path / "whole.jsonl", **flags), env=environment, check=True, capture_output=True, text=True
-    )
-    assert (tmp_path / "out.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+    assert 2 <= len(list(tmp_path.glob("out.jsonl-*-of-00009"))) < 9
+    subprocess.run(command(folder, f"{output}@9", **flags), env=environment, check=True, capture_output=True)
+    words = command(folder, f"{tmp_path}/whole.jsonl@9", **flags)
+    whole = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    for path in tmp_path.glob("whole.jsonl-*"):
+        assert (tmp_path / path.name.replace("whole", "out")).read_bytes() == path.read_bytes()
     said = [line for line in whole.stderr.splitlines() if "/s" not in line]  # lines of progress if the run is slow
     assert "wrote vectors of" in whole.stderr and len(said) <= 5
 
@@ -433,7 +399,7 @@ def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_
     monkeypatch.setattr(
         packed_encoder, "_packed", lambda *arguments: sizes.append(arguments[3:]) or batches(*arguments)
     )
-    flags = {"output_format": "npz", "layers": "-1,0", "batch_size": 64}
+    flags = {"output_format": "parquet", "layers": "-1,0", "batch_size": 64}
     use_gpu()
     runner = LocalRunner(1, own_devices=True)
     on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
@@ -446,9 +412,9 @@ def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_
 
 
 def _values(data: bytes) -> np.ndarray:
-    """Returns all values of an npz shard."""
-    with np.load(io.BytesIO(data)) as arrays:
-        return arrays["values"].ravel()
+    """Returns all values of a Parquet shard."""
+    table = pyarrow.parquet.read_table(io.BytesIO(data))
+    return np.concatenate([table[name].combine_chunks().flatten().flatten() for name in ("layer_-1", "layer_0")])
 
 
 @pytest.mark.parametrize(
@@ -458,7 +424,7 @@ def _values(data: bytes) -> np.ndarray:
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
         ({"spark_master": "local"}, "needs --runner=spark"),
         ({"batch_size": 0}, "--batch_size=0: must be above 0"),
-        ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .tfrecord, .npz, .parquet"),
+        ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .parquet"),
     ],
 )
 def test_contradicting_flags_are_one_line(flags, message):
@@ -468,8 +434,8 @@ def test_contradicting_flags_are_one_line(flags, message):
 
 @pytest.mark.parametrize(
     "name, form",
-    [("x.npz", "npz"), ("x.npz@3", "npz"), ("a/x.tfrecords", "tfrecord"), ("x.parquet, y.parquet", "parquet"),
-     ("x.json", "jsonl"), ("x.txt", "jsonl"), ("x", "jsonl"), ("v1.2@2", "jsonl"), ("npz", "jsonl")],
+    [("x.parquet", "parquet"), ("x.parquet@3", "parquet"), ("x.parquet, y.parquet", "parquet"), ("x.json", "jsonl"),
+     ("x.txt", "jsonl"), ("x", "jsonl"), ("v1.2@2", "jsonl"), ("parquet", "jsonl")],
 )  # fmt: skip
 def test_the_end_of_the_outputs_name_decides_its_format(name, form):
     for given in ({"output_file": name}, {"output_file": "x", "output_format": form}):

@@ -35,7 +35,7 @@ def test_spark_writes_the_bytes_of_this_machine(tmp_path, vocab_file):
     write_pretrained(tmp_path / "model", vocab_file)
     lines = [" ".join(WORDS[start % 60 : start % 60 + start % 19]) for start in range(200)]
     (tmp_path / "input.txt").write_text("".join(f"{line}\n" for line in lines))
-    flags = {"output_format": "npz", "layers": "-1,0"}
+    flags = {"output_format": "parquet", "layers": "-1,0"}
     local = run(tmp_path, "local/out@3", num_workers=2, **flags)
     spark = run(tmp_path, "spark/out@3", runner="spark", spark_master="local[2]", **flags)
     assert len(local) == 3 and spark == local
