@@ -9,7 +9,7 @@ that have a combining class. A table therefore gives the same result in Python, 
 The kind of an entry tells whether one of the two rules concerns the code point. `word_splitting` applies these rules.
 
 An entry is `kind << KIND_SHIFT | code point`. The table is stored for Unicode 14.0 in `unicode_table.npz`, so that
-the result does not depend on the Python version. `tests/bert_tf/build_unicode_table.py` builds the file.
+the result does not depend on the Python version. `benchmarks/build_unicode_table.py` builds the file.
 """
 
 import pathlib

@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 from official.nlp.tools import tokenization as original
 
+from benchmarks import build_unicode_table
 from bert_tf.tokenization import BertTokenizer
-from tests.bert_tf import build_unicode_table
 
 SPECIAL_TOKENS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 BOTH_CASES = pytest.mark.parametrize("lower", [True, False])

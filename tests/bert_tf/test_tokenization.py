@@ -8,10 +8,10 @@ import unicodedata
 import pytest
 import tensorflow as tf
 
+from benchmarks import build_unicode_table
 from bert_tf.core.errors import InputError
 from bert_tf.text import unicode_table
 from bert_tf.tokenization import BertTokenizer, load_vocabulary
-from tests.bert_tf import build_unicode_table
 from tests.bert_tf.original_tokenizer import (
     BOTH_CASES,
     assert_equal_to_the_original,

@@ -1,6 +1,6 @@
 """Builds `bert_tf/text/unicode_table.npz` with Python's `unicodedata`, which must be version 14.0.0.
 
-python -m tests.bert_tf.build_unicode_table
+python -m benchmarks.build_unicode_table
 """
 
 import itertools
