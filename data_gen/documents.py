@@ -13,7 +13,7 @@ from typing import BinaryIO
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from data_gen import compressed
+from data_gen import compressed, parquet
 
 # Approximate size of the text of one work unit. The unit's examples, at most about 200,000, fit in memory.
 CHUNK_BYTES = 2 << 20
@@ -40,7 +40,10 @@ Document = list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A byte range of a file. The range of a compressed file is the whole file, and `end` is the compressed size."""
+    """A byte range of a file. The range of a compressed file is the whole file, and `end` is the compressed size.
+
+    In a Parquet file, each range is a row group.
+    """
 
     path: str
     start: int
@@ -53,6 +56,8 @@ def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -
     Only a few kilobytes around each boundary are read.
     """
     size, start, sources = tf.io.gfile.stat(path).length, 0, []
+    if input_format == "parquet":
+        return [Source(path, *found) for found in parquet.row_groups(path, size)]
     if compressed.is_compressed(path):
         return [Source(path, 0, size)]
     with compressed.open_binary(path) as file:
@@ -89,6 +94,10 @@ def read_documents(
 
     Documents may contain empty sentences and may be empty.
     """
+    if input_format == "parquet":
+        size = tf.io.gfile.stat(source.path).length
+        yield from parquet.read(source.path, size, source.start, text_field, chunk_bytes)
+        return
     position = source.start
     for chunk in read_chunks(source, input_format, chunk_bytes):
         if input_format == "jsonl":

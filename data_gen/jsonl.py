@@ -1,5 +1,7 @@
 """Converts one line of a JSON Lines file into the sentences of a document."""
 
+from typing import Any
+
 from bert_tf.core.json_lines import LineError, field, meaning, parse, without_surrogates
 from data_gen.sentences import split_sentences
 
@@ -17,7 +19,11 @@ def document(line: bytes, text_field: str) -> list[str]:
     content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
     if not content:
         return []
-    text = field(parse(content), text_field, "text_field")
+    return sentences_of(field(parse(content), text_field, "text_field"), text_field)
+
+
+def sentences_of(text: Any, text_field: str) -> list[str]:
+    """Returns the sentences of a field's value; see `document`."""
     paragraphs = text.splitlines() if isinstance(text, str) else text
     if not isinstance(paragraphs, list):
         raise LineError(f"field {text_field!r} must be a string or a list of strings, found {meaning(text)}")

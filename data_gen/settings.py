@@ -13,15 +13,16 @@ def _input_format():
     """Returns a new field for the flag --input_format, because two settings classes cannot share one field object."""
     return setting(
         "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
-        "per line; jsonl: one JSON object with a text per line; wikipedia: a MediaWiki XML dump",
+        "per line; jsonl: one JSON object with a text per line; parquet: one document per row; wikipedia: a MediaWiki "
+        "XML dump",
         "lines",
-        choices=("lines", "documents", "jsonl", "wikipedia"),
+        choices=("lines", "documents", "jsonl", "parquet", "wikipedia"),
         first=True,
     )
 
 
 def _text_field():
-    return setting("with --input_format=jsonl: name of the field that contains the text", "text")
+    return setting("with --input_format=jsonl or parquet: name of the field that contains the text", "text")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -70,7 +70,8 @@ def count_words(
         words, _, counts = tf.unique_with_counts(split(lines).values)
         return words, counts
 
-    sizes = None if any(map(is_compressed, files)) else sum(tf.io.gfile.stat(path).length for path in files)
+    is_counted = input_format != "parquet" and not any(map(is_compressed, files))
+    sizes = sum(tf.io.gfile.stat(path).length for path in files) if is_counted else None
     total = _BoundedCounter(max_words)
     with ProgressBar("counting words", sizes, "B") as progress:
         for path in files:
@@ -91,7 +92,7 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
     for source in plan_sources(path, input_format):
         for documents in read_documents(source, input_format, text_field):
             text = "".join(f"{sentence}\n" for document in documents for sentence in document).encode()
-            size = len(text) if is_compressed(path) else source.end - source.start
+            size = len(text) if is_compressed(path) or input_format == "parquet" else source.end - source.start
             for block in read_blocks(io.BytesIO(text)):
                 yield block, size * len(block) // len(text)
 

@@ -50,7 +50,7 @@ ENTRY %main (a: f32[8,128]) -> f32[8,128] {
 """
 
 
-def test_bytes_are_counted_where_they_cross_into_the_chips_memory():
+def test_traffic_is_counted_at_the_memory():
     # the operand and the result in memory, but not the slice, which is already in the core
     assert traffic.by_operation(ON_TPU) == {"slice-start": 2 * 128 * 4, "layer/Mul": 8 * 128 * (4 + 2) + 8 * 128 * 2}
 

@@ -85,7 +85,7 @@ def vocabulary_like(cased, path, change) -> str:
 
 
 @pytest.mark.slow
-def test_another_vocabulary_or_casing_is_refused_but_for_those_who_know_better(cased, tmp_path, monkeypatch):
+def test_another_vocabulary_or_casing_is_refused(cased, tmp_path, monkeypatch):
     monkeypatch.setattr(loop, "train", lambda *arguments: None)  # the folder's files are written before the first step
     monkeypatch.setattr(finetuning_engine, "_require_finite_loss", lambda *arguments: None)
     run = cased / "run"
@@ -120,7 +120,7 @@ def test_a_vocabulary_that_keeps_the_ids_is_taken(cased, tmp_path, caplog, chang
     assert ("tokens replace [unusedN]" in caplog.text) == bool(said) and said in caplog.text
 
 
-def test_further_pre_training_needs_the_checkpoints_vocabulary_and_casing(cased, runs, tmp_path, monkeypatch):
+def test_further_pretraining_needs_the_vocabulary(cased, runs, tmp_path, monkeypatch):
     trained = []
     monkeypatch.setattr(engine, "_train", lambda *arguments: trained.append(arguments) or {})
     start = f"--init_checkpoint={cased}/run"

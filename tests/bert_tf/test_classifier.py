@@ -54,7 +54,7 @@ def trained(checkpoint, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_pairs_are_learned_and_predicted_in_any_batch_also_after_loading(trained, monkeypatch, caplog):
+def test_pairs_are_learned_and_predicted(trained, monkeypatch, caplog):
     model, output = trained
     assert model.labels == ("7", "10") and model.scores["accuracy"] == 1.0
     texts = [*PAIRS[:3], ("very " * 40, "long " * 40)]
@@ -110,7 +110,7 @@ def test_texts_with_labels_are_evaluated(trained):
 
 
 @pytest.mark.slow
-def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tmp_path):
+def test_numbers_are_evaluated(checkpoint, tmp_path):
     texts, stars = ["the man", "who said so", "all of you"] * 4, [100.0, 200.0, 300.5] * 4
     options = {"max_seq_length": 16, "num_train_epochs": 1.0, "train_batch_size": 6, "dev_share": 0}
     model = TextClassifier.train(texts, stars, checkpoint, tmp_path, **options)
@@ -130,7 +130,7 @@ def test_numbers_are_evaluated_and_no_evaluation_leaves_no_scores(checkpoint, tm
 
 
 @pytest.mark.slow
-def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(trained, checkpoint):
+def test_the_same_call_is_done_and_other_texts_refused(trained, checkpoint):
     _, output = trained
     assert TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS).scores["accuracy"] == 1.0
     with pytest.raises(InputError, match="holds a run with other data"):
@@ -141,7 +141,7 @@ def test_the_same_call_finds_its_training_done_and_other_texts_are_refused(train
 
 
 @pytest.mark.slow
-def test_predicting_single_texts_with_a_model_of_pairs_is_refused(trained):
+def test_single_texts_for_a_model_of_pairs_are_refused(trained):
     with pytest.raises(InputError, match="was trained on pairs"):
         trained[0].predict(["the man"])
 
@@ -221,7 +221,7 @@ def test_few_texts_get_enough_steps(monkeypatch, caplog, count, given, expected)
     assert ("training texts: using " in caplog.text) == changed
 
 
-def test_the_held_out_texts_have_the_classes_of_all_and_do_not_depend_on_the_order_or_the_seed(monkeypatch):
+def test_held_out_texts_do_not_depend_on_order_or_seed(monkeypatch):
     first, second = (trained_with(monkeypatch, 40, random_seed=seed, dev_share=0.2)[1] for seed in (1, 2))
     dev = first.data.read("dev")
     assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
@@ -233,7 +233,7 @@ def task_of(texts, labels, dev=None, **settings):
     return find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir="none", do_train=True, **settings), source)
 
 
-def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
+def test_floats_are_a_standardized_regression():
     task = task_of(["a", "b"], [0.5, np.float32(4e9)], (["c"], [-7.0]))
     assert task.labels == () and (task.answers.mean, task.answers.deviation) == pytest.approx((2e9, 2e9))
     assert [example.label for example in task.data.read("dev")] == ["-7.0"]
@@ -243,7 +243,7 @@ def test_floats_are_a_regression_of_any_range_that_is_learned_standardized():
         task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
 
 
-def test_integers_are_classes_in_the_order_of_numbers_with_weights():
+def test_integers_are_classes_in_order():
     task = task_of(["a", "b", "c"], [10, np.int64(2), 10], (["d"], [3]), class_weights="balanced")
     assert task.labels == ("2", "10") and task.answers.weights == pytest.approx((1.5, 0.75))
     with pytest.raises(InputError, match=r"dev_texts\[0\]: unknown label '3'; the task's labels are 2, 10"):

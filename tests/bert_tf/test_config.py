@@ -131,7 +131,7 @@ def test_a_file_without_a_configuration_is_refused_by_name(tmp_path, content, me
         BertConfig.from_json_file(str(path))
 
 
-def test_keys_of_the_multilingual_models_that_mean_nothing_here_are_ignored():
+def test_unknown_multilingual_keys_are_ignored():
     assert BertConfig.from_dict({**PUBLISHED_BASE, **MULTILINGUAL_EXTRAS}) == BertConfig.named("base")
 
 

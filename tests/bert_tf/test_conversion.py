@@ -156,7 +156,7 @@ def test_a_vocabulary_with_tokens_at_its_end_grows_the_model(source, tmp_path, f
     np.testing.assert_array_equal(model.encoder.pooler.kernel, values["encoder/pooler/kernel"])
 
 
-def test_tokens_in_unused_slots_change_these_rows_alone_and_padding_stays(values, source, tmp_path):
+def test_unused_slots_change_only_their_rows(values, source, tmp_path):
     old = write_vocabulary(tmp_path / "old.txt", OLD)
     new = [*OLD[:5], "unbelievable", "café", *OLD[7:]]
     extended = write_vocabulary(tmp_path / "new.txt", new)
@@ -190,7 +190,7 @@ def test_vocabularies_that_do_not_fit_are_refused_by_file(source, tmp_path):
 
 
 @pytest.mark.parametrize(("direction", "refused"), [("ltr", ["tf1", "tf_models"]), ("rtl", FORMATS[1:])])
-def test_a_model_of_one_direction_goes_only_where_it_is_computed_alike(source, tmp_path, caplog, direction, refused):
+def test_one_directional_models_need_a_fitting_format(source, tmp_path, caplog, direction, refused):
     config = dataclasses.replace(CONFIG, directionality=direction)
     (source / "bert_config.json").write_text(config.to_json_string())
     for format in FORMATS:
@@ -201,7 +201,7 @@ def test_a_model_of_one_direction_goes_only_where_it_is_computed_alike(source, t
             assert convert(source, tmp_path / format, format).config == config
 
 
-def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(source, tmp_path, caplog):
+def test_exact_gelu_gets_its_own_name(source, tmp_path, caplog):
     config = dataclasses.replace(CONFIG, hidden_act="gelu_erf")
     (source / "bert_config.json").write_text(config.to_json_string())
     for format in FORMATS:
@@ -210,7 +210,7 @@ def test_the_exact_gelu_goes_by_its_own_name_where_the_others_code_has_none(sour
     assert caplog.text.count("hidden_act=gelu_erf is written") == 1
 
 
-def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(values, source, tmp_path, monkeypatch):
+def test_a_full_output_folder_is_refused(values, source, tmp_path, monkeypatch):
     with pytest.raises(InputError, match="exists and is not an empty folder; give a new folder"):
         convert(source, source, "tf1")
     monkeypatch.setattr("bert_tf.checkpoint_tokenizer.tf.io.gfile.copy", lambda *_: 1 / 0)
@@ -220,7 +220,7 @@ def test_an_output_that_holds_something_is_refused_and_a_failure_leaves_nothing(
     assert sorted(os.listdir(tmp_path)) == ["source"]
 
 
-def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, source, tmp_path):
+def test_labels_reach_hugging_face_again(values, source, tmp_path):
     named = original_values(values) | {"output_weights": np.ones([2, 16]), "output_bias": np.ones(2)}
     save_original(source, {name: value.astype(np.float32) for name, value in named.items()})
     write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
@@ -237,7 +237,7 @@ def test_the_labels_of_a_run_reach_hugging_face_through_other_formats(values, so
         assert tokenizer["model_max_length"] == 7
 
 
-def test_scores_in_a_users_range_and_label_sets_keep_their_meaning(values, source, tmp_path):
+def test_score_ranges_and_label_sets_are_kept(values, source, tmp_path):
     named = original_values(values) | {"output_weights": np.ones([1, 16]), "output_bias": np.ones(1)}
     save_original(source, {name: value.astype(np.float32) for name, value in named.items()})
     write_vocabulary(source / "vocab.txt", ["a", *SPECIAL])
@@ -256,7 +256,7 @@ def test_scores_in_a_users_range_and_label_sets_keep_their_meaning(values, sourc
     assert (kept["step"], kept["thresholds"]) == (None, {"x": 0.25})
 
 
-def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_the_next(source, tmp_path):
+def test_labels_and_casing_survive_two_conversions(source, tmp_path):
     write_vocabulary(source / "vocab.txt", OLD)
     convert(source, tmp_path / "first", "hugging_face")
     config = tmp_path / "first/config.json"
@@ -276,7 +276,7 @@ def test_labels_and_the_tokenizers_case_go_from_one_folder_of_hugging_face_to_th
     assert (kept["model_max_length"], kept["tokenizer_class"]) == (12, "BertTokenizer")
 
 
-def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tmp_path):
+def test_contradicting_casing_or_vocabulary_is_refused(source, tmp_path):
     write_vocabulary(source / "vocab.txt", OLD)
     (source / "tokenizer_config.json").write_text('{"do_lower_case": false}')
     refused = "--do_lower_case=true: .*tokenizer_config.json says .* give --do_lower_case=false, or"
@@ -290,7 +290,7 @@ def test_a_casing_or_vocabulary_that_contradicts_the_input_is_refused(source, tm
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "other.txt").read_text()
 
 
-def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source, tmp_path, caplog):
+def test_converting_unfinished_training_warns(source, tmp_path, caplog):
     convert(source, tmp_path / "run", "bert_tf")
     phase = run_record.Phase({}, {}, {}, {"num_train_steps": 10})
     (tmp_path / "run/run.json").write_text(json.dumps({"phases": [dataclasses.asdict(phase)]}))
@@ -298,7 +298,7 @@ def test_a_checkpoint_of_unfinished_training_is_converted_with_a_warning(source,
     assert f"{tmp_path}/run/ckpt-0 has step 0 of 10: the training is not finished" in caplog.messages
 
 
-def test_a_runs_folder_gives_the_checkpoint_that_was_best_on_the_dev_data(source, tmp_path, caplog):
+def test_a_run_gives_its_best_checkpoint(source, tmp_path, caplog):
     run = tmp_path / "run"
     convert(source, run, "bert_tf")
     (run / "checkpoint").unlink()
@@ -404,7 +404,7 @@ def write_sentence_transformer(folder, *kinds):
 
 
 @pytest.mark.slow
-def test_the_pooling_of_sentence_transformers_goes_through_every_format(vocab_file, tmp_path):
+def test_pooling_goes_through_every_format(vocab_file, tmp_path):
     write_pretrained(folder := tmp_path / "source", vocab_file)
     files = write_sentence_transformer(folder, "Normalize")
     texts = ["the men", "all of it and more of that for us"]
@@ -419,7 +419,7 @@ def test_the_pooling_of_sentence_transformers_goes_through_every_format(vocab_fi
     np.testing.assert_allclose(extractor.sentences(texts), expected, atol=1e-6)
 
 
-def test_modules_that_are_not_converted_are_named_and_paths_stay_in_the_output(source, tmp_path, caplog):
+def test_unconverted_modules_are_named(source, tmp_path, caplog):
     write_sentence_transformer(source, "Dense")
     convert(source, tmp_path / "first", "bert_tf")
     assert "modules.json names Dense; neither this module nor the pooling is converted" in caplog.text

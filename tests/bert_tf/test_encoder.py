@@ -74,7 +74,7 @@ def test_positions_and_segments_are_told_apart(model, batch):
     assert np.abs(other_segment - base).max() > 1e-2
 
 
-def test_missing_mask_and_segments_mean_none_padded_and_all_first(model, batch):
+def test_missing_mask_and_segments_have_defaults(model, batch):
     ids = batch["input_ids"][:1]
     explicit = {"input_ids": ids, "input_mask": tf.ones_like(ids), "segment_ids": tf.zeros_like(ids)}
     np.testing.assert_array_equal(
@@ -206,7 +206,7 @@ def sequence_output(encoder, rows, mask):
 
 
 @pytest.mark.parametrize("direction, place", [("bidi", 0), ("rtl", 0), ("ltr", 4)])
-def test_the_pooler_reads_the_position_that_has_seen_the_whole_row(direction, place):
+def test_the_pooler_reads_the_whole_row(direction, place):
     encoder = BertEncoder(dataclasses.replace(CONFIG, directionality=direction))
     mask = tf.constant([[1] * 5 + [0] * 2])
     outputs = encoder({"input_ids": tf.constant([[3, 1, 4, 1, 5, 0, 0]]), "input_mask": mask})

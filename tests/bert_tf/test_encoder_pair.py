@@ -143,7 +143,7 @@ def ner(folder, *flags):
 
 
 @pytest.mark.slow
-def test_a_tagger_on_a_pair_trains_evaluates_and_answers_raw_strings(halves, tagger):
+def test_a_tagger_on_a_pair_answers_strings(halves, tagger):
     config = json.loads((tagger / "run/bert_config.json").read_text())
     assert config["directionality"] == "ltr+rtl"
     expected = (tagger / "run/dev_predictions.txt").read_text()
@@ -158,7 +158,7 @@ def test_a_tagger_on_a_pair_trains_evaluates_and_answers_raw_strings(halves, tag
 
 
 @pytest.mark.slow
-def test_the_checkpoint_of_a_fine_tuned_pair_is_a_checkpoint_like_any_other(tagger):
+def test_a_pairs_checkpoint_is_like_any_other(tagger):
     trained = load(str(tagger / "run"), "last").model.encoder
     loaded = checkpoints.load_encoder(str(tagger / "run"))
     batch = random_batch(dataclasses.replace(loaded.ltr.config), batch=2, length=16, predictions=2)

@@ -22,7 +22,7 @@ def make_model(length):
 
 
 @pytest.mark.slow
-def test_fit_trains_the_embeddings_on_two_replicas_and_in_mixed_precision():
+def test_fit_trains_on_replicas_in_mixed_precision():
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     # Collectives between CPU devices would remember the shapes of other strategies in this process.
     reduction = tf.distribute.ReductionToOneDevice()
@@ -41,7 +41,7 @@ def test_fit_trains_the_embeddings_on_two_replicas_and_in_mixed_precision():
 
 
 @pytest.mark.parametrize("name", [pytest.param("saved_model", marks=pytest.mark.slow), "model.keras"])
-def test_a_loaded_model_computes_in_the_precision_that_it_was_built_in(tmp_path, name):
+def test_a_loaded_model_keeps_its_precision(tmp_path, name):
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
         model, _ = make_model(None)

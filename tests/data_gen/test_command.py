@@ -83,7 +83,7 @@ def expected(tmp_path_factory, vocab_file, corpus):
     return whole_shards(generator.folder)
 
 
-def test_killed_stopped_and_robbed_of_a_worker_it_goes_on_and_ends_with_the_same_bytes(generator, corpus, expected):
+def test_same_bytes_after_kill_stop_and_lost_worker(generator, corpus, expected):
     """Sends SIGKILL, SIGTERM and Ctrl-C to main and SIGKILL to a worker, then lets the command finish."""
     folder, numbers = generator.folder, random.Random()
     for how in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, None):
@@ -123,7 +123,7 @@ def limit_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
 
 
-def test_a_file_that_cannot_be_written_is_told_in_one_line_and_the_rerun_goes_on(generator, corpus, expected):
+def test_an_unwritable_file_is_one_line(generator, corpus, expected):
     full = start(generator, corpus, "--num_workers=1", preexec_fn=limit_files)
     _, said = full.communicate(timeout=1200)
     assert full.returncode == 1
@@ -147,7 +147,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", path], check=True)
 
 
-def test_a_full_disk_is_told_in_one_line_and_nothing_looks_finished(generator, corpus, small_disk):
+def test_a_full_disk_is_one_line(generator, corpus, small_disk):
     if small_disk is None:
         return  # the test above covers this case
     full = start(generator, corpus, f"--output_file={small_disk}/out@3", "--num_workers=2")

@@ -140,7 +140,7 @@ def test_a_damaged_page_is_told_wherever_the_file_is_cut(tmp_path, suffix, damag
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_a_bad_json_line_is_named_by_its_number_wherever_the_file_is_cut(tmp_path, suffix):
+def test_a_bad_json_line_is_named_by_its_number(tmp_path, suffix):
     lines = [json.dumps({"text": "One goes."})] * 7
     lines[2] = ""
     for bad in (0, 3, 6):

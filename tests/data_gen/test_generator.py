@@ -51,7 +51,7 @@ def records(generator, prefix):
 
 
 @pytest.mark.slow
-def test_any_runner_number_of_workers_and_order_gives_the_same_bytes(generator, small_units):
+def test_any_runner_gives_the_same_bytes(generator, small_units):
     generator.run("a@3")
     expected = records(generator, "a")
     assert len(expected) == 3 and len(set(expected.values())) == 3
@@ -66,7 +66,7 @@ def test_any_runner_number_of_workers_and_order_gives_the_same_bytes(generator, 
     assert not set(records(generator, "other").values()) & set(expected.values())
 
 
-def test_a_finished_set_is_left_alone_and_a_lost_shard_is_made_again(generator, small_units):
+def test_a_lost_shard_is_made_again(generator, small_units):
     made = generator.run("a@3")
     before = generator.files()
     times = {path.name: path.stat().st_mtime_ns for path in generator.folder.iterdir()}
@@ -80,7 +80,7 @@ def test_a_finished_set_is_left_alone_and_a_lost_shard_is_made_again(generator, 
     assert generator.files() == before
 
 
-def test_another_corpus_or_setting_is_refused_and_the_set_untouched(generator, tmp_path):
+def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\nand to\n\nin is\n")
     generator.run(input_file=corpus)
@@ -108,7 +108,7 @@ def test_two_runs_in_one_process_do_not_mix(generator, tmp_path):
     assert generator.files()["fresh/out"] == second
 
 
-def test_rows_unmasked_are_text_of_the_corpus_with_masks_segments_and_padding_to_match(generator, read_rows, unmask):
+def test_unmasked_rows_are_text_of_the_corpus(generator, read_rows, unmask):
     generator.run("a,b", short_seq_prob=0.3)
     theirs = FullTokenizer(generator.vocab_file)
     text = pathlib.Path(generator.corpus_file).read_text()
@@ -239,7 +239,7 @@ def test_the_manifests_figures_are_those_of_the_records(generator, small_units, 
     assert [(e["name"], e["bytes"]) for e in entries["corpus"]] == [("corpus.txt", len(text.encode()))]
 
 
-def test_as_many_shards_as_examples_are_written_and_more_are_refused(generator, tmp_path, read_rows):
+def test_at_most_as_many_shards_as_examples(generator, tmp_path, read_rows):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\nand to\n\nin is\nit at\n")
     count = len(read_rows(*[generator.folder / s.name for s in generator.run("a", input_file=corpus, dupe_factor=3)]))
@@ -255,7 +255,7 @@ def warnings_of(caplog) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
 
 
-def test_a_document_per_line_loses_text_with_a_warning_and_none_by_the_flag(generator, tmp_path, caplog):
+def test_a_document_per_line_warns_of_lost_text(generator, tmp_path, caplog):
     text = pathlib.Path(generator.corpus_file).read_text()
     documents = [" ".join(document.split("\n")) for document in text.split("\n\n")]
     (tmp_path / "blank.txt").write_text("\n\n".join(documents))
@@ -327,7 +327,7 @@ def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
-def test_input_that_cannot_be_used_is_named_and_nothing_is_written(generator, tmp_path, two, changes, message, workers):
+def test_unusable_input_is_named(generator, tmp_path, two, changes, message, workers):
     (tmp_path / "two.txt").write_text("the of\n\nand to\n")
     (tmp_path / "link.txt").symlink_to(tmp_path / "two.txt")
     (tmp_path / "one.txt").write_text("the of\nand to\n")

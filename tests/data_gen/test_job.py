@@ -75,7 +75,7 @@ def entries(*paths):
     return jobs.corpus_entries(paths, LocalRunner(1))
 
 
-def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path):
+def test_the_fingerprint_shows_any_changed_byte(tmp_path):
     data = bytes(range(35))
     (tmp_path / "a").write_bytes(data)
     (tmp_path / "b").write_bytes(b"")
@@ -106,7 +106,7 @@ def test_the_fingerprint_tells_any_byte_of_any_file_and_not_the_folder(tmp_path)
         ),
     ],
 )
-def test_an_unfinished_run_made_otherwise_is_refused_and_the_difference_named(tmp_path, first, second, difference):
+def test_another_unfinished_run_is_refused(tmp_path, first, second, difference):
     begun = make(tmp_path, **first)
     begun.open()
     begun.release()

@@ -88,7 +88,7 @@ def assert_finished(folder, expected):
     assert {path.name for path in folder.iterdir()} == {"corpus", "out.manifest.json", *expected}
 
 
-def test_a_kill_at_any_step_leaves_nothing_half_and_the_same_command_finishes(driver, whole, tmp_path):
+def test_a_kill_at_any_step_leaves_nothing_half(driver, whole, tmp_path):
     expected, steps = whole
     assert steps > 80
     for kill_at in range(1, steps + 1):
@@ -113,7 +113,7 @@ def test_kill_after_kill(driver, whole, tmp_path, seed):
     assert_finished(folder, expected)
 
 
-def test_what_a_killed_run_leaves_never_gets_into_another_corpus_records(driver, whole, tmp_path):
+def test_killed_runs_do_not_mix_with_other_corpora(driver, whole, tmp_path):
     _, steps = whole
     other = folder_with(tmp_path / "other", corpus(8, start=7))
     assert driver.run(other)
@@ -133,7 +133,7 @@ def test_what_a_killed_run_leaves_never_gets_into_another_corpus_records(driver,
     assert 0 < refused < steps
 
 
-def test_a_kill_while_the_folder_of_refused_input_goes_leaves_nothing_for_the_mended_one(driver, whole, tmp_path):
+def test_kills_during_refusal_leave_nothing(driver, whole, tmp_path):
     expected, _ = whole
     trace = tmp_path / "trace"
     for kill_at in range(1, 200):

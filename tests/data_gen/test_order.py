@@ -61,7 +61,7 @@ def expected_documents(rows: np.ndarray, seen: int) -> float:
     ("count", "dupe_factor"),
     [(16, 10), *(pytest.param(*each, marks=pytest.mark.slow) for each in ((1, 1), (1, 10), (16, 1)))],
 )
-def test_the_first_tenth_of_each_shard_shows_as_many_documents_as_a_uniform_shuffle(made, count, dupe_factor, bound):
+def test_each_shard_begins_like_a_uniform_shuffle(made, count, dupe_factor, bound):
     found = made(count, dupe_factor, bound)
     rows = np.concatenate(found)
     assert len(found) == count and np.array_equal(np.bincount(rows), dupe_factor * (1 + np.arange(DOCUMENTS) % 3))

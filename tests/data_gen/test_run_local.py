@@ -67,7 +67,7 @@ def pids_of(runner, workers=2):
     return pids
 
 
-def test_every_task_is_done_once_by_the_workers_and_answers_come_as_they_are_done(runner, gate):
+def test_every_task_is_done_once(runner, gate):
     assert sorted(runner.map(eval, [f"{i}**2" for i in range(100)])) == [i**2 for i in range(100)]
     assert list(runner.map(eval, [])) == []
     assert next(runner.map(eval, [gate.passed("'slow'"), "'quick'"])) == "quick"
@@ -91,7 +91,7 @@ def test_what_a_task_raises_comes_home(runner):
         list(runner.map(eval, ["lambda: 1"]))
 
 
-def test_after_an_error_no_worker_works_on_and_no_old_answer_comes(runner, gate, tmp_path):
+def test_no_worker_continues_after_an_error(runner, gate, tmp_path):
     begun = Gate(tmp_path / "begun")
     with pytest.raises(InputError):
         list(runner.map(eval, [f"({begun.opened}, {gate.passed()})", begun.passed(FAIL)]))
@@ -109,7 +109,7 @@ def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
     assert not is_alive(other)
 
 
-def test_workers_ignore_the_signals_that_the_terminal_sends_to_all(runner):
+def test_workers_ignore_terminal_signals(runner):
     pids = pids_of(runner)
     for pid in pids:
         os.kill(pid, signal.SIGINT)

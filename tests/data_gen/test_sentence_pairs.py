@@ -60,7 +60,7 @@ def cases(draw, fewest=2):
 
 @GIVEN
 @given(cases())
-def test_every_pair_fits_neither_side_is_empty_and_b_is_from_elsewhere_where_random(case):
+def test_every_pair_fits_and_random_bs_are_elsewhere(case):
     window, documents, max_seq_length, *_ = case
     ends = bounds(window)
     found = pairs(*case)
@@ -76,7 +76,7 @@ def test_every_pair_fits_neither_side_is_empty_and_b_is_from_elsewhere_where_ran
 
 @GIVEN
 @given(cases())
-def test_before_truncation_no_text_is_lost_and_a_true_b_follows_a_without_a_gap(case):
+def test_no_text_is_lost_before_truncation(case):
     window, documents, max_seq_length, short_seq_prob, _ = case
     edges, ends = set(window.sentence_starts.tolist()), bounds(window)
     used = []
@@ -98,7 +98,7 @@ def test_before_truncation_no_text_is_lost_and_a_true_b_follows_a_without_a_gap(
 
 @GIVEN
 @given(cases(fewest=1))
-def test_single_segments_are_the_text_once_cut_only_where_a_sentence_is_longer(case):
+def test_single_segments_are_the_text_once(case):
     window, documents, max_seq_length, short_seq_prob, _ = case
     longest = max_seq_length - 2
     edges, ends = window.sentence_starts.tolist(), bounds(window)
@@ -129,7 +129,7 @@ def pop_one_at_a_time(length_a, length_b, budget):
 
 @GIVEN
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1), st.integers(2, 60), st.integers(0, 99))
-def test_truncation_leaves_what_the_loop_one_piece_at_a_time_leaves(lengths, budget, seed):
+def test_truncation_equals_the_original_loop(lengths, budget, seed):
     length_a, length_b = (np.array(column) for column in zip(*lengths, strict=True))
     start_a, start_b = np.arange(len(lengths)) * 1000, np.arange(len(lengths)) * 1000 + 500
     before = Rows(start_a, length_a, start_b, length_b, start_a > 0)
@@ -144,7 +144,7 @@ def test_truncation_leaves_what_the_loop_one_piece_at_a_time_leaves(lengths, bud
     assert np.array_equal(after.is_random_next, before.is_random_next)
 
 
-def test_random_bs_come_from_all_other_documents_and_all_their_sentences_alike():
+def test_random_bs_come_from_all_documents_alike():
     window = make_window([[1] * 50, [1] * 60_000, *[[1] * 50] * 4])
     found = [b[0] for _, b, r in pairs(window, range(1, 2), 13, short_seq_prob=0.0) if r]
     documents = np.bincount([document_of(window, b) for b in found], minlength=6)

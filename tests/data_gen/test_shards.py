@@ -31,7 +31,7 @@ class StopsAt(LocalRunner):
 
 
 @pytest.mark.parametrize("damage", [os.remove, lambda path: os.truncate(path, 100)])
-def test_a_shard_that_goes_while_the_run_is_interrupted_is_made_again(generator, damage):
+def test_a_shard_lost_while_interrupted_is_remade(generator, damage):
     generator.run("a@4")
     expected = generator.files()
     for name in expected:

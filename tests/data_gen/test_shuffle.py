@@ -57,7 +57,7 @@ def test_every_order_of_all_records_comes_up_alike(tmp_path):
     assert sum((count - 50) ** 2 / 50 for count in orders.values()) < 181
 
 
-def test_a_units_records_are_read_by_ranges_in_their_random_order(tmp_path):
+def test_units_are_read_by_ranges(tmp_path):
     records = [b"%d " % i * (i + 1) for i in range(50)]
     path = str(tmp_path / "unit")
     size = unit_files.write(path, records, np.random.default_rng(1))

@@ -49,7 +49,7 @@ def tokenize(folder, paths, vocabulary):
     return blocks
 
 
-def test_many_small_files_are_one_block_and_each_ends_its_document(tmp_path, vocabulary, tokenizer):
+def test_small_files_share_a_block(tmp_path, vocabulary, tokenizer):
     paths = []
     for index in range(50):
         paths.append(tmp_path / f"{index:02d}.txt")

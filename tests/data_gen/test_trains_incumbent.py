@@ -22,7 +22,7 @@ def batches(path):
 
 
 @pytest.mark.slow
-def test_tf_models_officials_reader_and_model_train_on_our_records(tmp_path, vocab_file, corpus_file):
+def test_tf_models_trains_on_our_records(tmp_path, vocab_file, corpus_file):
     settings = GeneratorSettings(
         input_file=corpus_file, output_file=str(tmp_path / "train"), vocab_file=vocab_file, max_seq_length=S,
         max_predictions_per_seq=P, dupe_factor=2,

@@ -81,7 +81,7 @@ def learn_by_counting_anew(word_counts, size):
     st.dictionaries(st.text("abc", min_size=1, max_size=9), st.integers(1, 5), min_size=1, max_size=12),
     st.integers(1, 40),
 )
-def test_pieces_are_those_that_counting_anew_before_each_merge_gives(word_counts, size):
+def test_merges_equal_a_recount(word_counts, size):
     assert vocabulary.learn_tokens(word_counts, size) == learn_by_counting_anew(word_counts, size)
 
 
@@ -105,7 +105,7 @@ def learn(tmp_path, texts, vocab_size, name="vocab.txt", **changes):
 
 @pytest.mark.quick_cases("150")
 @pytest.mark.parametrize("size", [60, 100, 150])
-def test_a_corpus_gives_exactly_the_size_asked_for_and_knows_all_its_words(tmp_path, corpus_file, size):
+def test_a_corpus_gives_the_size_asked_for(tmp_path, corpus_file, size):
     with open(corpus_file, encoding="utf-8") as file:
         text = file.read()
     tokens, output = learn(tmp_path, [text], size)
@@ -177,7 +177,7 @@ def test_a_size_that_cannot_be_met_is_explained(tmp_path, caplog):
     assert "9 tokens, fewer than --vocab_size=1000: every word of the corpus is already one token" in caplog.text
 
 
-def test_an_alphabet_larger_than_the_size_is_explained_and_the_size_met(tmp_path, caplog):
+def test_an_alphabet_beyond_the_size_is_explained(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         tokens, _ = learn(tmp_path, ["a b c d e f g h i a b c d"], 10)
     assert tokens == [*SPECIAL_TOKENS, "a", "b", "c", "d", "e"]
@@ -214,7 +214,7 @@ def test_an_existing_file_is_replaced_only_if_a_flag_says_so(tmp_path):
     assert learn(tmp_path, ["in is"], 20, overwrite=True)[0] != first
 
 
-def test_compressed_text_gives_the_same_vocabulary_and_damage_is_refused(tmp_path):
+def test_compressed_text_gives_the_same_vocabulary(tmp_path):
     plain, _ = learn(tmp_path, ["the of and the"], 20)
     whole = bz2.compress(b"the of and the")
     flags = {"input_file": str(tmp_path / "t.bz2"), "output_file": str(tmp_path / "new.txt"), "vocab_size": 20}

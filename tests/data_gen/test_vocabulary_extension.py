@@ -55,7 +55,7 @@ words_of = st.dictionaries(st.text("abcdé", min_size=1, max_size=8), st.integer
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None, derandomize=True)
 @given(words_of, st.integers(1, 12))
-def test_every_added_piece_is_new_and_used_and_the_text_takes_no_more_pieces(word_counts, wanted):
+def test_every_added_token_is_new_and_used(word_counts, wanted):
     added = extend_tokens(SPELLING, word_counts, wanted)
     assert len(added) == len(set(added)) <= wanted
     assert not set(added) & set(SPELLING)
@@ -69,7 +69,7 @@ def test_every_added_piece_is_new_and_used_and_the_text_takes_no_more_pieces(wor
     assert extend_tokens(SPELLING, dict(reversed(word_counts.items())), wanted) == added
 
 
-def test_a_character_that_is_missing_is_added_where_it_is_frequent_enough():
+def test_a_missing_character_is_added_if_frequent():
     common = {"abcd": 50, "né": 20, "éb": 1, "n": 30}
     added = extend_tokens(SPELLING, common, 4)
     assert {"abcd", "n"} <= set(added)
@@ -93,7 +93,7 @@ TEXT = "abcd abxy abcd dcba dcab\n" * 20 + "abcd y é\n" * 5
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 @pytest.mark.parametrize("last_end", [True, False])
-def test_at_the_end_the_old_file_stays_byte_for_byte_and_the_size_is_met(tmp_path, end, last_end):
+def test_appended_tokens_leave_the_file_unchanged(tmp_path, end, last_end):
     old = (end.join(SPELLING) + (end if last_end else "")).encode()
     tokens, output = extend(tmp_path, TEXT, old, vocab_size=len(SPELLING) + 3)
     assert output.read_bytes().startswith(old)
@@ -114,7 +114,7 @@ def test_in_unused_slots_all_other_ids_stay(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_summary_tells_what_the_tokenizer_does_before_and_after(tmp_path, caplog):
+def test_the_summary_agrees_with_the_tokenizer(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         _, output = extend(tmp_path, TEXT, SPELLING, vocab_size=len(SPELLING) + 5)
     summary = json.loads((tmp_path / "new.txt.settings.json").read_text())["summary"]

@@ -77,7 +77,7 @@ def test_an_article_becomes_its_passages():
     assert passages(ARTICLE) == PASSAGES
 
 
-def test_passages_are_what_the_library_by_itself_sees_in_that_order():
+def test_passages_equal_the_librarys():
     """An independent reference for the remaining text: mwparserfromhell on the whole article with tables and lists."""
     seen = mwparserfromhell.parse(ARTICLE).strip_code().replace("\u00a0", " ")
     position = 0

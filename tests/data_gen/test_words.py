@@ -27,7 +27,7 @@ def test_words_are_counted_as_the_tokenizer_sees_them(tmp_path, lower, expected)
 
 @settings(max_examples=100, deadline=None, derandomize=True)
 @given(st.lists(st.sampled_from(["a", "é", "中", "😀", " ", "\n", "word"]), max_size=40), st.sampled_from([8, 11, 64]))
-def test_blocks_are_the_text_cut_at_line_ends_or_spaces_and_within_no_character(tmp_path_factory, parts, block):
+def test_blocks_are_cut_at_line_ends_or_spaces(tmp_path_factory, parts, block):
     path = tmp_path_factory.mktemp("blocks") / "text"
     text = "".join(parts)
     path.write_text(text, encoding="utf-8", newline="")
@@ -98,7 +98,7 @@ batches = st.lists(
 @pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(batches, st.integers(4, 80))
-def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(stream, max_words):
+def test_counts_are_exact_up_to_the_limit(stream, max_words):
     true, counter = collections.Counter(), words._BoundedCounter(max_words)
     for batch in stream:
         true.update(batch)
@@ -114,7 +114,7 @@ def test_counts_are_exact_up_to_the_limit_and_off_by_the_stated_error_beyond(str
     assert found.dropped_words >= len(true) - len(counts)
 
 
-def test_the_rarest_words_go_first_and_of_equal_ones_those_that_came_first():
+def test_the_rarest_words_go_first():
     counter = words._BoundedCounter(6)
     counter.add([b"a", b"b", b"c", b"d", b"e", b"f"], [1, 2, 1, 9, 1, 1])
     counter.add([b"c", b"g"], [1, 1])

@@ -34,7 +34,7 @@ def test_passes_are_parted_where_they_are_too_much_for_memory():
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 1] == [(0, 4)]
 
 
-def test_units_of_other_blocks_passes_seeds_and_uses_draw_other_numbers():
+def test_units_draw_independent_numbers():
     def drawn(block=0, first_pass=0, seed=1, use=1):
         unit = Unit(block, documents=5, first_pass=first_pass, last_pass=first_pass + 1)
         task = types.SimpleNamespace(unit=unit, settings=types.SimpleNamespace(random_seed=seed))
@@ -48,7 +48,7 @@ def test_units_of_other_blocks_passes_seeds_and_uses_draw_other_numbers():
 
 @GIVEN
 @given(SIZES, st.data())
-def test_a_window_is_the_nearest_text_with_two_documents_if_there_are(sizes, data):
+def test_a_window_is_the_nearest_text(sizes, data):
     blocks = blocks_of(sizes)
     index = data.draw(st.integers(0, len(blocks) - 1))
     window = window_around(blocks, index)

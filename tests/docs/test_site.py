@@ -57,7 +57,7 @@ def test_every_flag_of_every_settings_class_is_on_a_page(generate, pages):
         assert any(all(heading in page for heading in headings) for page in pages.values()), found
 
 
-def test_a_flag_is_in_its_group_with_its_type_bounds_default_and_alias(pages):
+def test_help_shows_type_bounds_default_and_alias(pages):
     page = pages["reference/scripts/run_classifier.md"]
     group = page[page.index("## Devices") :].split("\n## ")[0]
     flag = group[group.index("### `--iterations_per_loop`") :].split("\n### ")[0]
@@ -66,7 +66,7 @@ def test_a_flag_is_in_its_group_with_its_type_bounds_default_and_alias(pages):
     assert "one of `cls`, `mean`, `max`\n" in page[page.index("### `--pooling`") :].split("\n### ")[0]
 
 
-def test_the_reference_has_every_name_that_the_page_on_python_imports(generate):
+def test_the_reference_covers_the_python_page(generate):
     text = (ROOT / "docs/how_to/python.md").read_text(encoding="utf-8")
     imports = re.findall(r"^from (bert_tf\S*) import (.+)$", text, re.MULTILINE)
     assert len(imports) > 3
@@ -89,7 +89,7 @@ def commands_in(path: pathlib.Path, names) -> list[list[str]]:
     return [words for words in lines if words and words[0] in names]
 
 
-def test_the_commands_of_the_documentation_have_only_flags_that_exist(generate):
+def test_documented_commands_have_existing_flags(generate):
     scripts = {script.name: script for script in generate.scripts()}
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     commands = [(page, words) for page in pages for words in commands_in(page, scripts)]
@@ -129,7 +129,7 @@ def test_links_between_files_work_in_the_site(generate, source, link, expected):
     assert generate.with_site_links(link, source, page, generate.COPIED, "https://example.org/b") == expected
 
 
-def test_a_folder_in_the_navigation_is_its_pages_that_are_not_listed(generate):
+def test_an_unlisted_folder_is_its_pages(generate):
     entries = [{"A": ["a/first.md", "a/", {"B": ["a/b/"]}]}]
     paths = ["a/b/x.md", "a/b/index.md", "a/first.md", "a/last.md"]
     assert generate.navigation(entries, paths) == [

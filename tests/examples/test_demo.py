@@ -17,7 +17,7 @@ def modules():
 
 
 @pytest.mark.slow
-def test_the_task_has_both_labels_and_pre_training_sees_no_dev_text(modules, tmp_path):
+def test_pretraining_sees_no_dev_text(modules, tmp_path):
     rows = demo_text.write_task(modules, tmp_path)
     train, dev = ({text for text, _ in rows[split]} for split in ("train", "dev"))
     assert len(train) > 2000 and len(dev) > 500 and not train & dev
@@ -28,7 +28,7 @@ def test_the_task_has_both_labels_and_pre_training_sees_no_dev_text(modules, tmp
         assert abs(labels.count(demo_text.RIGHT) - labels.count(demo_text.SCRAMBLED)) <= 1
 
 
-def test_a_scrambled_sentence_has_the_same_words_in_another_order():
+def test_a_scrambled_sentence_keeps_its_words():
     sentence = "Return the value of the option in the given section."
     scrambled = demo_text.scramble(sentence)
     assert scrambled != sentence and demo_text.scramble(sentence) == scrambled and scrambled.endswith(".")

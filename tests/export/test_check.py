@@ -41,7 +41,7 @@ def logs(folder):
 
 
 @pytest.mark.slow
-def test_the_warm_up_has_requests_of_every_signature_in_tf_servings_messages(exported):
+def test_warm_up_has_requests_of_every_signature(exported):
     found = logs(exported["classes"])
     assert [one.WhichOneof("log_type") for one in found] == ["predict_log"] * 3 + ["classify_log"]
     requests = [getattr(one, one.WhichOneof("log_type")).request for one in found]
@@ -139,7 +139,7 @@ def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
     assert len(str(error.value).splitlines()) == 1
 
 
-def test_an_operation_that_tf_serving_lacks_is_named_with_its_function(tmp_path):
+def test_an_unsupported_operation_is_named(tmp_path):
     class Asks(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
         def lengths(self, texts):

@@ -18,7 +18,7 @@ from tests.bert_tf.pretrained_folder import write_pretrained
         ({"pooling": "cls", "normalize": False, "max_seq_length": 9}, ("cls", False, 9)),
     ],
 )
-def test_flags_change_only_their_part_of_sentence_transformers_files(tmp_path, vocab_file, flags, expected):
+def test_flags_change_only_their_part_of_the_files(tmp_path, vocab_file, flags, expected):
     write_pretrained(tmp_path, vocab_file)
     plain = ExportSettings(checkpoint_dir=str(tmp_path), export_dir="m/1", task_name="embeddings", **flags)
     found = ServedEmbeddings.parameters(plain, open_checkpoint(str(tmp_path)))

@@ -40,14 +40,14 @@ def test_pooled_vectors_are_those_of_extract_features(run, encoder):
     assert ask(encoder, text=[])["embedding"].shape == (0, 2, 16)
 
 
-def test_an_export_has_only_the_weights_of_the_layers_that_it_reads(run, encoder):
+def test_an_export_has_only_the_layers_it_reads(run, encoder):
     whole = export(run, task_name="embeddings", layers="-1,0", export_dir=str(run.parent / "whole/1"))
     count, all_of_them = (sum(np.prod(v.shape) for v in model.weights) for model in (encoder, whole))
     size, inner = 16, 32
     assert all_of_them - count == 4 * size**2 + 2 * size * inner, "the matrices of the top layer"
 
 
-def test_tokens_have_the_vectors_and_characters_of_extract_features(run, encoder):
+def test_tokens_have_the_vectors_of_extract_features(run, encoder):
     expected = FeatureExtractor(run, layers="-2,0", max_seq_length=LENGTH).tokens(TEXTS)
     answers = ask(encoder, "token_embeddings", text=TEXTS)
     assert answers["embeddings"].shape == (len(TEXTS), LENGTH, 2, 16)

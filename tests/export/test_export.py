@@ -80,7 +80,7 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
 
 
 @pytest.mark.slow
-def test_the_direction_goes_from_pre_training_through_fine_tuning_into_the_served_model(vocab_file, tmp_path):
+def test_the_direction_reaches_the_served_model(vocab_file, tmp_path):
     """Left to right, the last token decides. With other attention or another pooler, predictions would differ."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
     (tmp_path / "pretrained").mkdir()
@@ -113,7 +113,7 @@ def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path
     assert answers["predicted"].dtype == tf.bool and answers["predicted"].shape == [8, 2]
 
 
-def test_scores_are_served_in_the_range_of_training_and_label_sets_by_their_thresholds(vocab_file, tmp_path):
+def test_scores_and_label_sets_are_served(vocab_file, tmp_path):
     config, tokenizer = dataclasses.replace(CONFIG, num_hidden_layers=1), BertTokenizer(vocab_file)
     model = make_classifier(config, 1)
     model({name: tf.ones([1, 8], tf.int32) for name in ("input_ids", "input_mask", "segment_ids")})
@@ -172,7 +172,7 @@ def regression(tmp_path, vocab_file):
     ],
     ids=lambda reading: f"{reading.long_text}-{reading.pooling}-{reading.pair_order}",
 )
-def test_long_texts_and_poolings_are_served_as_the_trainer_predicts_them(vocab_file, reading):
+def test_long_texts_and_poolings_are_served(vocab_file, reading):
     task, tokenizer = dataclasses.replace(make_task(2), reading=reading), BertTokenizer(vocab_file)
     # Pairs in both orders are read as GPT reads them.
     gpt = {"directionality": "ltr", "extract_token_id": tokenizer.mask_id} if reading.has_both_orders else {}
@@ -250,7 +250,7 @@ def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_
     assert os.listdir(tmp_path) == ["run"]
 
 
-def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_never(pairs, tmp_path):
+def test_unfinished_training_is_exported_by_a_flag(pairs, tmp_path):
     run = shutil.copytree(pairs[0] / "run", tmp_path / "run")
     content = json.loads((run / "run.json").read_text())
     content["phases"][0]["optimizer"]["num_train_steps"] = 100
@@ -266,7 +266,7 @@ def test_unfinished_training_is_exported_only_by_a_flag_and_untrained_weights_ne
 
 
 @pytest.mark.slow
-def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_runs_own_name(pairs, tmp_path):
+def test_a_models_folder_gets_the_next_version(pairs, tmp_path):
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)
     (base / "9.tmp-0123456789ab").mkdir()  # files of a killed export
@@ -277,7 +277,7 @@ def test_a_models_folder_gets_the_next_version_and_the_task_may_be_named_by_the_
     assert tf.saved_model.contains_saved_model(f"{base}/8")
 
 
-def test_two_exports_at_once_get_two_versions_and_no_poller_sees_half_of_one(tmp_path):
+def test_two_exports_at_once_get_two_versions(tmp_path):
     """Each thread publishes 20 complete folders into one model, while a poller like TF Serving's reads."""
     base, found, seen = str(tmp_path / "model"), [], []
     has_looked = threading.Event()

@@ -51,7 +51,7 @@ def test_guesses_are_those_of_score_text(filler):
     assert len({tuple(row[0]) for row in answers["tokens"].tolist()}) > 4
 
 
-def test_a_text_without_mask_an_empty_batch_and_long_texts_are_answered(filler):
+def test_texts_without_mask_are_answered(filler):
     model, _, _ = filler
     for texts in ([], ["the man", ""]):
         answers = ask(model, text=texts)
@@ -66,7 +66,7 @@ def test_a_text_without_mask_an_empty_batch_and_long_texts_are_answered(filler):
     answers["filled"][2, 0, 0].decode()
 
 
-def test_filled_texts_take_each_guess_beside_the_best_of_the_others():
+def test_filled_texts_take_each_guess():
     texts = ["a [MASK] b [MASK]c", "play [MASK]!", "no mask", "[MASK][MASK]x [MASK] y"]
     tokens = [
         [["one", "##s"], ["two", "three"]],
@@ -113,7 +113,7 @@ def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_model_that_small_devices_cannot_run_is_refused_with_its_operations(vocab_file, tmp_path):
+def test_models_too_large_for_litert_are_refused(vocab_file, tmp_path):
     write_pretrained(tmp_path / "run", vocab_file)
     with pytest.raises(
         InputError, match=r"cannot run this model \(it cannot express [A-Za-z0-9, ]+\); give --format=saved"

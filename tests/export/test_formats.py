@@ -18,7 +18,7 @@ from tests.export.exports import CONFIG, PAIRS, put_together
 
 
 @pytest.mark.slow
-def test_bfloat16_stores_matrices_in_half_the_bytes_and_answers_in_float32(exported, tmp_path):
+def test_bfloat16_exports_take_half_the_bytes(exported, tmp_path):
     run = f"{os.path.dirname(exported['classes'])}-run"
     other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), dtype="bfloat16"))
     assert keras.mixed_precision.global_policy().name == "float32", "as before"

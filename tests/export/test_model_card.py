@@ -31,7 +31,7 @@ def test_the_card_shows_scores_of_the_exported_threshold_only(tmp_path, threshol
 
 
 @pytest.mark.parametrize("is_edited", [False, True])
-def test_the_card_shows_scores_of_the_exported_thresholds_of_labels_only(tmp_path, is_edited):
+def test_the_card_shows_the_exported_scores(tmp_path, is_edited):
     labels, run, other = ("a", "b"), str(tmp_path), metrics_file.folder_of(str(tmp_path), "test.csv")
     task = ClassificationTask("own", multi_label.LabelSets(labels, run_folder=run, tune_thresholds=True))
     split = Split(

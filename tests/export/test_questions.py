@@ -81,7 +81,7 @@ def test_answers_are_the_trainers_with_exact_offsets(pair):
     assert sum(map(bool, found)) > 15 and "" in found and len(set(found)) > 10
 
 
-def test_offsets_count_characters_of_the_text_without_invalid_bytes(pair):
+def test_offsets_count_valid_characters(pair):
     broken = b"the \xffm\xe4\xb8an \xed\xa0\x80said \xf0\x9f\x98\x80 caf\xc3\xa9 t\xc3 they"
     text = broken.decode("utf-8", "ignore")
     answers, clean = (ask(pair[0], question=[b"wh\xffat ?"], context=[context]) for context in (broken, text))
@@ -101,7 +101,7 @@ def test_a_bilstm_and_given_settings_are_served(vocab_file, tmp_path):
     assert_equal(ask(model, **columns(QUESTIONS)), expected)
 
 
-def test_answers_are_chosen_as_in_training_unless_flags_say_otherwise(tmp_path):
+def test_answers_are_chosen_as_in_training(tmp_path):
     def chosen(decoding, **flags):
         task = SquadTask(decoding, STRIDE, QUERY)
         description.write(str(tmp_path), description.describe(task, LENGTH))

@@ -58,7 +58,7 @@ def test_real_questions_get_the_trainers_answers(data_dir, tokenizer):
 
 
 @pytest.mark.parametrize("name", ["wnut17-dev.conll", "conll2002-esp.testa"])
-def test_real_words_get_the_trainers_tags_and_are_found_in_running_text(data_dir, tokenizer, name):
+def test_real_words_get_the_trainers_tags(data_dir, tokenizer, name):
     read = conll_files.read_sentences(str(data_dir / "ner" / name), WordColumns())[:300]
     # A space within a word would separate two words.
     sentences = [dataclasses.replace(s, tags=None) for s in read if all(word.split() == [word] for word in s.words)]

@@ -60,7 +60,7 @@ def tagger(vocab_file, tmp_path_factory):
     return served(tmp_path_factory.mktemp("tagging"), vocab_file)
 
 
-def test_words_get_the_trainers_tags_however_long_their_sentence_is(tagger):
+def test_words_get_the_trainers_tags(tagger):
     model, tags, scores = tagger
     texts = [" ".join(found) for found in SENTENCES]
     answers = ask(model, "words", words=texts)
@@ -106,7 +106,7 @@ def test_the_words_of_running_text(text, expected):
 
 
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
-def test_tags_are_those_of_the_entities_in_any_sequence_of_labels(scheme):
+def test_tags_are_those_of_the_entities(scheme):
     task, rng = make_task(scheme=scheme), np.random.default_rng(0)
     labels = [rng.integers(0, len(task.labels), count) for count in (1, 0, 7, 300, 2, 0)]
     splits = np.cumsum([0, *map(len, labels)])
@@ -143,7 +143,7 @@ def test_tokens_have_the_probabilities_of_their_words(tagger, vocab_file):
 
 
 @pytest.mark.slow
-def test_tokens_of_a_model_on_activations_are_read_where_words_begin(vocab_file, tmp_path):
+def test_activation_models_read_first_tokens(vocab_file, tmp_path):
     model, _, scores = served(tmp_path, vocab_file, features="last_hidden", lstm_size=8)
     tokenizer = BertTokenizer(vocab_file)
     ids = tokenizer.encode([" ".join(SENTENCES[1])])

@@ -84,7 +84,7 @@ def their_logits(model, tokenizer, texts, second_texts) -> np.ndarray:
     ],
     ids=["uncased", "cased", "cased pairs", "uncased pairs, regression"],
 )
-def test_a_converted_classifier_gives_our_labels_and_probabilities(tmp_path, lower, second_texts, labels, act):
+def test_a_converted_classifier_keeps_its_answers(tmp_path, lower, second_texts, labels, act):
     config = dataclasses.replace(
         CONFIG, vocab_size=len(VOCABULARY) + 1, hidden_act=act, max_position_embeddings=POSITIONS
     )
@@ -133,7 +133,7 @@ def test_a_converted_pre_training_run_fills_masks_as_we_do(tmp_path):
 
 
 @pytest.mark.parametrize("lower", [True, False], ids=["uncased", "cased"])
-def test_a_folder_that_transformers_saved_comes_back_from_every_format(tmp_path, lower):
+def test_saved_folders_come_back_from_every_format(tmp_path, lower):
     (tmp_path / "words.txt").write_text("".join(f"{token}\n" for token in VOCABULARY), encoding="utf-8")
     tokenizer = transformers.BertTokenizer(str(tmp_path / "words.txt"), do_lower_case=lower)
     tokenizer.save_pretrained(tmp_path / "theirs")

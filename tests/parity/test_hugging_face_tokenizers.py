@@ -82,7 +82,7 @@ def test_texts_have_the_tokens_and_offsets_of_transformers(tmp_path, name):
         assert list(zip(*lengths, strict=True)) == expected, text
 
 
-def test_added_tokens_go_through_our_folders_back_to_transformers(tmp_path):
+def test_added_tokens_go_back_to_transformers(tmp_path):
     theirs, folder = written(tmp_path, "added")
     ours = BertTokenizer(folder)
     tokenizer_files.write(str(tmp_path / "ours"), ours.rules, 64)

@@ -18,7 +18,7 @@ from tfrecords import manifest, reader, writer
         ("x-00000-of-00002/train", "x-00000-of-00002/train.manifest.json"),
     ],
 )
-def test_the_manifest_stands_beside_the_first_shard_without_its_number(output, path):
+def test_the_manifest_is_beside_the_first_shard(output, path):
     assert manifest.manifest_path(output) == path
 
 
@@ -82,7 +82,7 @@ def test_swapped_shards_are_both_named(a_set):
     assert all("differs from what was written" in fault for fault in faults)
 
 
-def test_a_shard_named_by_itself_leads_to_the_manifest_beside_the_first_one(tmp_path):
+def test_any_shard_leads_to_the_manifest(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)
     shards = [manifest.Shard(name, 1, 1, "") for name in "ab"]

@@ -35,7 +35,7 @@ def record_file(path, seq=8, predictions=3, drop=(), packed=False):
         ("{0}/c,{0}/a,{0}/./c", ["c", "a"]),
     ],
 )
-def test_files_come_in_the_order_given_and_globs_sorted_without_folders(folder, patterns, expected):
+def test_files_keep_their_order_and_globs_are_sorted(folder, patterns, expected):
     assert [pathlib.Path(p).name for p in reader.expand_files(patterns.format(folder))] == expected
 
 
@@ -114,7 +114,7 @@ def ends_of_records() -> list[int]:
 @pytest.mark.quick_cases("truncated")
 # TensorFlow's own message for a truncated file contains this word
 @pytest.mark.parametrize("name", ["data", "truncated"])
-def test_a_plain_file_cut_anywhere_but_between_records_is_said_to_be_cut_in_the_right_one(tmp_path, name):
+def test_a_cut_plain_file_names_its_record(tmp_path, name):
     whole, ends, path = small_file(tmp_path / name, False), ends_of_records(), tmp_path / name
     assert len(whole) == ends[-1] and reader.find_damage([str(path)]) is None
     for cut in range(0, len(whole), 1 if name == "data" else 7):
@@ -140,7 +140,7 @@ def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
         assert damage and re.search(r"data: record \d+ \(counted from 0\) is cut off", damage), cut
 
 
-def test_any_bit_flipped_in_a_plain_file_is_noticed_in_the_right_record(tmp_path):
+def test_a_flipped_bit_in_a_plain_file_is_found(tmp_path):
     path = tmp_path / "data"
     whole, ends = small_file(path, False), ends_of_records()
     for at in range(len(whole)):
@@ -151,7 +151,7 @@ def test_any_bit_flipped_in_a_plain_file_is_noticed_in_the_right_record(tmp_path
 
 
 @pytest.mark.slow
-def test_any_bit_flipped_in_a_compressed_file_is_noticed_or_changes_no_record(tmp_path):
+def test_a_flipped_bit_in_a_gzip_file_is_found(tmp_path):
     path, unnoticed = tmp_path / "data", 0
     whole = small_file(path, True)
     for at in range(len(whole)):

@@ -14,12 +14,6 @@ from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, RE
 from bert_tf.tasks.classification.table_source import label_text
 
 _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
-# Common names of the features of two texts: the first text, then the second text.
-_PAIRS = (
-    ("premise", "hypothesis"), ("context", "hypothesis"), ("text", "hypothesis"), ("question", "sentence"),
-    ("question", "passage"), ("question", "context"), ("question", "answer"), ("query", "passage"),
-    ("query", "document"), ("title", "text"), ("title", "description"),
-)  # fmt: skip
 
 
 def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TextData:
@@ -146,20 +140,12 @@ def _text_features(
         return text_a, text_b or ""
     if len(texts) == 1:
         return texts[0], ""
-    if len(texts) == 2 and (is_ordered or _are_numbered(*texts)):
+    if len(texts) == 2 and is_ordered:
         return texts[0], texts[1]
-    for pair in _PAIRS:
-        if set(texts) == set(pair):
-            return pair
     raise InputError(
         f"--tfds_name={name}: has {len(texts)} texts ({', '.join(texts)}) in unknown order; give "
         "--text_a_column and --text_b_column"
     )
-
-
-def _are_numbered(first: str, second: str) -> bool:
-    """Returns whether two names differ only in a number or letter at the end, such as sentence1 and sentence2."""
-    return first[:-1] == second[:-1] and first[-1:] + second[-1:] in ("12", "01", "ab")
 
 
 def _kind_of(name: str, label: str, feature: Any, is_regression: bool) -> tuple[str, tuple[str, ...]]:

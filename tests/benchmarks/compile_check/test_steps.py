@@ -49,7 +49,7 @@ def test_a_step_is_static_and_stays_on_the_chip(program):
     assert "mhlo.copy" not in program
 
 
-def test_a_step_takes_the_batch_and_every_variable_and_gives_the_variables_back(program):
+def test_a_step_takes_and_gives_all_variables(program):
     types = list(arguments(program).values())
     assert types.count("tensor<3x12xi32>") == 3  # ids, mask, segments
     assert types.count("tensor<50x16xf32>") == 3  # embeddings and both moments

@@ -230,7 +230,7 @@ def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_pat
         checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))
 
 
-def test_an_original_configuration_for_their_weights_gives_a_warning(values, tmp_path, caplog):
+def test_an_original_configuration_gives_a_warning(values, tmp_path, caplog):
     saved(tmp_path, theirs(values))
     os.rename(tmp_path / "config.json", tmp_path / "other.json")
     for activation in ("gelu_erf", "gelu"):
@@ -266,7 +266,7 @@ def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
             checkpoints.load_encoder(saved(tmp_path, theirs(values), ENTRIES | change))
 
 
-def test_their_gelu_is_the_exact_one_also_where_no_key_says_whose_file_it_is(values, tmp_path):
+def test_their_gelu_is_exact_without_a_model_type(values, tmp_path):
     plain = {key: ENTRIES[key] for key in ENTRIES if key not in ("architectures", "model_type", "transformers_version")}
     path = saved(tmp_path, theirs(values), plain | {"hidden_act": "gelu"})
     assert checkpoints.load_encoder(path).config.hidden_act == "gelu_erf"

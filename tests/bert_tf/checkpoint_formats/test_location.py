@@ -14,7 +14,7 @@ def checkpoint(folder, name):
     tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(folder / name))
 
 
-def test_a_folder_means_the_latest_or_the_only_or_the_originals_checkpoint(tmp_path):
+def test_a_folder_means_its_latest_checkpoint(tmp_path):
     checkpoint(tmp_path, "a")
     assert locate(str(tmp_path)) == Location(str(tmp_path / "a"), False)
     checkpoint(tmp_path, "b")

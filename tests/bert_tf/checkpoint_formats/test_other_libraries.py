@@ -71,7 +71,7 @@ def test_an_h5_file_of_transformers_has_the_weights_and_the_head(model, tmp_path
         np.testing.assert_array_equal(variables_by_path(again)[path], value, err_msg=path)
 
 
-def test_a_preset_of_keras_hub_has_the_weights_the_head_and_the_casing(model, tmp_path):
+def test_keras_hub_presets_keep_head_and_casing(model, tmp_path):
     attention = {"query": "query_dense", "key": "key_dense", "value": "value_dense", "output_dense": "output_dense"}
     parts = {f"attention/{ours}": f"_self_attention_layer/{theirs}" for ours, theirs in attention.items()}
     parts |= {

@@ -138,7 +138,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
         np.testing.assert_array_equal(value, weight)
 
 
-def test_a_checkpoint_without_a_pooler_gives_an_encoder_with_a_fresh_one(values, tmp_path, caplog):
+def test_a_missing_pooler_is_initialized(values, tmp_path, caplog):
     save_original(tmp_path, changed(values, lambda n: [n.pop(k) for k in list(n) if "pooler" in k]))
     encoder = checkpoints.load_encoder(str(tmp_path))
     assert "has no pooler" in caplog.text
@@ -146,7 +146,7 @@ def test_a_checkpoint_without_a_pooler_gives_an_encoder_with_a_fresh_one(values,
     np.testing.assert_array_equal(encoder.blocks[1].intermediate.kernel, kernel)
 
 
-def test_missing_and_truncated_data_are_noticed_before_anything_is_read(values, tmp_path):
+def test_missing_or_truncated_data_is_found_first(values, tmp_path):
     prefix = save_original(tmp_path, original_values(values))
     data = tmp_path / "bert_model.ckpt.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:-200])

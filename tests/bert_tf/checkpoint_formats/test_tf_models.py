@@ -102,7 +102,7 @@ def test_an_encoder_of_theirs_gives_their_outputs(tmp_path, kind, name):
         assert relative_error(outputs[key], expected[key]) < 1e-5
 
 
-def test_a_pretrainer_of_theirs_gives_their_outputs_with_the_pooler_of_its_head(tmp_path, caplog):
+def test_their_pretrainers_outputs_are_kept(tmp_path, caplog):
     theirs = their_pretrainer(their_encoder(networks.BertEncoder))
     optimizer = keras.optimizers.Adam()
     optimizer.build(theirs.trainable_variables)
@@ -224,7 +224,7 @@ def test_their_loader_computes_our_activation(values, tmp_path, act):
 @pytest.mark.quick_cases("BertEncoderV2-True")
 @pytest.mark.parametrize("with_heads", [True, False])
 @pytest.mark.parametrize("kind", ENCODERS)
-def test_their_encoders_load_what_we_write_wherever_they_are_looked_for(values, tmp_path, kind, with_heads):
+def test_their_encoders_load_our_files(values, tmp_path, kind, with_heads):
     values = {path: value for path, value in values.items() if with_heads or path.startswith("encoder/")}
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
     word_embeddings = values["encoder/embeddings/word_embeddings"]

@@ -130,7 +130,7 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
         (ClassifierSettings, [*CLASSIFY, "--do_train"], ["bert_config_file", "vocab_file"]),
     ],
 )
-def test_configuration_and_vocabulary_may_lie_beside_the_checkpoint_to_start_from(settings_class, arguments, files):
+def test_model_files_may_be_beside_the_checkpoint(settings_class, arguments, files):
     alone = dataclasses.replace(command_line.parse(settings_class, arguments), **dict.fromkeys(files, ""))
     message = (
         "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER, "
@@ -316,7 +316,7 @@ def script(tmp_path_factory):
 
 
 @pytest.mark.parametrize("given", ["", "0"])
-def test_a_script_lets_tensorflow_load_no_second_keras_unless_the_user_decides(tmp_path, given):
+def test_scripts_load_no_second_keras(tmp_path, given):
     lines = SCRIPT.replace('print(f"done {settings.times}")', 'print(os.environ["TF_USE_LEGACY_KERAS"])')
     lines = lines.replace("from bert_tf import checkpoints\n", "")
     (tmp_path / "script.py").write_text(lines)
@@ -358,7 +358,7 @@ def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, err
     assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
 
 
-def test_a_terminated_script_cleans_up_and_ends_in_one_line_with_143(script):
+def test_a_terminated_script_ends_with_143(script):
     done = script("--what=terminate")
     assert (done.returncode, done.stdout, done.stderr) == (
         143, "cleaned up\n", "stopped; run the same command again to resume\n",
@@ -411,7 +411,7 @@ def test_help_has_first_flags_in_groups_and_helpfull_all():
     )
 
 
-def test_the_home_folder_is_expanded_which_no_shell_does_after_a_flag(monkeypatch):
+def test_the_home_folder_is_expanded_after_a_flag(monkeypatch):
     monkeypatch.setenv("HOME", "/home/me")
     words = ["--input_file=~/a, ~/b,c~/d,~x", "--output_file=~", "--vocab_file=v/~"]
     parsed = command_line.parse(GeneratorSettings, words)

@@ -26,7 +26,7 @@ def test_on_a_terminal_there_is_a_bar_and_no_line(monkeypatch, capsys):
     assert "work 50/100 units" in shown and "half of it" in shown
 
 
-def test_compilation_counts_neither_in_the_rate_nor_in_the_time_left(monkeypatch):
+def test_compilation_counts_in_no_rate(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     bar = progress_bar.ProgressBar("work", 101, "units", compiles=True)

@@ -27,7 +27,7 @@ def test_written_records_are_read_by_tensorflow(tmp_path, records):
 
 
 @pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_an_error_midway_leaves_the_old_file_and_no_temporary_one(tmp_path, error):
+def test_an_error_midway_leaves_the_old_file(tmp_path, error):
     (tmp_path / "a").write_bytes(b"old")
 
     def records():
@@ -42,7 +42,7 @@ def test_an_error_midway_leaves_the_old_file_and_no_temporary_one(tmp_path, erro
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_framed_records_are_written_as_they_are_with_size_and_checksum(tmp_path, packed):
+def test_framed_records_have_size_and_checksum(tmp_path, packed):
     records = [b"%d " % i * (i % 900 + 1) for i in range(3000)]
     writer.write_records(str(tmp_path / "framed"), records)
     framed = (tmp_path / "framed").read_bytes()
@@ -89,7 +89,7 @@ def test_atomic_path_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
     assert calls == ["fsync", "rename"]
 
 
-def test_outputs_that_are_read_or_given_twice_or_folders_are_refused(tmp_path):
+def test_outputs_must_differ_from_inputs(tmp_path):
     os.symlink(tmp_path / "text", tmp_path / "link")
     (tmp_path / "text").write_text("x")
     (tmp_path / "folder").mkdir()
@@ -121,7 +121,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
 
 
-def test_of_two_processes_that_write_one_folder_the_later_one_is_refused_and_the_earlier_one_kept(tmp_path):
+def test_of_two_writers_the_later_is_refused(tmp_path):
     target, refused = str(tmp_path / "out"), "out: another process has meanwhile written this folder; give a new folder"
     with (
         pytest.raises(InputError, match=refused),

@@ -137,7 +137,7 @@ def alone(runs, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_two_replicas_with_compiled_micro_batches_train_like_one_device(runs, alone, tmp_path):
+def test_compiled_replicas_train_like_one_device(runs, alone, tmp_path):
     more = ("--distribution_strategy=mirrored", "--gradient_accumulation_steps=2", "--enable_xla", "--nodo_eval")
     try:
         run_pretraining(parse(PretrainingSettings, flags(runs, tmp_path, *more)))
@@ -224,7 +224,7 @@ def classification_flags(runs, vocab_file, tmp_path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_two_machines_train_like_one_device_also_after_one_was_killed_and_fine_tune(runs, alone, vocab_file, tmp_path):
+def test_two_machines_train_like_one_device(runs, alone, vocab_file, tmp_path):
     pretrained, out = tmp_path / "pretrained", tmp_path / "out"
     given = flags(runs, pretrained)
     examples = list(tf.data.TFRecordDataset(f"{runs}/32.tfrecord").as_numpy_iterator())
@@ -300,7 +300,7 @@ def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch)
     workers.wait_for_chief(strategy, str(tmp_path / "run.json"))
 
 
-def test_what_python_makes_of_the_data_is_refused_where_python_is_not():
+def test_python_input_is_refused_where_none_runs():
     """A replacement for a TPU strategy with a number of hosts."""
     here, pod = object.__new__(tf.distribute.TPUStrategy), object.__new__(tf.distribute.TPUStrategy)
     here._extended, pod._extended = types.SimpleNamespace(num_hosts=1), types.SimpleNamespace(num_hosts=4)

@@ -386,7 +386,7 @@ def test_a_missing_gpu_is_one_line(folder, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_gpus_runner_and_batches_give_the_values_of_the_processor(folder, tmp_path, monkeypatch):
+def test_a_gpus_batches_give_the_cpus_values(folder, tmp_path, monkeypatch):
     """Extraction on a GPU, without a GPU: TensorFlow is made to report a GPU, and the CPU computes."""
     config, chosen = tf.config, []
     gpu = config.list_physical_devices("CPU")[:1]

@@ -113,7 +113,7 @@ def test_character_offsets_are_the_byte_offsets_of_the_tokenizer(extractor, text
     assert features.ends[1:-1].tolist() == [len(data[:at].decode()) for at in ends]
 
 
-def test_the_second_of_a_pair_counts_its_own_words_and_characters(extractor):
+def test_the_second_text_counts_its_own_words(extractor):
     (features,) = extractor.tokens([("the man", "all, now")])
     assert features.tokens == ["[CLS]", "the", "man", "[SEP]", "all", ",", "now", "[SEP]"]
     assert features.words.tolist() == [-1, 0, 1, -1, 0, 1, 2, -1]
@@ -176,7 +176,7 @@ def test_the_checkpoints_folder_says_how_to_pool(tmp_path, vocab_file):
             (pooling_mode(str(tmp_path)), is_normalized(str(tmp_path)))
 
 
-def test_another_pooling_keeps_the_normalization_and_the_length_of_sentence_transformers(pretrained, tmp_path):
+def test_another_pooling_keeps_the_other_settings(pretrained, tmp_path):
     folder = shutil.copytree(pretrained[0], tmp_path / "model")
     sentence_transformer(folder, {"pooling_mode": "max"}, "Normalize")
 
@@ -272,7 +272,7 @@ def test_texts_that_are_no_list_are_refused_not_taken_apart(extractor, texts):
         extractor.tokens(texts)
 
 
-def test_pooled_vectors_need_a_pooling_and_no_texts_are_no_vectors(extractor, pretrained):
+def test_pooled_vectors_need_a_pooling(extractor, pretrained):
     with pytest.raises(InputError, match="no pooling"):
         extractor.sentences(["a"])
     assert FeatureExtractor(pretrained[0], pooling="mean").sentences([]).shape == (0, 16)

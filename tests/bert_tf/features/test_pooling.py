@@ -62,7 +62,7 @@ def test_a_classifier_maps_the_pooled_vector(pooling):
     )
 
 
-def test_a_format_whose_classifier_reads_cls_is_refused_for_another_pooling(tmp_path):
+def test_a_format_that_pools_cls_is_refused(tmp_path):
     task = dataclasses.replace(make_task(3), reading=Reading(pooling="mean"))
     checkpoint = tf.train.Checkpoint(model=FineTunedBert(CONFIG, task.head), global_step=tf.Variable(1, dtype=tf.int64))
     checkpoint_folder.save(str(tmp_path), checkpoint, 1)

@@ -23,7 +23,7 @@ def trained(folder, vocab_file, tmp_path_factory):
     return output, run_finetuning(settings(folder, vocab_file, output, *do), lambda _: FindTheWord(folder))
 
 
-def test_a_task_of_another_shape_is_trained_evaluated_and_predicted(folder, trained):
+def test_a_task_of_another_shape_works(folder, trained):
     output, scores = trained
     assert scores.keys() == {"exact_rows", "loss"} and scores["exact_rows"] == 1.0 and scores["loss"] < 0.1
     assert "eval_exact_rows = 1.0" in (output / "eval_results.txt").read_text()
@@ -49,7 +49,7 @@ def test_the_first_examples_of_a_split_keep_all_their_rows():
 
 
 @pytest.mark.slow
-def test_a_training_that_ends_with_a_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
+def test_a_final_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=0.5", "--learning_rate=1e30"]  # one step; the weights are still finite
     with pytest.raises(InputError, match=r"step 1 of .* is unusable: its evaluation is not finite \(loss\)"):
         run_finetuning(settings(folder, vocab_file, tmp_path, *flags), lambda _: FindTheWord(folder))

@@ -184,7 +184,7 @@ def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_without_dev_data_takes_the_first_that_is_evaluated(inputs, vocab_file, tmp_path, caplog):
+def test_the_first_evaluated_data_becomes_dev(inputs, vocab_file, tmp_path, caplog):
     run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_train", "--num_train_epochs=1")
     run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_predict")
     assert not evaluations.exists(str(tmp_path / "run")), "a prediction names no dev data"
@@ -201,9 +201,7 @@ def test_a_run_without_dev_data_takes_the_first_that_is_evaluated(inputs, vocab_
         ("text,label\nthe man,good\nall,?\n", "line 3: unknown label '?'"),
     ],
 )
-def test_test_data_whose_labels_are_unknown_is_predicted_without_scores(
-    inputs, vocab_file, trained, caplog, content, reason
-):
+def test_unlabeled_test_data_has_no_scores(inputs, vocab_file, trained, caplog, content, reason):
     (trained.parent / "new.csv").write_text(content)
     before = rows_of(trained)
     run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/new.csv")

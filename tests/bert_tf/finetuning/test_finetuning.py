@@ -34,7 +34,7 @@ def encoded_pairs(tokenizer, task, count, rng):
     return encoded_split(task, examples, tokenizer, 16)
 
 
-def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
+def test_loss_and_accuracy_follow_their_definition():
     logits = np.array([[2.0, 0.0], [0.0, 1.0], [5.0, 0.0]], np.float32)
 
     class Fixed(keras.Model):
@@ -52,7 +52,7 @@ def test_loss_and_accuracy_follow_their_definition_and_leave_out_filling():
     )  # (2^2 + 0^2) / 2
 
 
-def test_training_batches_shuffle_anew_each_epoch_and_resume_at_a_position(tokenizer):
+def test_training_batches_shuffle_and_resume(tokenizer):
     task = make_task(2)
     encoded = encoded_pairs(tokenizer, task, 13, np.random.default_rng(1))
 
@@ -86,7 +86,7 @@ def test_replicas_share_a_batch_and_its_position(tokenizer, packed_for):
 
 
 @pytest.mark.slow
-def test_evaluation_depends_neither_on_the_batch_size_nor_on_packing(tokenizer):
+def test_evaluation_does_not_depend_on_batches(tokenizer):
     task, count = make_task(2), 11
     encoded = encoded_pairs(tokenizer, task, count, np.random.default_rng(2))
     objective = make_objective(CONFIG, 2)

@@ -42,7 +42,7 @@ def make_objective(task, config=LTR, coefficient=0.5):
 @pytest.mark.parametrize(
     ("kind", "direction"), [("pairs", "ltr"), ("both orders", "ltr"), ("choices", "ltr"), ("questions", "rtl")]
 )
-def test_the_auxiliary_loss_of_packed_rows_is_that_of_padded_rows(tokenizer, kind, direction):
+def test_packed_auxiliary_losses_equal_padded_ones(tokenizer, kind, direction):
     task = BOTH_ORDERS if kind == "both orders" else TASKS[kind]
     split = encoded_split(task, examples("pairs" if kind == "both orders" else kind, tokenizer), tokenizer, 32)
     config = dataclasses.replace(CONFIG, directionality=direction, extract_token_id=tokenizer.mask_id)
@@ -126,7 +126,7 @@ def test_no_gradient_comes_from_later_tokens_or_other_examples(tokenizer, kind):
         np.testing.assert_array_equal(gradient[is_token] > 0, visible[is_token])
 
 
-def test_the_extract_token_replaces_the_pooled_token_and_needs_no_pooler(tokenizer):
+def test_the_extract_token_replaces_the_pooled_token(tokenizer):
     split = encoded_split(TASKS["pairs"], examples("pairs", tokenizer), tokenizer, 32)
     inputs = TASKS["pairs"].model_inputs(split.columns, tokenizer, 32)
     tf.random.set_seed(1)
@@ -167,7 +167,7 @@ def test_a_bidirectional_model_is_refused(folder, vocab_file, tmp_path, flag):
 
 
 @pytest.mark.slow
-def test_a_run_with_gpts_recipe_resumes_predicts_and_keeps_its_tokens(folder, vocab_file, tmp_path):
+def test_a_run_with_gpts_recipe_resumes(folder, vocab_file, tmp_path):
     config = json.loads((folder / "config.json").read_text()) | {"directionality": "ltr"}
     (tmp_path / "config.json").write_text(json.dumps(config))
 

@@ -49,7 +49,7 @@ def mnli(tmp_path_factory, vocab_file):
 
 
 @pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
-def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(format, mnli, tmp_path):
+def test_a_head_with_other_labels_is_refused(format, mnli, tmp_path):
     folder, trained = mnli
     if format != "bert_tf":
         folder = tmp_path / "converted"
@@ -68,7 +68,7 @@ def test_a_head_of_another_number_of_labels_is_refused_or_drawn_anew(format, mnl
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_a_head_of_as_many_labels_is_taken_and_other_labels_are_named(mnli, caplog):
+def test_a_head_with_as_many_labels_is_kept(mnli, caplog):
     folder, trained = mnli
     with caplog.at_level(logging.WARNING, "absl"):
         check_initial(str(folder), task_of("XNLI"), CONFIG, reinitialize_head=False)
@@ -90,7 +90,7 @@ def head_values(model, path, *arguments):
 
 @pytest.mark.parametrize("format", ["bert_tf", "hugging_face", "tf1", "tf_models"])
 @pytest.mark.parametrize("kind", ["classes", "tags"])
-def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, format, mnli, vocab_file, tmp_path, caplog):
+def test_head_outputs_are_matched_by_label_names(kind, format, mnli, vocab_file, tmp_path, caplog):
     task, folder, order = task_of("MNLI"), mnli[0], [2, 0, 1]
     labels = tuple(task.labels[number] for number in order)
     other = dataclasses.replace(task, answers=dataclasses.replace(task.answers, labels=labels))
@@ -110,7 +110,7 @@ def test_the_outputs_of_a_head_are_matched_by_the_names_of_its_labels(kind, form
         np.testing.assert_array_equal(value, given[name][..., order])
 
 
-def test_a_regression_of_another_project_gives_its_scores_whatever_the_scale_of_the_data(vocab_file, tmp_path):
+def test_another_projects_regression_keeps_its_scale(vocab_file, tmp_path):
     trained = put_together(tmp_path / "run", vocab_file, make_task(0), config=CONFIG, spread=0.2)
     path, scale = tmp_path / "hf", {"mean": 2.5, "deviation": 1.5}
     convert_checkpoint(ConversionSettings(input=str(tmp_path / "run"), output=str(path), format="hugging_face"))
@@ -124,7 +124,7 @@ def test_a_regression_of_another_project_gives_its_scores_whatever_the_scale_of_
 
 
 @pytest.mark.parametrize("labels", [["x", "y", "z"], ["LABEL_0", "LABEL_1", "LABEL_2"]])
-def test_names_that_a_task_lacks_are_warned_of_and_numbers_are_none(labels, mnli, tmp_path, caplog):
+def test_unknown_label_names_are_warned_of(labels, mnli, tmp_path, caplog):
     convert_checkpoint(ConversionSettings(input=str(mnli[0]), output=f"{tmp_path}/hf", format="hugging_face"))
     (tmp_path / "hf/config.json").write_text(
         json.dumps(json.loads((tmp_path / "hf/config.json").read_text()) | {"id2label": dict(enumerate(labels))})
@@ -162,7 +162,7 @@ def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_pa
         np.testing.assert_array_equal(value, expected[..., ::-1] if expected.shape[-1] == 3 else expected, err_msg=path)
 
 
-def test_the_script_refuses_the_head_before_it_trains_unless_the_flag_says_so(mnli, tmp_path, monkeypatch):
+def test_the_script_refuses_a_head_before_training(mnli, tmp_path, monkeypatch):
     begun = []
     monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
     lines = "".join(f"{i}\ta\tb\tentailment\n" for i in range(8))

@@ -103,7 +103,7 @@ KINDS = [("pairs", "ltr"), ("words", "bidi"), ("choices", "bidi"), ("questions",
 
 @pytest.mark.quick_cases("words-bidi")
 @pytest.mark.parametrize(("kind", "directionality"), KINDS)
-def test_loss_gradients_and_logits_of_a_packed_step_are_those_of_the_padded_one(tokenizer, kind, directionality):
+def test_packed_steps_equal_padded_steps(tokenizer, kind, directionality):
     kind, *bilstm = kind.split(" on a ")
     task = TASKS[kind]
     split = encoded_split(task, examples(kind, tokenizer), tokenizer, 32)

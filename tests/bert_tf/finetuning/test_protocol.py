@@ -119,7 +119,7 @@ def plain(folder, vocab_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_that_was_killed_ends_early_with_the_same_best_checkpoint(
+def test_a_killed_run_ends_early_with_the_same_best(
     folder,
     vocab_file,
     tmp_path,

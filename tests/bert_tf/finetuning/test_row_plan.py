@@ -42,7 +42,7 @@ def test_batches_have_like_numbers_of_tokens_also_in_each_share():
         assert abs(batches[:, 8 * share : 8 * share + 8].mean() - lengths.mean()) < 0.2 * lengths.mean()
 
 
-def test_two_rows_meet_in_a_batch_as_often_as_any_others_of_their_strata():
+def test_rows_meet_in_batches_equally_often():
     lengths = np.arange(40, dtype=np.int32) + 3
     together = np.zeros([40, 40], int)
     for seed in range(400):
@@ -74,7 +74,7 @@ def check_places(plan, lengths):
 
 
 @pytest.mark.parametrize("shares", [1, 2, 4])
-def test_packed_training_batches_have_the_rows_of_unpacked_ones_and_little_padding(shares):
+def test_packed_batches_have_the_same_rows(shares):
     lengths = random_lengths(500)
     options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}
     plan, apart = (plan_training(lengths, **options, packed_for=config) for config in (CONFIG, None))
@@ -129,7 +129,7 @@ def check_groups(plan, group_sizes):
 
 @pytest.mark.parametrize("packed_for", [None, CONFIG])
 @pytest.mark.parametrize("shares", [1, 4])
-def test_the_rows_of_an_example_stay_together_and_a_batch_counts_examples(shares, packed_for):
+def test_rows_of_an_example_stay_together(shares, packed_for):
     group_sizes = np.random.default_rng(0).integers(2, 6, 150)
     lengths = random_lengths(int(group_sizes.sum()))
     options = {"shares": shares, "packed_for": packed_for, "group_sizes": group_sizes}

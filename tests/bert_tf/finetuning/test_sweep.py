@@ -81,7 +81,7 @@ def finished(rate, restart, score):
     return Trial(f"{rate}-{restart}", combination(rate), restart, {"f1": score, "loss": 0.1})
 
 
-def test_results_have_mean_deviation_and_best_of_each_combination(tmp_path):
+def test_results_summarize_each_combination(tmp_path):
     failed = dataclasses.replace(finished(2e-3, 2, 0.0), scores={}, error="diverged")
     trials = (finished(1e-3, 1, 0.5), finished(2e-3, 1, 0.6), finished(1e-3, 2, 0.9), failed)
     results = Results("toy", trials)
@@ -150,7 +150,7 @@ def kept(output):
     ]
 
 
-def test_a_sweep_that_was_killed_trains_only_the_trials_that_are_left(tmp_path):
+def test_a_killed_sweep_trains_only_the_rest(tmp_path):
     scores = {1e-3: 0.5, 2e-3: NotFinite("it diverged"), 3e-3: Killed()}
     first = Trials(scores)
     with pytest.raises(Killed):
@@ -213,7 +213,7 @@ def test_a_trial_has_the_weights_of_the_same_command_alone(folder, vocab_file, s
 
 
 @pytest.mark.slow
-def test_the_best_trial_predicts_and_a_trial_that_diverges_is_recorded(swept, folder, vocab_file, monkeypatch):
+def test_the_best_trial_predicts(swept, folder, vocab_file, monkeypatch):
     output, run, scores, reported = swept
     results = json.loads((output / "results.json").read_text())
     best = output / results["best"]["folder"]
@@ -239,7 +239,7 @@ THREE = ["--do_train", "--do_eval", "--do_predict"]
 
 
 @pytest.mark.slow
-def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(folder, vocab_file, tmp_path):
+def test_a_sweep_predicts_by_its_best_thresholds(folder, vocab_file, tmp_path):
     for split in ("train", "dev", "test"):
         (tmp_path / f"{split}.csv").write_text("text,label\n" + 'the man,"a,b"\nwho said so,\nall of you,b\n' * 4)
     files = [f"--bert_config_file={folder}/config.json", f"--vocab_file={vocab_file}", f"--output_dir={tmp_path}/out"]
@@ -255,7 +255,7 @@ def test_a_sweep_of_several_labels_predicts_by_the_thresholds_of_its_best_trial(
 
 
 @pytest.mark.slow
-def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(folder, vocab_file, tmp_path):
+def test_a_sweep_predicts_by_its_null_threshold(folder, vocab_file, tmp_path):
     answer = {"text": "man", "answer_start": 4}
     asked = [{"id": f"q{n}", "question": "who ?", "answers": [answer] * (n % 2), "is_impossible": n % 2 == 0}
              for n in range(8)]  # fmt: skip
@@ -272,7 +272,7 @@ def test_a_sweep_of_questions_predicts_by_the_null_threshold_of_its_best_trial(f
     }
 
 
-def test_a_sweep_whose_prediction_would_be_refused_trains_nothing(folder, vocab_file, tmp_path, monkeypatch):
+def test_a_sweep_with_a_bad_prediction_trains_nothing(folder, vocab_file, tmp_path, monkeypatch):
     def refuse(settings, trial):
         raise InputError("impossible")
 
@@ -327,7 +327,7 @@ def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained)
 
 
 @pytest.mark.slow
-def test_a_sweep_over_transferred_layers_trains_each_and_draws_the_curve(tmp_path, vocab_file):
+def test_a_sweep_over_transferred_layers_has_a_curve(tmp_path, vocab_file):
     write_pretrained(tmp_path / "pretrained", vocab_file)
     for split in ("train", "dev"):
         rows = "".join(f"{text}\t{label}\n" for text, label in [("the man said", "a"), ("all of you", "b")] * 8)

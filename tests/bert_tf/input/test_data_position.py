@@ -109,7 +109,7 @@ def test_another_batch_size_goes_on_where_the_first_one_ended(data):
 
 @pytest.mark.quick_cases("every token, packed")
 @pytest.mark.parametrize("kind", ["dynamic", "every token, packed"])
-def test_every_epoch_has_every_record_once_in_an_order_of_its_own(data, kind):
+def test_every_epoch_has_every_record_once(data, kind):
     epochs, epoch = {}, 0
     for batch in batches(data, kind, 80, seed=2, batch_size=1):
         first_tokens = batch["position_ids"] == 1 if "packed" in kind else np.s_[:, 1]
@@ -148,7 +148,7 @@ def test_workers_and_replicas_partition_each_global_batch(data, training, worker
 
 
 @pytest.mark.slow
-def test_files_that_are_passed_over_are_not_read_where_a_manifest_counts_them(data, tmp_path, monkeypatch):
+def test_skipped_files_are_not_read(data, tmp_path, monkeypatch):
     monkeypatch.setattr(record_order, "_OPEN_FILES", 2)
     epoch = tf.constant(0, tf.int64)
     orders = ((seed, record_order._shuffled(tf.range(4), seed, 0, epoch).numpy()) for seed in range(99))

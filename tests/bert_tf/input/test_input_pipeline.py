@@ -52,7 +52,7 @@ def test_evaluation_reads_every_record_once_in_order(files):
     assert [len(batch) for batch in numbers(files[:1], training=False)] == [6, 4]
 
 
-def test_training_goes_through_all_records_each_epoch_in_another_order(files):
+def test_training_reads_all_records_each_epoch(files):
     got = sum(numbers(files, steps=10), [])
     assert sorted(got[:30]) == sorted(got[30:]) == list(range(30))
     assert got[:30] != list(range(30)) and got[:30] != got[30:]
@@ -139,7 +139,7 @@ def summary_of(batches):
 
 
 @pytest.mark.slow
-def test_dynamic_and_static_masking_are_of_one_law_which_is_tf_models_officials(unmasked):
+def test_dynamic_and_static_masking_are_equal_in_law(unmasked):
     read = summary_of(masked_batches(unmasked, 250, batch_size=48))
     static = mask(
         np.tile(ROW, (20_000, 1)), np.full(20_000, len(ROW)), np.tile(masking_reference.MASKABLE, (20_000, 1)),
@@ -179,7 +179,7 @@ def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
 
 
 @pytest.mark.parametrize("directionality", ["ltr", "rtl"])
-def test_a_model_that_looks_one_way_predicts_every_piece_of_the_text(directionality):
+def test_one_directional_models_predict_every_piece(directionality):
     """One segment, two segments, no text. Only text is predicted, from the preceding or following position."""
     rows = [[2, 7, 8, 9, 8, 3, 0, 0], [2, 7, 3, 8, 9, 7, 7, 3], [2, 3, 0, 0, 0, 0, 0, 0]]
     text = [{1: 7, 2: 8, 3: 9, 4: 8}, {1: 7, 3: 8, 4: 9, 5: 7, 6: 7}, {}]

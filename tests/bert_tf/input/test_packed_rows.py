@@ -71,7 +71,7 @@ def example(examples, index) -> dict:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_example_is_found_again_once_and_whole_even_where_the_shape_binds(seed):
+def test_packed_examples_are_found_once_and_whole(seed):
     rng = np.random.default_rng(seed)
     examples = random_examples(rng, int(rng.integers(1, 80)))
     shape = RowShape(int(rng.integers(1, 6)), int(rng.integers(4, 12)))
@@ -109,7 +109,7 @@ def test_the_shape_is_what_nearly_all_rows_of_a_sample_need():
 @pytest.mark.quick_cases("pairs-bidi", "one segment-ltr", "every token-rtl")
 @pytest.mark.parametrize("directionality", ["bidi", "ltr", "rtl"])
 @pytest.mark.parametrize("kind", ["pairs", "one segment", "every token"])
-def test_loss_and_gradients_of_packed_rows_are_those_of_their_examples(kind, directionality):
+def test_packed_losses_equal_those_of_the_examples(kind, directionality):
     rng = np.random.default_rng(1)
     one_by_one = random_examples(rng, 40, pairs=kind == "pairs", masked=kind != "every token")
     packed = pack_rows(one_by_one, RowShape(8, 16), rng)

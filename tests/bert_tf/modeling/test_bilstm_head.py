@@ -60,7 +60,7 @@ def keras_bilstm(head: BiLstmHead, return_sequences: bool) -> keras.layers.Layer
 
 
 @pytest.mark.parametrize("is_pooled", [True, False])
-def test_a_head_reads_the_states_of_keras_bilstm_over_the_tokens_alone(is_pooled):
+def test_a_bilstm_head_reads_only_the_tokens(is_pooled):
     make = (lambda config: ClassificationHead(config, 3)) if is_pooled else (lambda c: TokenHead(c.hidden_size, 3, c))
     head = BiLstmHead(CONFIG, make)
     mask = np.arange(8) < np.array(LENGTHS)[:, None]
@@ -118,7 +118,7 @@ def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_fil
 
 
 @pytest.mark.slow
-def test_the_served_model_and_the_library_compute_the_runs_predictions(inputs, trained, tmp_path):
+def test_served_model_and_library_agree_with_the_run(inputs, trained, tmp_path):
     run, _, _ = trained
     expected = np.loadtxt(run / "test_results.tsv", delimiter="\t")
     pairs = [(a, b) for a, b, _ in mrpc_run.ROWS[:5]]
@@ -153,7 +153,7 @@ def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_model_without_a_bilstm_takes_the_encoder_alone_and_says_so(inputs, vocab_file, trained, tmp_path, caplog):
+def test_a_model_without_bilstm_says_so(inputs, vocab_file, trained, tmp_path, caplog):
     run, flags, _ = trained
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
     with caplog.at_level(logging.WARNING, "absl"):

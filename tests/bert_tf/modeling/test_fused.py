@@ -142,7 +142,7 @@ def test_a_mask_drops_its_share_and_keeps_the_mean():
     assert set(np.unique(x)) == {0.0, np.float32(1 / 0.9)}
 
 
-def test_masks_of_other_places_sites_and_seeds_know_nothing_of_each_other():
+def test_dropout_masks_are_independent():
     def mask(seed=(3, 4), site=7):
         return dropout_mask([1 << 20], 0.5, tf.constant(seed), tf.constant(site)).numpy() * 2.0 - 1.0
 
@@ -190,7 +190,7 @@ def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, 
 
 
 @pytest.mark.slow
-def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(monkeypatch):
+def test_recomputation_gives_the_same_gradients(monkeypatch):
     monkeypatch.setattr(compilation, "_LARGE", 1)
     config = dataclasses.replace(CONFIG, num_hidden_layers=2)
     batch = random_batch(config, batch=5, length=20, predictions=4)
@@ -219,7 +219,7 @@ def test_recomputed_activations_give_the_same_loss_and_gradients_with_dropout(mo
 
 @pytest.mark.slow
 @pytest.mark.parametrize("whole", [True, False])
-def test_barriers_stand_in_a_program_that_is_compiled_whole_and_nowhere_else(whole, monkeypatch):
+def test_barriers_stand_only_in_compiled_programs(whole, monkeypatch):
     monkeypatch.setattr(compilation, "_LARGE", 1)
     x, weights = tf.ones([ROWS, HIDDEN]), tf.ones([HIDDEN])
 

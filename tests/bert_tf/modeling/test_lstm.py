@@ -41,7 +41,7 @@ def test_padding_changes_nothing():
         np.testing.assert_allclose(lstm(longer, lengths)[row, :length], lstm(x, lengths)[row, :length], atol=1e-6)
 
 
-def test_the_forget_gates_start_open_and_a_cell_is_float32_in_bfloat16():
+def test_forget_gates_start_open_and_cells_are_float32():
     lstm, low = BiLstm(4, 3), BiLstm(4, 3, dtype=keras.mixed_precision.Policy("mixed_bfloat16"))
     np.testing.assert_array_equal(lstm.forward.bias, [0.0] * 3 + [1.0] * 3 + [0.0] * 6)
     low.set_weights(lstm.get_weights())

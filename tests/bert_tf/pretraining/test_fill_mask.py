@@ -68,7 +68,7 @@ def row_of_data(tokenizer) -> dict:
     }  # fmt: skip
 
 
-def test_rows_of_the_data_show_what_the_model_reads_and_what_is_right(tokenizer):
+def test_rows_show_what_the_model_reads(tokenizer):
     rows = fill_mask.rows_of_batch(row_of_data(tokenizer), "bidi")
     model = random_pretrainer(BertConfig(**SHAPE))
     look = fill_mask.FillMask(model, tf.distribute.get_strategy(), rows, tokenizer.vocabulary, 8)
@@ -101,7 +101,7 @@ def test_guesses_are_the_models_probabilities(tokenizer, strategy, tmp_path):
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
-def test_a_model_of_one_direction_predicts_tokens_it_has_not_seen(tokenizer, direction):
+def test_one_directional_models_predict_unseen_tokens(tokenizer, direction):
     """The right token of a blank is the row's token there, and the guesses do not depend on it."""
     ids = [tokenizer.cls_id, *map(int, tokenizer.encode(["the man was at my side now"]).values), tokenizer.sep_id, 0, 0]
 

@@ -108,7 +108,7 @@ def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, fini
     assert loss[0] == loss[1] and len(loss[0]) == 4 * STEPS // EVERY  # loops of 3, 3, 3 and 1 steps
 
 
-def test_packed_rows_masked_on_the_fly_end_with_the_same_bits_too(data, server, tmp_path):
+def test_packed_dynamic_rows_end_with_the_same_bits(data, server, tmp_path):
     """Resumes on two replicas and with a loss scale."""
     more = [
         "--distribution_strategy=mirrored", "--dtype=float16", f"--input_file={data}/unmasked.tfrecord-*",
@@ -130,7 +130,7 @@ def batches(path: pathlib.Path) -> dict[tuple, str]:
     return found
 
 
-def test_without_deterministic_mode_a_killed_run_reads_the_same_batches(data, server, finished, tmp_path):
+def test_killed_runs_read_the_same_batches(data, server, finished, tmp_path):
     more = ["--nodeterministic"]
     killed = tmp_path / "killed.jsonl"
     how = {"at_loop": [signal.SIGKILL, 2], "batches": str(killed)}
@@ -165,7 +165,7 @@ def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, 
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
 
-def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(data, server, finished, tmp_path):
+def test_a_full_disk_leaves_the_last_checkpoint(data, server, finished, tmp_path):
     assert server.do("pretrain", command(data, tmp_path), largest_file=20_000) == 1
     said = server.log.splitlines()[-1]
     assert re.match(r"error: .*/ckpt-10: cannot be saved \(File too large.*\); earlier checkpoints are intact", said), (
@@ -178,7 +178,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_the_same_command_goes_on(dat
     check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
 
-def test_killed_at_every_touch_of_a_file_while_saving_the_newest_checkpoint_and_the_best_are_there(server, tmp_path):
+def test_kills_while_saving_leave_newest_and_best(server, tmp_path):
     folder, count_file = tmp_path / "run", str(tmp_path / "count")
     folder.mkdir()
     evaluations.write(str(folder), evaluations.Evaluations("f1", scores={1: {"f1": 1.0}}))

@@ -60,7 +60,7 @@ def both(runs, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_second_command_continues_on_longer_rows_with_the_same_schedule(both, caplog):
+def test_a_second_command_continues_on_longer_rows(both, caplog):
     out, results = both
     assert checkpoint_folder.find(str(out)).step == 6 and lengths(out) == [(32, 0), (48, 4)]
     evaluated = lines(out, "eval_on_training_data")
@@ -74,7 +74,7 @@ def test_a_second_command_continues_on_longer_rows_with_the_same_schedule(both, 
 
 
 @pytest.mark.slow
-def test_the_second_command_resumes_and_finished_trains_no_further(runs, both, tmp_path):
+def test_the_second_command_resumes(runs, both, tmp_path):
     out = tmp_path / "out"
     shutil.copytree(both[0], out)
     for path in (*out.glob("ckpt-6*"), out / "checkpoint"):  # killed before they were written

@@ -100,7 +100,7 @@ def run_json(folder) -> dict:
 
 
 @pytest.mark.slow
-def test_dynamic_data_is_masked_by_its_manifest_and_a_run_resumes_by_what_that_said(data, tmp_path, monkeypatch):
+def test_dynamic_data_is_masked_by_its_manifest(data, tmp_path, monkeypatch):
     """Rows of 32 tokens for 12 predictions at 0.4; the defaults, 20 and 0.15, would give other numbers."""
     for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
         shutil.copy(data / file, tmp_path)
@@ -161,7 +161,7 @@ def test_manifests_that_do_not_agree_need_the_flag(data, names, eval_names):
 
 
 @pytest.mark.parametrize("name, masked", [("static", True), ("ltr", False)])
-def test_other_data_has_the_originals_20_predictions_unless_a_flag_says_another(data, tmp_path, name, masked):
+def test_other_data_has_20_predictions_by_default(data, tmp_path, name, masked):
     given = of_the_manifest(data, "out", name, *([] if masked else [one_way(data, tmp_path)]))
     config, files = BertConfig.from_json_file(given.bert_config_file), [f"{data}/{name}"]
     if masked:
@@ -200,7 +200,7 @@ def one_way(data, tmp_path, directionality="ltr") -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name, directionality", [("dynamic_mlm", "rtl"), ("dynamic", "ltr")])
-def test_unmasked_data_of_every_kind_trains_a_model_that_looks_one_way(data, tmp_path, name, directionality):
+def test_unmasked_data_trains_a_one_directional_model(data, tmp_path, name, directionality):
     flag = one_way(data, tmp_path, directionality)
     results = run_pretraining(settings(data, tmp_path / "out", name, flag, "--do_eval"))
     assert np.isfinite(results["masked_lm_loss"])
@@ -251,7 +251,7 @@ def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
     np.testing.assert_array_equal(before, after)
 
 
-def test_a_vocabulary_that_the_model_has_no_embeddings_for_is_refused_before_training(data, tmp_path):
+def test_a_vocabulary_beyond_the_embeddings_is_refused(data, tmp_path):
     shutil.copy(data / "static", tmp_path)  # without the manifest, the vocabulary of the data is unknown
     shutil.copy(data / "config.json", tmp_path)
     long = tmp_path / "long.txt"
@@ -315,7 +315,7 @@ def look_at(folder, patterns, *more: str):
     return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
 
 
-def test_shards_can_be_left_out_on_purpose_but_not_by_a_glob_that_misses_one(three_shards, tmp_path, caplog):
+def test_shards_may_be_left_out_only_on_purpose(three_shards, tmp_path, caplog):
     first, second, third = three_shards
     assert len(look_at(tmp_path, f"{tmp_path}/set*").files) == 3
     assert look_at(tmp_path, f"{first},{second}", f"--eval_input_file={third}").eval_files == [third]
@@ -378,7 +378,7 @@ def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes,
 
 
 @pytest.mark.slow
-def test_resuming_evaluating_and_a_next_phase_need_the_vocabulary_of_the_run(data, tmp_path):
+def test_later_phases_need_the_runs_vocabulary(data, tmp_path):
     out, other = tmp_path / "out", tmp_path / "other"
     run_pretraining(settings(data, out, "static", "--num_train_steps=2"))
     assert (out / "vocab.txt").read_bytes() == (data / "vocab.txt").read_bytes()
@@ -392,7 +392,7 @@ def test_resuming_evaluating_and_a_next_phase_need_the_vocabulary_of_the_run(dat
 
 
 @pytest.mark.slow
-def test_records_of_other_tools_take_a_vocabulary_by_flag_which_the_run_then_keeps(data, tmp_path, caplog):
+def test_other_tools_records_take_a_vocabulary_flag(data, tmp_path, caplog):
     for name in ("static", "config.json"):
         shutil.copy(data / name, tmp_path)
     out = tmp_path / "out"

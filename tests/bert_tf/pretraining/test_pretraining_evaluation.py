@@ -103,7 +103,7 @@ def read_summaries(folder) -> dict[str, list]:
     return found
 
 
-def test_tensorboard_has_training_and_evaluation_under_the_same_names(finished):
+def test_tensorboard_has_the_same_names(finished):
     folder, results = finished
     train, held_out = read_summaries(folder / "train"), read_summaries(folder / "eval")
     both = {"loss", "masked_lm/loss", "masked_lm/accuracy", "masked_lm/perplexity", "next_sentence/loss",
@@ -147,7 +147,7 @@ def test_an_evaluation_afterwards_gives_the_same_figures(data, finished, tmp_pat
 
 
 @pytest.mark.slow
-def test_an_evaluation_on_training_data_is_named_so_and_joins_no_held_out_curve(data, finished, tmp_path, caplog):
+def test_evaluation_on_training_data_is_named_so(data, finished, tmp_path, caplog):
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
     shutil.copy(data / "data.tfrecord", tmp_path / "renamed.tfrecord")
@@ -197,7 +197,7 @@ def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp
 
 
 @pytest.mark.slow
-def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data, tmp_path, monkeypatch):
+def test_a_run_without_evaluation_has_a_report(data, tmp_path, monkeypatch):
     def interrupt(self, step, results):
         raise KeyboardInterrupt
 
@@ -207,7 +207,7 @@ def test_a_run_without_evaluation_has_a_report_too_also_when_it_is_stopped(data,
     assert "of 6; written" in (tmp_path / "report.html").read_text()
 
 
-def test_a_next_sentence_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch):
+def test_untrained_next_sentence_heads_are_skipped(tmp_path, monkeypatch):
     (tmp_path / "ckpt-3.index").touch()
     monkeypatch.setattr(evaluation.resume, "find", lambda *_: checkpoint_folder.ResumePoint(f"{tmp_path}/ckpt-3"))
     strategy = tf.distribute.get_strategy()

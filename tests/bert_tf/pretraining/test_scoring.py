@@ -80,7 +80,7 @@ def test_each_token_is_masked_in_turn_in_any_batch(checkpoint, model, vocab_file
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
-def test_a_model_of_one_direction_predicts_each_token_from_those_before(direction, vocab_file, tmp_path):
+def test_one_directional_models_predict_from_the_past(direction, vocab_file, tmp_path):
     """The expected values come from calls of the model on the tokens that it may see, one call for each token."""
     config = dataclasses.replace(CONFIG, directionality=direction)
     model = random_pretrainer(config, seed=1, stddev=0.3)
@@ -130,7 +130,7 @@ def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_
         (["the"], ["--input_file=nowhere.txt"], "--input_file: nowhere.txt: no such file"),
     ],
 )
-def test_what_cannot_be_scored_is_refused_before_anything_is_written(checkpoint, tmp_path, lines, flags, message):
+def test_unscorable_input_is_refused_first(checkpoint, tmp_path, lines, flags, message):
     with pytest.raises(InputError, match=message):
         scored(checkpoint, tmp_path, lines, *flags)
     assert [path.name for path in tmp_path.iterdir()] == ["in.txt"]

@@ -35,7 +35,7 @@ def look(step, sure):
     return {"step": step, "samples": [{"text": "the [1] & all", "blanks": [blank]}]}
 
 
-def test_a_whole_report_shows_every_curve_the_last_and_best_figures_samples_and_settings():
+def test_a_whole_report_shows_everything():
     results = entries("train", range(50, 1050, 50), (*PAIRS, *SPEED)) + entries("eval", (0, 500, 1000), PAIRS)
     results.append({"split": "start", "step": 0, "peak_flops": 1.5e11, "peak_source": "a <toy>",
                     "flops_per_row": 2.5e9})  # fmt: skip
@@ -100,7 +100,7 @@ def drawn_lines(monkeypatch, *args) -> dict[str, dict[str, charts.Curve]]:
     return drawn
 
 
-def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_answer(monkeypatch):
+def test_next_sentence_curves_have_their_baseline(monkeypatch):
     results = [
         {"split": split, "step": step, "next_sentence_accuracy": 0.5, "next_sentence_random_share": share}
         for split, step, share in (("train", 5, 0.2), ("train", 10, 0.5), ("eval", 0, 0.75), ("eval", 10, 0.75))
@@ -114,7 +114,7 @@ def test_each_next_sentence_curve_has_the_line_of_its_own_datas_best_constant_an
 
 
 @pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
-def test_the_chart_of_the_learning_rate_has_its_warm_up_and_its_peak(monkeypatch, loops):
+def test_the_learning_rate_chart_has_its_warm_up(monkeypatch, loops):
     def rate(step):  # the schedule's rate after the previous step
         return 1e-4 * ((step - 1) / 220 if step <= 220 else 1 - (step - 1) / 2000)
 
@@ -147,7 +147,7 @@ def test_a_report_shows_what_there_is(results, panels):
     assert page.count("<svg") == panels and ("Curves" in page) == (panels > 0) and "Fill in" not in page
 
 
-def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
+def test_a_second_phase_is_marked():
     longer = dataclasses.replace(
         PHASE, first_step=2000, begun_at=2000, settings=PHASE.settings | {"max_seq_length": 512}
     )
@@ -157,7 +157,7 @@ def test_a_second_phase_is_marked_and_has_its_settings_beside_the_firsts():
     assert two.count("stroke-dasharray") == one.count("stroke-dasharray") + 1
 
 
-def test_the_report_is_written_from_the_files_of_the_run_and_a_rerun_line_counts_once(tmp_path):
+def test_a_report_is_written_from_the_runs_files(tmp_path):
     for step, loss in [(50, 5.0), (100, 4.0)]:
         metrics_file.record(str(tmp_path), "train", step, {"masked_lm_loss": loss})
     metrics_file.record(str(tmp_path), "start", 50, {})
@@ -209,7 +209,7 @@ def test_the_script_says_what_it_cannot_report_on(tmp_path, capsys, report_scrip
     assert "run.json: is damaged" in capsys.readouterr().err and not (tmp_path / "report.html").exists()
 
 
-def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp_path, caplog):
+def test_a_report_that_fails_is_a_warning(tmp_path, caplog):
     (tmp_path / "report.html").write_text("old")
     write_run(tmp_path, "no JSON")
     with caplog.at_level(logging.WARNING):
@@ -218,7 +218,7 @@ def test_a_report_that_cannot_be_written_is_a_warning_and_leaves_the_old_one(tmp
     assert (tmp_path / "report.html").read_text() == "old"
 
 
-def test_damaged_lines_end_in_one_line_and_never_end_the_training(tmp_path, caplog, capsys, report_script):
+def test_damaged_lines_never_end_training(tmp_path, caplog, capsys, report_script):
     write_run(tmp_path, json.dumps({"phases": [dataclasses.asdict(PHASE)]}))
     metrics_file.record(str(tmp_path), "train", 1, {"masked_lm_loss": 5.0})
     metrics_file.record(str(tmp_path), "eval", 1, {"samples": "no list"}, fill_mask.NAME)

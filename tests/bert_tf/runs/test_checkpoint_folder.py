@@ -64,7 +64,7 @@ DAMAGES = {
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_one_line(folder, damage, caplog):
+def test_the_checkpoint_before_a_damaged_one_is_used(folder, damage, caplog):
     DAMAGES[damage](folder, 6)
     assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3", (f"{folder}/ckpt-6",))
     (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
@@ -78,7 +78,7 @@ def test_of_a_damaged_checkpoint_the_one_before_is_taken_and_the_log_says_so_in_
     [None, "", "\n", "model_check", "\0\xff", 'model_checkpoint_path: "ckpt-9"\n', 'model_checkpoint_path: "ckpt-'],
     ids=["missing", "empty", "a line", "cut off", "garbage", "another's", "cut in the name"],
 )
-def test_without_the_file_that_names_the_latest_the_newest_is_found(folder, text):
+def test_the_newest_is_found_without_its_index(folder, text):
     (folder / "checkpoint").unlink()
     if text is not None:
         (folder / "checkpoint").write_text(text, encoding="latin-1")
@@ -93,7 +93,7 @@ def test_an_older_one_that_a_person_names_is_taken(folder):
     assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-3")
 
 
-def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_is_found(folder, tmp_path):
+def test_only_damaged_checkpoints_are_reported(folder, tmp_path):
     for step, damage in ((0, "data missing"), (3, "index empty"), (6, "a byte of the data")):
         DAMAGES[damage](folder, step)
     message = rf"^{re.escape(str(folder))}: all checkpoints are damaged \(.*ckpt-6.*ckpt-3.*ckpt-0"
@@ -104,7 +104,7 @@ def test_where_all_are_damaged_a_line_says_so_and_where_there_are_none_nothing_i
         checkpoint_folder.check_there(str(tmp_path / "nothing"))
 
 
-def test_what_is_damaged_is_kept_aside_and_the_next_of_its_name_takes_its_place(folder):
+def test_damaged_checkpoints_are_kept_aside(folder):
     for turn in range(2):
         DAMAGES["a byte of the data"](folder, 6)
         damaged = data(folder, 6).read_bytes()
@@ -162,7 +162,7 @@ def evaluated(tmp_path):
     return folder, save
 
 
-def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more(evaluated):
+def test_the_best_weights_are_kept_while_best(evaluated):
     folder, save = evaluated
     size = None
     for step, score in {1: 0.7, 2: 0.9, 3: 0.5, 4: 0.6, 5: 0.95}.items():
@@ -188,7 +188,7 @@ def test_of_the_best_one_the_weights_are_kept_and_go_when_it_is_the_best_no_more
         chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "")
 
 
-def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_before(tmp_path):
+def test_one_kept_checkpoint_still_keeps_the_best(tmp_path):
     """The schedule deletes the weights when it records an evaluation, because no later checkpoint does so."""
     given = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--eval_strategy=epoch"])
     task = types.SimpleNamespace(metrics=(), data_name=lambda split: "dev")
@@ -200,7 +200,7 @@ def test_where_one_is_kept_its_evaluation_ends_the_weights_of_the_best_one_befor
         assert [step_of(path) for path in checkpoint_folder.best_weights(str(tmp_path))] == kept
 
 
-def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folder, monkeypatch):
+def test_a_failed_save_deletes_nothing_good(folder, monkeypatch):
     before = sorted(os.listdir(folder))
 
     def fail(self, prefix):
@@ -216,7 +216,7 @@ def test_the_last_good_one_is_deleted_by_no_failed_attempt_to_save_another(folde
 
 
 @pytest.mark.parametrize("where", ["the reader", "the files"])
-def test_what_cannot_be_read_for_the_moment_is_taken_for_no_damage(folder, monkeypatch, where):
+def test_unreadable_is_not_damaged(folder, monkeypatch, where):
     before = sorted(os.listdir(folder))
     error = tf.errors.UnavailableError(None, None, "the store does\nnot answer")
 

@@ -91,7 +91,7 @@ def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
     run_folder.check_model(str(tmp_path), FIRST.model)
 
 
-def test_a_start_that_failed_before_its_first_checkpoint_binds_nothing(tmp_path):
+def test_a_failed_start_binds_nothing(tmp_path):
     run_folder.begin(str(tmp_path), FIRST, 0)
     run_folder.begin(str(tmp_path), SECOND, 0)
     save_a_checkpoint(tmp_path)
@@ -99,7 +99,7 @@ def test_a_start_that_failed_before_its_first_checkpoint_binds_nothing(tmp_path)
 
 
 @pytest.mark.parametrize("trained_steps", [0, 5, 10])
-def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder, trained_steps):
+def test_equivalent_settings_resume_the_run(folder, trained_steps):
     before = content(folder)
     run_folder.begin(folder, dataclasses.replace(FIRST, settings={"iterations_per_loop": 7}), trained_steps)
     assert content(folder) == before
@@ -130,14 +130,14 @@ def test_the_same_run_resumes_though_its_settings_were_written_otherwise(folder,
         (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "with other flags (--num_train_steps was 10, is 5);"),
     ],
 )
-def test_anything_else_is_refused_with_what_differs_and_changes_nothing(folder, phase, trained_steps, message):
+def test_different_runs_are_refused_with_reasons(folder, phase, trained_steps, message):
     before = content(folder)
     with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run {message}")):
         run_folder.begin(folder, phase, trained_steps)
     assert content(folder) == before
 
 
-def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, monkeypatch):
+def test_spellings_of_a_checkpoint_are_equal(tmp_path, monkeypatch):
     def starting_from(fact, spelled):
         return changed(FIRST, optimizer={"init_checkpoint": fact}, settings={"init_checkpoint": spelled})
 
@@ -155,7 +155,7 @@ def test_another_spelling_of_the_initial_checkpoint_is_the_same_run(tmp_path, mo
     assert run_folder.begin(folder, starting_from("/other", "/other"), 5) == 5, "the run has its own weights"
 
 
-def test_fine_tuning_names_the_flag_that_gives_the_number_of_steps(tmp_path):
+def test_fine_tuning_names_the_flag_of_the_steps(tmp_path):
     three, four = (
         dataclasses.replace(
             FIRST, settings={"num_train_epochs": epochs}, optimizer={"num_train_steps": epochs, "num_schedule_steps": 4}
@@ -188,7 +188,7 @@ def test_a_phase_with_another_schedule_is_a_warning(folder, caplog):
 
 
 @pytest.mark.parametrize(("phase", "first_step"), [(SECOND, 10), (LONGER, 0)])
-def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder, phase, first_step):
+def test_a_finished_run_takes_a_next_phase(folder, phase, first_step):
     # new data starts at its beginning, the same data at its position
     assert run_folder.begin(folder, phase, 10) == 10 - first_step
     phases = [FIRST, dataclasses.replace(phase, first_step=first_step, begun_at=10)]
@@ -200,7 +200,7 @@ def test_a_finished_run_takes_longer_rows_or_more_steps_as_its_next_phase(folder
 
 
 @pytest.mark.parametrize("phase", [SECOND, LONGER])
-def test_a_fallback_behind_the_start_of_a_phase_is_in_the_phase_before(folder, phase):
+def test_a_fallback_may_be_in_the_earlier_phase(folder, phase):
     run_folder.begin(folder, phase, 10)
     assert run_folder.begin(folder, FIRST, 8) == 8
     assert run_record.read_phases(folder)[0] == FIRST
@@ -256,7 +256,7 @@ def test_checkpoints_without_a_run_json_are_refused(tmp_path):
     assert not (tmp_path / "run.json").exists()
 
 
-def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tmp_path):
+def test_fingerprints_ignore_the_folder(tmp_path):
     def fingerprint(name, data, folder="a"):
         path = tmp_path / folder / name
         path.parent.mkdir(exist_ok=True)
@@ -278,7 +278,7 @@ def test_a_fingerprint_tells_name_size_start_and_end_apart_but_not_the_folder(tm
 
 
 @pytest.mark.parametrize("size", [5, (1 << 20) + 7, 2 << 20, (2 << 20) + 1, (3 << 20) + 5])
-def test_a_fingerprint_of_whole_files_shows_a_change_at_any_place(tmp_path, size):
+def test_whole_fingerprints_show_any_change(tmp_path, size):
     def fingerprint(data):
         (tmp_path / "train.tsv").write_bytes(data)
         return identity.fingerprint([str(tmp_path / "train.tsv")], whole=True)
@@ -303,7 +303,7 @@ def test_of_other_files_the_first_that_differs_is_named(tmp_path, files, message
         run_folder.begin(str(tmp_path), changed(FIRST, data={"files": files}), 1)
 
 
-def test_a_folder_that_cannot_be_written_is_refused_before_it_is_locked(tmp_path, monkeypatch):
+def test_an_unwritable_folder_is_refused_first(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # as on a read-only file system
     for path in (tmp_path, tmp_path / "new"):
         message = f"--output_dir: {tmp_path} is not writable; give a path in another folder"

@@ -90,7 +90,7 @@ def parts(task):
     return train, dev
 
 
-def test_classes_are_held_out_in_proportion_and_texts_stay_together(flags, tmp_path):
+def test_held_out_classes_are_proportional(flags, tmp_path):
     train_file = table(tmp_path / "all.tsv")
     task = find_task(
         flags(ClassifierSettings, "--task_name=own", train_file, "--do_train", "--do_eval", "--dev_share=0.2")
@@ -192,7 +192,7 @@ def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, capl
 
 
 @pytest.mark.slow
-def test_questions_have_a_dev_set_beside_the_test_set_and_in_an_ensemble(flags, tmp_path):
+def test_questions_have_a_dev_set_beside_the_test_set(flags, tmp_path):
     own = (f"--train_file={squad(tmp_path / 'all.json')}", "--dev_share=0.25")
     test = squad(tmp_path / "test.json", 3)
     scores = [

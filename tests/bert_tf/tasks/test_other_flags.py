@@ -86,7 +86,7 @@ def test_a_flag_that_says_how_a_file_is_read_is_used(task_of, kind, flag, used):
     ("kind", "flag"),
     [("classification", "--pooling=max"), ("questions", "--doc_stride=9"), ("tagging", "--word_column=1")],
 )
-def test_a_training_leaves_the_comparison_to_the_identity_of_its_run(task_of, caplog, kind, flag):
+def test_training_compares_only_the_runs_identity(task_of, caplog, kind, flag):
     name, value = flag[2:].split("=")
     task = task_of(kind, "--do_train", flag)
     assert str({**task.parameters, **task.data_facts()}[name]) == value and "was trained with" not in caplog.text

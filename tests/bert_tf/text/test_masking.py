@@ -73,7 +73,7 @@ def test_the_comparison_notices_another_rule(kind, changes, noticed):
 
 
 @pytest.mark.slow
-def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkeypatch):
+def test_the_comparison_notices_equal_ngram_sizes(monkeypatch):
     import random
 
     choices = random.choices
@@ -84,7 +84,7 @@ def test_the_comparison_notices_sizes_of_ngrams_that_are_equally_frequent(monkey
 
 
 @pytest.mark.parametrize("mask, random", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.6, 0.2)])
-def test_chosen_pieces_become_mask_random_or_stay_as_often_as_the_rule_says(mask, random):
+def test_masked_random_and_kept_tokens_follow_the_rule(mask, random):
     # Paper, C.2: the fractions of the ablation.
     counts = ours(rule_of("tokens", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
     # a random token may be [MASK], or the token itself
@@ -213,7 +213,7 @@ def test_ngrams_never_reach_over_a_separator():
     assert alike.mean() > 0.6, "side by side they are one n-gram in a third of the rows"
 
 
-def test_a_word_that_does_not_fit_is_passed_over_and_none_is_chosen_where_none_fits():
+def test_words_that_do_not_fit_are_skipped():
     ids = np.array([[2, 5, 30, 31, 6, 3], [2, 5, 30, 31, 3, 0]], np.int32)
     maskable = np.array([[0, 1, 1, 1, 1, 0], [0, 1, 1, 1, 0, 0]], bool)
     rule = masking.MaskingRule(V, MASK, 0.15, 20, CONTINUES)

@@ -78,7 +78,7 @@ def test_truncated_lengths_equal_popping_one_piece_at_a_time():
 
 
 @pytest.mark.parametrize("pairs", [False, True])
-def test_a_graph_packs_batches_of_any_size_into_rows_of_known_length(pairs):
+def test_a_graph_packs_batches_of_any_size(pairs):
     spec = tf.RaggedTensorSpec([None, None], tf.int32, ragged_rank=1)
 
     @tf.function(input_signature=[spec] * (1 + pairs))

@@ -60,12 +60,12 @@ def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, exampl
 
 
 @pytest.mark.slow
-def test_the_formula_of_classification_counts_what_the_graph_does():
+def test_flops_of_classification_equal_the_graphs():
     counted = traced_flops(make_classifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
     assert BATCH * make_task(3).training_flops(CONFIG, LENGTH) == pytest.approx(counted, rel=0.01)
 
 
-def test_unread_positions_spare_queries_outputs_and_scores_by_hand():
+def test_flops_omit_unread_positions():
     # 14 of 20 positions: two products of 32 x 32, the feed-forward of 32 x 48, scores and contexts over 20 positions
     forward = 2 * 14 * 2 * 32 * 32 + 2 * 14 * 2 * 32 * 48 + 2 * (2 * 14 * 20 * 32)
     assert flops.unread_position_flops(CONFIG, 20, read=6) == 3 * forward

@@ -63,7 +63,7 @@ def check_unchanged(trainer, before):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
-def test_a_bad_row_on_one_replica_changes_no_weight_on_any_and_is_reported_with_its_step(compiled):
+def test_a_bad_row_on_one_replica_skips_the_step(compiled):
     parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # one good step and two bad steps
     steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
     trainer = make_trainer(Both, replicas=2, rows=steps, compiles=compiled)
@@ -153,7 +153,7 @@ LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bad_record")
-def test_a_run_stops_and_names_step_and_checkpoint_and_goes_on_where_it_may_skip(data, tmp_path):
+def test_a_stopped_run_names_its_step_and_checkpoint(data, tmp_path):
     with pytest.raises(InputError) as stopped:
         run_pretraining(settings(data, tmp_path, *LONG))
     found, message = checkpoint_folder.find(str(tmp_path)), str(stopped.value)

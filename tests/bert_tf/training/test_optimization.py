@@ -95,7 +95,7 @@ def test_200_corrected_steps_equal_tf_models_official(ours, theirs):
 
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
 @pytest.mark.parametrize("rows", [20, 40_000], ids=["operations", "compiled"])
-def test_the_gradient_of_a_few_rows_of_a_table_updates_all_rows_as_the_dense_one_does(make, rows):
+def test_sparse_gradients_update_like_dense_ones(make, rows):
     rng = np.random.default_rng(0)
     start = {"table": rng.standard_normal((rows, 2)), "kernel": rng.standard_normal((3, 2))}
     sides, norms = [], []
@@ -173,7 +173,7 @@ def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
 
 @pytest.mark.quick_cases("Lamb")
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
-def test_gradients_are_summed_over_replicas_before_they_are_clipped(make, monkeypatch):
+def test_gradients_are_summed_before_clipping(make, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     gradients = [tf.constant([6.0, 0.0]), tf.constant([8.0])]
@@ -257,7 +257,7 @@ def corrected_update(w, m, v, g, rate, update, decayed, lamb):
 
 @pytest.mark.parametrize("lamb", [False, True], ids=["adamw", "lamb"])
 @pytest.mark.parametrize("scaling", [False, True], ids=["plain", "loss_scaling"])
-def test_the_bias_correction_counts_updates_and_the_schedule_counts_steps(lamb, scaling, tmp_path):
+def test_bias_correction_counts_updates(lamb, scaling, tmp_path):
     """Compares with the formula in float64 if steps are skipped first, in between, and around a resume."""
     steps, skipped, resumed_at = 40, {0, 1, 2, 9, 10, 19, 20, 33}, 20
     rng = np.random.default_rng(4)

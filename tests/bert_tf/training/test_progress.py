@@ -25,7 +25,7 @@ def test_the_line_is_short_and_in_a_readers_order():
     )
 
 
-def test_metrics_that_are_not_declared_keep_their_own_name_and_none_is_lost():
+def test_undeclared_metrics_keep_their_names():
     values = {"accuracy": 0.5, "f1": 0.25, "loss": 1.5}
     assert progress.describe(values, Classes.metrics) == "loss 1.5 acc 0.500 | f1 0.25"
     assert progress.describe(values) == "accuracy 0.5 f1 0.25 loss 1.5"
@@ -46,7 +46,7 @@ def test_figures_in_words(results, line):
     assert progress.describe(results, objective.METRICS) == line
 
 
-def test_a_run_that_ends_within_ten_seconds_has_a_log_line_for_each_tenth(tmp_path, caplog, monkeypatch):
+def test_short_runs_log_every_tenth(tmp_path, caplog, monkeypatch):
     ticks = itertools.count()
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(ticks) * 1e-6)
     for last_step, every in ((7, 1), (30, 1), (100_000, 50)):

@@ -7,7 +7,7 @@ from bert_tf.settings import PretrainingSettings
 from bert_tf.training.session import session
 
 
-def test_a_deterministic_run_leaves_later_runs_of_the_process_as_they_are(tmp_path):
+def test_deterministic_runs_do_not_affect_later_runs(tmp_path):
     for is_before in (False, True):
         (config.enable_op_determinism if is_before else config.disable_op_determinism)()
         try:

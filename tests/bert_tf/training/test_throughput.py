@@ -35,7 +35,7 @@ def test_rates_count_every_replica_and_no_padding(clock):
     assert counter.rates() == {}, "nothing was counted since the start"
 
 
-def test_the_examples_of_packed_rows_are_the_sequences_and_rows_take_the_flops(clock):
+def test_packed_rows_count_examples_and_flops(clock):
     counter = Throughput(flops_per_row=50.0, peak=Peak(1200.0, "a toy"))
     counter.start()
     counter.count({"input_mask": MASK, "sequence_ids": tf.constant([[1, 1, 2, 0], [1, 0, 0, 0], [1, 2, 3, 4]])})
@@ -92,7 +92,7 @@ def trainer() -> Trainer:
     return Trainer(Plain(), tf.distribute.get_strategy(), optimizer=optimizer, train_dataset=data)
 
 
-def test_the_step_that_traces_counts_in_no_rate_but_in_every_other_figure(clock):
+def test_tracing_steps_count_in_no_rate(clock):
     first = trainer()
     before = float(tf.reduce_sum(first.objective.model.trainable_variables[0])) ** 2
     results = first.train(tf.constant(1))

@@ -46,7 +46,7 @@ def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole):
 
 
 @pytest.mark.slow
-def test_a_step_does_not_depend_on_the_parts_that_are_computed_at_the_same_time(whole):
+def test_a_step_does_not_depend_on_its_parts(whole):
     assert_same(run(make_trainer(micro_batches=2, parts=2)), whole)
 
 
@@ -56,7 +56,7 @@ def test_a_step_whose_gradients_xla_compiles_is_the_same(whole):
 
 
 @pytest.mark.slow
-def test_dropout_masks_are_the_same_where_xla_compiles_the_gradients():
+def test_xla_draws_the_same_dropout_masks():
     config = dataclasses.replace(CONFIG, hidden_dropout_prob=0.4, attention_probs_dropout_prob=0.4)
     plain, compiled = (
         run(make_trainer(config=config, micro_batches=2, compiles=compiles)) for compiles in (False, True)
@@ -101,7 +101,7 @@ class HugeForPiece39(PretrainingObjective):
 
 
 @pytest.mark.slow
-def test_an_overflow_in_one_micro_batch_of_one_replica_passes_over_the_whole_float16_step():
+def test_float16_overflow_skips_the_whole_step():
     good = batch(PretrainingObjective)
     good["input_ids"][:, 0] = 7
     ids = good["input_ids"].copy()

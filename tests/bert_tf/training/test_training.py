@@ -53,7 +53,7 @@ def finished(data, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(data, finished, tmp_path):
+def test_a_run_starts_from_another_projects_checkpoint(data, finished, tmp_path):
     """The run then resumes and is evaluated without both."""
     convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
@@ -75,7 +75,7 @@ def test_a_run_starts_from_another_projects_checkpoint_and_its_configuration(dat
 
 
 @pytest.mark.slow
-def test_weights_that_are_no_numbers_are_refused_before_anything_is_written(data, tmp_path):
+def test_weights_that_are_not_finite_are_refused(data, tmp_path):
     model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
     model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
     tf.train.Checkpoint(model=model).write(f"{tmp_path}/damaged")
@@ -95,7 +95,7 @@ def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_computes_in_half_and_keeps_weights_and_losses_in_float32(data, tmp_path, dtype):
+def test_half_precision_keeps_float32_weights(data, tmp_path, dtype):
     try:
         run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
         assert keras.mixed_precision.global_policy().compute_dtype == dtype
@@ -129,7 +129,7 @@ def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, chang
 
 
 @pytest.mark.slow
-def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, finished, tmp_path):
+def test_settings_without_effect_on_weights_may_change(data, finished, tmp_path):
     folder = shutil.copytree(finished[0], tmp_path / "run")
 
     def resume(*changed: str) -> None:
@@ -151,7 +151,7 @@ def test_what_weights_do_not_depend_on_may_change_from_start_to_start(data, fini
 
 
 @pytest.mark.slow
-def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, finished, tmp_path, monkeypatch):
+def test_the_first_checkpoint_has_no_moments(data, finished, tmp_path, monkeypatch):
     folder, seen = tmp_path / "run", []
     shutil.copytree(finished[0], folder)
     for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
@@ -166,9 +166,7 @@ def test_the_first_checkpoint_has_no_moments_and_a_run_resumes_from_it(data, fin
     assert seen[0] == 1 and {3, 6} < set(seen), "progress appears inside of loops too"
 
 
-def test_a_damaged_checkpoint_is_passed_over_and_kept_and_a_resumed_run_equals_an_uninterrupted_one(
-    data, finished, tmp_path, caplog
-):
+def test_a_damaged_checkpoint_is_skipped_and_kept(data, finished, tmp_path, caplog):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     path = folder / "ckpt-6.data-00000-of-00001"
     damaged = path.read_bytes()[:-5]
@@ -210,7 +208,7 @@ def bad_config(data, tmp_path, **changes) -> str:
     return f"--bert_config_file={path}"
 
 
-def test_another_model_in_the_folder_is_refused_for_training_and_evaluation(data, finished, tmp_path):
+def test_another_model_in_the_folder_is_refused(data, finished, tmp_path):
     flag = bad_config(data, tmp_path, intermediate_size=64)
     for more in ((), ("--nodo_train", "--do_eval")):
         with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):

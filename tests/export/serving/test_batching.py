@@ -129,13 +129,13 @@ class Tagger(Model):
         }
 
 
-def test_an_answer_has_no_columns_for_the_words_of_other_requests():
+def test_an_answer_has_only_its_own_columns():
     requests = [np.array([1, 2]), np.array([3]), np.array([0])]
     answers, _ = run_all(one_thread(max_batch_size=8), requests, Tagger(), fetches=["y", "n"])
     assert answers == [[[1, 0], [2, 2]], [[3, 3, 3]], [[]]]
 
 
-def test_a_batch_waits_for_its_timeout_and_no_longer_than_until_it_is_full():
+def test_a_batch_waits_for_its_timeout_or_until_full():
     loop, model, timeout = Loop(), Model(), 2 * PATIENCE
 
     async def main():

@@ -75,7 +75,7 @@ def test_pages_of_other_origins_and_health(server):
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def test_a_run_that_takes_too_long_is_given_up_and_frees_its_thread(base):
+def test_a_long_run_is_cancelled(base):
     """An abandoned request would compute for ever."""
     flags = ["--max_run_seconds=1", "--rest_api_num_threads=1", "--grpc_max_threads=1"]
     with running(f"--model_base_path={base}", *flags) as server:
@@ -125,7 +125,7 @@ def accepts(port: int) -> bool:
 
 
 @pytest.mark.slow
-def test_a_request_that_outlasts_the_grace_does_not_keep_the_server(base):
+def test_a_request_beyond_the_grace_is_dropped(base):
     process, port, _ = start(base, "--shutdown_grace_seconds=1")
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
     connection.request("POST", PATH, json.dumps(HELD))

@@ -177,7 +177,7 @@ def test_grpc_refuses_overload_as_unavailable(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--max_requests_in_flight=8"], ["--enable_batching"]])
-def test_overload_is_refused_at_once_and_accepted_requests_are_answered(tmp_path, flags):
+def test_overload_is_refused_at_once(tmp_path, flags):
     """80 clients at the same time, ten times the limit, while accepted requests do not end."""
     write_model(tmp_path, 1)
     if "--enable_batching" in flags:

@@ -74,7 +74,7 @@ def test_slow_bodies_shut_nobody_out(base):
 
 
 @pytest.mark.slow
-def test_clients_that_do_not_read_are_dropped_and_free_their_place(base):
+def test_clients_that_do_not_read_are_dropped(base):
     """The answer exceeds the buffers of the sockets."""
     limits = ["--max_requests_in_flight=1", "--max_request_rows=1000000"]
     with running(*limits, f"--model_base_path={base}") as server:

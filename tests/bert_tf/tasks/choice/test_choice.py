@@ -115,7 +115,7 @@ def test_a_command_trains_and_predicts_race(tmp_path, vocab_file):
     assert len(facts["train"]) == 1 and "4 files" in facts["train"][0]
 
 
-def test_json_lines_have_any_number_of_choices_and_labels_of_two_forms(tmp_path):
+def test_json_lines_have_any_number_of_choices(tmp_path):
     lines = [
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
         {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
@@ -157,7 +157,7 @@ def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
     assert str(error.value).startswith(path) and message in str(error.value) and "\n" not in str(error.value)
 
 
-def test_a_tie_of_different_choices_is_wrong_also_if_the_first_choice_is_always_right():
+def test_a_tie_of_choices_is_wrong():
     examples = [ChoiceExample("c", "", choices, 0) for choices in [("a", "b", "c"), ("a", "b"), ("a", "a", "b")]]
     split = Split(examples, {}, np.repeat([0, 1, 2], [3, 2, 3]))
     task = ChoiceTask()
@@ -167,7 +167,7 @@ def test_a_tie_of_different_choices_is_wrong_also_if_the_first_choice_is_always_
     assert task.scores(split, np.float32([[1, 0, 0, 1, 2, 3, 3, 4]]).T) == {"accuracy": pytest.approx(1 / 3)}
 
 
-def test_loss_and_accuracy_are_those_of_a_softmax_over_the_choices_of_each_example():
+def test_loss_and_accuracy_are_those_of_a_softmax():
     counts, labels = [3, 2, 4, 2], [2, 0, 1, 1]
     scores = [np.array(s, np.float32) for s in ([1, 2, 400.0], [0.5, 3], [-1, 7, 2, 2], [5, 5])]
     right = [np.eye(count)[label] for count, label in zip(counts, labels, strict=True)]
@@ -283,7 +283,7 @@ def weights_at(folder, step):
 
 
 @pytest.mark.slow
-def test_a_run_resumes_and_two_replicas_with_micro_batches_train_the_same(folder, vocab_file, tmp_path):
+def test_resumed_and_replicated_runs_are_equal(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=3", "--save_checkpoints_steps=6", "--noskip_non_finite_steps"]
     run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
     expected = weights_at(tmp_path / "one", 11)  # 30 examples * 3 epochs / 8

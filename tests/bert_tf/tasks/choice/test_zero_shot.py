@@ -34,7 +34,7 @@ def score(folder, models, mode, lines, *flags, model="ltr", name="input.txt"):
     return [json.loads(line) for line in (folder / f"{mode}.jsonl").read_text().splitlines()]
 
 
-def test_a_continuation_has_what_it_adds_to_the_likelihood_of_its_context(models, tmp_path):
+def test_a_continuation_scores_its_own_likelihood(models, tmp_path):
     pairs = [(context, choice) for context, choices, _ in CHOICES for choice in choices]
     found = score(tmp_path, models, "continuation", ["\t".join(pair) for pair in pairs])
     whole = score(tmp_path, models, "likelihood", [" ".join(pair) for pair in pairs], name="whole.txt")
@@ -62,7 +62,7 @@ def test_the_choice_has_the_highest_mean_log_probability(models, tmp_path):
     assert (tmp_path / "eval_results.txt").read_text() == f"accuracy = {np.mean(right)}\n"
 
 
-def test_labels_are_chosen_by_their_texts_and_long_contexts_lose_their_beginning(models, tmp_path):
+def test_labels_are_chosen_by_their_texts(models, tmp_path):
     texts = json.dumps({"good": "it was good", "bad": "it was bad"})
     rows = ["text\tlabel", "the man said\tgood", f"{'word ' * 100}the man said\tbad"]
     found = score(tmp_path, models, "choose", rows, f"--label_texts={texts}", "--max_seq_length=24", name="rows.tsv")

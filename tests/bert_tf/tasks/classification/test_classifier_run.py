@@ -54,9 +54,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     assert json.loads((folder / "task.json").read_text())["labels"] == ["0", "1"]
 
 
-def test_evaluation_later_gives_the_same_figures_and_shows_its_progress(
-    inputs, vocab_file, trained, monkeypatch, caplog
-):
+def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained, monkeypatch, caplog):
     folder, metrics = trained
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     with caplog.at_level("INFO"):
@@ -74,7 +72,7 @@ def test_predictions_have_a_file_with_header_and_labels_too(trained):
 
 
 @pytest.mark.slow
-def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, vocab_file, trained, monkeypatch):
+def test_a_run_writes_its_report(inputs, vocab_file, trained, monkeypatch):
     written, task = [], find_task(settings(inputs, vocab_file, trained[0], "--do_eval"))
     left_out = dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None)
     read, records = description.read, []
@@ -90,9 +88,7 @@ def test_a_run_writes_its_report_and_evaluates_with_its_own_row_length(inputs, v
 
 
 @pytest.mark.slow
-def test_a_run_whose_description_was_deleted_is_refused_until_training_writes_it_anew(
-    inputs, vocab_file, trained, tmp_path
-):
+def test_a_deleted_description_is_refused(inputs, vocab_file, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     (folder / "task.json").unlink()
     with pytest.raises(InputError, match=r"task.json: no such file, .* repeat the training command"):
@@ -111,7 +107,7 @@ def unfinished(trained, tmp_path):
     return folder
 
 
-def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vocab_file, unfinished, caplog):
+def test_unfinished_training_needs_a_flag(inputs, vocab_file, unfinished, caplog):
     action = "--do_predict"
     with pytest.raises(InputError, match=r"has step 60 of 100; finish the training, or give --allow_unfinished"):
         run_classifier(settings(inputs, vocab_file, unfinished, action))
@@ -119,7 +115,7 @@ def test_unfinished_training_is_used_only_by_a_flag_and_with_its_step(inputs, vo
     assert "its newest intact checkpoint has step 60 of 100" in caplog.text
 
 
-def test_untrained_weights_are_never_used_also_behind_a_damaged_checkpoint(inputs, vocab_file, trained, tmp_path):
+def test_untrained_weights_are_never_used(inputs, vocab_file, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     data = folder / "ckpt-60.data-00000-of-00001"
     data.write_bytes(data.read_bytes()[:100])
@@ -168,7 +164,7 @@ def test_a_run_resumes_without_its_initial_checkpoint(inputs, vocab_file, traine
 
 
 @pytest.mark.slow
-def test_another_projects_folder_brings_configuration_and_vocabulary(inputs, trained, tmp_path, caplog):
+def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog):
     theirs, out = tmp_path / "theirs", tmp_path / "out"
     convert_checkpoint(
         ConversionSettings(input=str(trained[0]), output=str(theirs), format="hugging_face", vocab_file="")
@@ -231,7 +227,7 @@ def trainings(monkeypatch):
     return begun
 
 
-def test_a_vocabulary_larger_than_the_model_is_refused_a_padded_model_is_not(inputs, vocab_file, trainings, tmp_path):
+def test_a_vocabulary_larger_than_the_model_is_refused(inputs, vocab_file, trainings, tmp_path):
     with pytest.raises(InputError, match=r"vocab_size=100 is smaller than .*vocab.txt, which has \d+ tokens"):
         flag = config_with(inputs, tmp_path, vocab_size=100)
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", flag, "--do_train"))
@@ -258,9 +254,7 @@ def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tm
     assert not (tmp_path / "out").exists()
 
 
-def test_a_checkpoint_of_another_shape_is_refused_before_anything_is_trained(
-    inputs, vocab_file, trained, trainings, tmp_path
-):
+def test_a_checkpoint_of_another_shape_is_refused(inputs, vocab_file, trained, trainings, tmp_path):
     flag = config_with(inputs, tmp_path, intermediate_size=64)
     start = f"--init_checkpoint={trained[0]}"
     with pytest.raises(InputError, match=r"blocks/0/intermediate/\w+ has shape .* the model needs"):

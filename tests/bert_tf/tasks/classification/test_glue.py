@@ -77,9 +77,7 @@ def test_each_task_reads_its_files_in_glues_layout(tmp_path, task_name):
         ("sts-b", 1, True, "4.600", 4.6, ["pearson", "spearman"]),
     ],
 )
-def test_each_task_knows_its_labels_and_metrics_and_is_found_in_any_case(
-    task_name, outputs, pairs, label, value, metrics
-):
+def test_each_task_has_its_labels_and_metrics(task_name, outputs, pairs, label, value, metrics):
     task = find_task(settings(task_name))
     assert (len(task.labels) or 1, task.has_pairs, list(task.answers.score_names)) == (outputs, pairs, metrics)
     assert task.answers.target(label) == value

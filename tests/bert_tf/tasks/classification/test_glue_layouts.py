@@ -117,7 +117,7 @@ def test_qqps_incomplete_lines_are_counted_named_and_skipped(tmp_path, caplog):
     assert f"{tmp_path}/train.tsv: skipped 2 lines that lack cells or a label: line 3, 4" in caplog.text
 
 
-def test_xnli_reads_several_languages_and_the_archives_own_folders(tmp_path):
+def test_xnli_reads_several_languages(tmp_path):
     train = "premise\thypo\tlabel\n{}\tb\tneutral\n"
     for code in ("de", "zh"):
         path = tmp_path / f"XNLI-MT-1.0/multinli/multinli.train.{code}.tsv"
@@ -209,7 +209,7 @@ def cases():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_scores_of_classes_are_those_of_scikit_learn_and_of_their_definitions():
+def test_class_scores_equal_scikit_learns():
     for labels, predictions in cases():
         for found in scores_of(labels, predictions):
             assert found["accuracy"] == metrics.accuracy_score(labels, predictions)
@@ -233,7 +233,7 @@ def scores_of(labels, predictions):
     yield scores.compute(names, labels.astype(np.float32), predictions.astype(np.float64))
 
 
-def test_correlations_are_those_of_scipy_with_ties_and_0_for_constants():
+def test_correlations_equal_scipys():
     rng = np.random.default_rng(1)
     names = ("pearson", "spearman")
     for n in (2, 3, 50):

@@ -63,7 +63,7 @@ def test_the_script_shows_the_dev_scores_and_packs_all_files(runs, capsys, caplo
     assert "CoLA.tsv: has 1 predictions, but GLUE's test set has 1063 examples" in caplog.text
 
 
-def test_missing_and_double_files_are_refused_and_nothing_is_written(runs):
+def test_missing_and_double_files_are_refused(runs):
     with pytest.raises(InputError, match=r"RTE.tsv: not in --run_dirs; run --do_predict for RTE, and add the run"):
         main(settings(runs, omit="RTE"))
     with pytest.raises(InputError, match=r"WNLI.tsv: not in --run_dirs; .*; or give --glue_dir"):

@@ -43,7 +43,7 @@ def test_head_and_tail_are_a_quarter_and_three_quarters():
     assert row[1:-1] == [*range(128), *range(1000 - 382, 1000)], "510 tokens: 128 and 382, as in Sun et al."
 
 
-def test_of_a_pair_the_longer_text_is_cut_first_and_each_keeps_head_and_tail():
+def test_truncation_keeps_head_and_tail_of_a_pair():
     assert head_tail([range(10)], [[50, 51]], 9) == [[CLS, 0, 7, 8, 9, SEP, 50, 51, SEP]]
     assert head_tail([range(10)], [range(50, 70)], 11) == [[CLS, 0, 7, 8, 9, SEP, 50, 67, 68, 69, SEP]]
 
@@ -54,7 +54,7 @@ def cut(a, b, max_seq_length, stride):
     return a.to_list(), None if b is None else b.to_list(), examples.numpy().tolist()
 
 
-def test_windows_start_a_stride_apart_and_the_last_ends_with_the_text():
+def test_windows_start_a_stride_apart():
     assert cut([[1, 2], range(9), []], None, 6, 3) == (
         [[1, 2], [0, 1, 2, 3], [3, 4, 5, 6], [5, 6, 7, 8], []], None, [0, 1, 1, 1, 2]
     )  # fmt: skip
@@ -105,7 +105,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize("batch_size", [2, 16])
-def test_each_example_counts_once_in_the_loss_and_has_the_mean_of_its_windows(tokenizer, batch_size):
+def test_each_example_counts_once_in_the_loss(tokenizer, batch_size):
     task = dataclasses.replace(make_task(2, has_pairs=False), reading=WINDOW)
     split = encoded_split(task, EXAMPLES, tokenizer, 7)
     assert split.example_ids.tolist() == [0, 1, 1, 1, 2, 2]

@@ -122,7 +122,7 @@ def with_folder(task, folder):
     return dataclasses.replace(task, answers=dataclasses.replace(task.answers, run_folder=folder))
 
 
-def test_tuned_thresholds_stay_in_the_runs_folder_and_decide_predictions(tmp_path):
+def test_tuned_thresholds_decide_predictions(tmp_path):
     task = make(tmp_path, CONTENT, tune_thresholds=True)
     labels = np.array([[1, 0], [0, 1], [0, 0], [0, 1]], np.float32)
     logits = np.array([[-1.0, -3.0], [-2.0, 1.0], [-2.0, 0.5], [-2.0, 2.0]], np.float32)

@@ -55,7 +55,7 @@ def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
     assert task.data.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
 
 
-def test_labels_that_are_given_come_before_those_of_an_earlier_run_and_those_of_the_file(tmp_path):
+def test_given_labels_come_first(tmp_path):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     assert find_task(settings("own", tmp_path)).labels == ("x", "y")
     run = tmp_path / "run"
@@ -82,7 +82,7 @@ def own(folder, text, **changes):
     return find_task(settings("own", folder, **changes))
 
 
-def test_quotes_are_text_or_removed_as_the_flag_says_and_never_guessed(tmp_path):
+def test_quotes_are_read_as_the_flag_says(tmp_path):
     quoted = 'text\tlabel\n"a ""b"" c"\tx\n"two\tcells\nand lines"\ty\n'
     task = own(tmp_path, quoted, quoted=True)
     assert task.data.read("train") == [Example('a "b" c', None, "x"), Example("two\tcells\nand lines", None, "y")]
@@ -194,7 +194,7 @@ def test_the_formats_give_the_same_examples(tmp_path):
             assert task.data.read("train") == [Example(text, None, label) for text, label in ROWS], end
 
 
-def test_a_format_is_chosen_by_flag_where_the_extension_does_not_tell(tmp_path):
+def test_a_format_may_be_chosen_by_flag(tmp_path):
     path = write(tmp_path, "text,label\na,x\nb,y\n", end="data")
     with pytest.raises(
         InputError, match=re.escape("train.data: the extension is not one of .tsv, .csv, .jsonl, .json")
@@ -373,7 +373,7 @@ def test_a_prediction_takes_the_id_column_of_its_run(tmp_path, given, name):
     assert title_of(find_task(later), tmp_path) == name
 
 
-def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp_path, caplog):
+def test_predictions_without_ids_are_numbered(tmp_path, caplog):
     write(tmp_path, "text\tlabel\na\tx\nb\ty\n")
     write(tmp_path, "text\na\n", "test")
     trained = settings("own", tmp_path, id_column="id")
@@ -386,7 +386,7 @@ def test_a_prediction_of_a_file_without_the_id_column_of_its_run_is_numbered(tmp
     assert "there is no column 'id'" in caplog.text
 
 
-def test_an_evaluation_takes_the_columns_of_its_run_or_other_columns(tmp_path):
+def test_an_evaluation_uses_the_columns_of_its_run(tmp_path):
     write(tmp_path, "title\tbody\tkind\na\tb\tx\nc\td\ty\n")
     columns = {"text_a_column": "title", "label_column": "kind"}
     description.write(str(tmp_path), description.describe(find_task(settings("own", tmp_path, **columns)), 8))
@@ -398,7 +398,7 @@ def test_an_evaluation_takes_the_columns_of_its_run_or_other_columns(tmp_path):
     assert task.data.read("train")[0].text_a == "b"
 
 
-def test_an_evaluation_takes_kind_scale_and_weights_of_its_run_and_needs_no_train_file(tmp_path):
+def test_an_evaluation_needs_no_train_file(tmp_path):
     later = {"output_dir": str(tmp_path), "do_train": False, "do_eval": True}
     (tmp_path / "ckpt-3.index").touch()
     train = write(tmp_path, "text\tlabel\na\t0\nb\t1000\nc\t1000\n")
@@ -457,7 +457,7 @@ def test_bad_class_weights_are_refused(tmp_path, text, message):
         own(tmp_path, "text\tlabel\na\tx\nb\ty\n", class_weights=text)
 
 
-def test_a_score_of_any_size_is_learned_in_units_of_its_deviation(tmp_path):
+def test_scores_of_any_size_are_learned(tmp_path):
     task = own(tmp_path, "text\tlabel\na\t0\nb\t1000\n", regression=True)
     assert (task.answers.mean, task.answers.deviation) == (500.0, 500.0) and task.parameters["mean"] == 500.0
     logits = tf.constant([[1.0], [0.5]])

@@ -110,14 +110,6 @@ def prepared(folder, name, texts, splits=("train", "validation")):
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("names", [("premise", "hypothesis"), ("sentence1", "sentence2"), ("question", "passage")])
-def test_the_order_of_two_texts_does_not_depend_on_the_process(tmp_path, names):
-    prepared(tmp_path, "stored", names)
-    task = find_task(settings("stored"))
-    assert (task.data.facts["text_a_column"], task.data.facts["text_b_column"]) == names
-    assert task.data.read("train")[0].text_a.split()[0] == names[0]
-
-
 def test_an_unknown_order_of_two_texts_is_asked_for(tmp_path):
     prepared(tmp_path, "stored", ("zeta", "alpha"))
     with pytest.raises(InputError, match="has 2 texts .alpha, zeta. in unknown order; give --text_a_column"):

@@ -144,9 +144,7 @@ def logits_for(features, rng) -> np.ndarray:
 @pytest.mark.parametrize(
     ("n_best_size", "has_unanswerable"), [(3, False), (3, True), (20, True)], ids=["3-v1.1", "3-v2.0", "20-v2.0"]
 )
-def test_prediction_files_are_those_of_the_reference_on_the_same_logits(
-    hard, tokenizers, tmp_path, has_unanswerable, n_best_size
-):
+def test_prediction_files_equal_the_references(hard, tokenizers, tmp_path, has_unanswerable, n_best_size):
     ours, theirs = tokenizers
     examples = squad_lib.read_squad_examples(hard, False, has_unanswerable)
     features = features_of(examples, theirs, training=False)
@@ -290,7 +288,7 @@ def test_the_tuned_threshold_has_the_best_f1():
     assert squad_results.best_threshold(one, answers) < 1
 
 
-def test_the_best_threshold_gives_no_answer_where_the_metric_counts_it_as_right():
+def test_the_best_threshold_may_give_no_answer():
     questions = [
         Question(str(number), "?", "the man", (Answer(text, 0),)) for number, text in enumerate(["the", "the", "man"])
     ]
@@ -400,7 +398,7 @@ def test_is_impossible_may_be_a_string_or_a_number(tmp_path, value, read):
         assert data.read("train")[0].is_impossible is read
 
 
-def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_key_to_set(tmp_path):
+def test_a_contradicting_question_names_its_key(tmp_path):
     path = tmp_path / "a.json"
     content = {"context": "the man said so", "qas": [QA | {"answers": [], "is_impossible": False}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))
@@ -408,7 +406,7 @@ def test_a_question_without_answer_that_claims_to_have_one_is_refused_with_the_k
         make_task(str(path), has_unanswerable=True).data.read("train")
 
 
-def test_files_read_together_keep_their_order_and_warn_of_equal_ids(tmp_path, caplog):
+def test_several_files_keep_their_order(tmp_path, caplog):
     first, second = (write(tmp_path / f"{name}.json", paragraph("the man", ["man"], name)) for name in "ab")
     task = SquadTask(Decoding(), data=question_data({"train": (first, second, first)}, False))
     assert [question.id for question in task.data.read("train")] == ["a-0", "b-0", "a-0"]

@@ -289,7 +289,7 @@ def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tm
 
 
 @pytest.mark.parametrize("do", ["do_train", "do_eval", "do_predict"])
-def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_otherwise(do):
+def test_later_commands_use_the_runs_answer_lengths(do):
     trained = description.describe(SquadTask(Decoding(5, 12)), 20)
 
     def chosen(known, **flags):
@@ -301,7 +301,7 @@ def test_later_commands_have_the_answers_lengths_of_the_run_unless_flags_say_oth
     assert chosen(trained, max_answer_length=9) == (5, 9) and chosen(trained, n_best_size=1) == (1, 12)
 
 
-def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use():
+def test_thresholds_use_later_answer_lengths():
     task = SquadTask(Decoding(5, 12, has_unanswerable=True))
     trained = description.describe(task, 20)
 
@@ -316,7 +316,7 @@ def test_a_threshold_is_tuned_with_the_answers_lengths_that_later_commands_use()
         tuned(n_best_size=1)
 
 
-def test_a_tuned_threshold_is_used_only_with_the_answers_lengths_of_its_tuning(tmp_path):
+def test_a_threshold_needs_its_answer_lengths(tmp_path):
     trained = description.describe(SquadTask(Decoding(5, 12, has_unanswerable=True)), 20)
 
     def longest(**flags):

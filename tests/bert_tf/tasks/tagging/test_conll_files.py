@@ -73,7 +73,7 @@ def source(tmp_path, content, **options):
     return file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns(), **options).read)
 
 
-def test_impossible_tags_are_refused_by_line_or_read_as_the_scorer_does(tmp_path, caplog):
+def test_impossible_tags_are_refused_or_repaired(tmp_path, caplog):
     content = "a B-X\n\n" * 3 + "b O\nc I-X\n\nd O\ne I-X\n"
     message = r"train.txt, line 8: the tag I-X should be B-X in IOB2 \(and 1 more sentences\); fix the tags"
     with pytest.raises(InputError, match=message):

@@ -103,7 +103,7 @@ def test_case_is_kept_and_learned(trained):
     assert any(token[0].isupper() for token in (folder / "vocab.txt").read_text().split())
 
 
-def test_predictions_have_every_line_of_the_file_and_the_scores_of_seqeval(inputs, trained):
+def test_predictions_have_every_line(inputs, trained):
     folder, scores = trained
     for name, split in (("dev", "valid"), ("test", "test")):
         words = [line.split()[0] if line else "" for line in (inputs / f"{split}.txt").read_text().splitlines()]
@@ -119,7 +119,7 @@ def test_predictions_have_every_line_of_the_file_and_the_scores_of_seqeval(input
 
 
 @pytest.mark.slow
-def test_evaluation_later_is_the_same_and_test_data_needs_no_tags(inputs, trained, tmp_path, caplog):
+def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplog):
     folder, scores = trained
     again = run_ner(settings(inputs, folder, "--do_eval", "--eval_batch_size=3", "--nopack_sequences"))
     assert again == pytest.approx(scores, rel=1e-5)
@@ -165,7 +165,7 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
         (None, ["--data_dir="], "--do_train needs --train_data_path or --data_dir"),
     ],
 )  # fmt: skip
-def test_bad_data_and_flags_are_refused_before_anything_is_written(inputs, tmp_path, content, more, message):
+def test_bad_data_and_flags_are_refused_first(inputs, tmp_path, content, more, message):
     flags = [*more]
     if content is not None:
         (tmp_path / "train.txt").write_text(content)
@@ -210,7 +210,7 @@ def features(inputs, output_dir, *more: str) -> NerSettings:
 
 
 @pytest.mark.slow
-def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp_path, written, monkeypatch):
+def test_features_are_computed_only_once(inputs, tmp_path, written, monkeypatch):
     shared = f"--activations_dir={tmp_path}/shared"
     scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
     assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
@@ -236,7 +236,7 @@ def test_features_are_computed_once_and_the_encoder_never_runs_again(inputs, tmp
 
 
 @pytest.mark.slow
-def test_a_kill_while_the_encoder_runs_leaves_nothing_and_changes_nothing(inputs, tmp_path, written, monkeypatch):
+def test_a_kill_during_the_features_changes_nothing(inputs, tmp_path, written, monkeypatch):
     flags = ["--num_train_epochs=4", "--save_checkpoints_steps=14", "--do_train", "--do_eval"]
     run_ner(features(inputs, tmp_path / "whole", *flags))
     expected = values(tmp_path / "whole/ckpt-48")

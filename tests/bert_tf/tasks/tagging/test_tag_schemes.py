@@ -50,7 +50,7 @@ def random_tags(rng, prefixes, sentences=200, possible_share=0.5):
 
 
 @pytest.mark.parametrize("prefixes", ["BI", "BIES"])
-def test_scores_are_those_of_conlleval_and_seqeval_on_any_sequences(prefixes):
+def test_scores_equal_conlleval_and_seqeval(prefixes):
     rng = np.random.default_rng(0)
     for share in (0.2, 0.5, 0.8):
         true = random_tags(rng, prefixes, possible_share=share)

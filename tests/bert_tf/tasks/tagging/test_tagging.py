@@ -76,7 +76,7 @@ def test_alignment_is_that_of_hugging_faces_word_ids(vocab_file):
 @pytest.mark.parametrize("document_context", [False, True])
 @pytest.mark.parametrize("length", [5, 12, 400])
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes"])
-def test_every_word_is_labeled_once_and_right_labels_give_the_tags_back(tokenizer, scheme, length, document_context):
+def test_every_word_is_labeled_once(tokenizer, scheme, length, document_context):
     task = make_task(scheme=scheme, document_context=document_context)
     found = [*sentences(tokenizer.vocabulary, 25, longest=40, documents_of=4), *odd_sentences()]
     split = encoded_split(task, found, tokenizer, length)
@@ -90,7 +90,7 @@ def test_every_word_is_labeled_once_and_right_labels_give_the_tags_back(tokenize
 
 
 @pytest.mark.parametrize("scheme", ["iob1", "bioes"])
-def test_both_columns_of_the_predictions_are_in_the_scheme_of_training(tokenizer, tmp_path, scheme):
+def test_predictions_keep_the_scheme_of_training(tokenizer, tmp_path, scheme):
     task, found = make_task(scheme=scheme), sentences(tokenizer.vocabulary, 25)
     split = encoded_split(task, found, tokenizer, 400)
     labels = task.model_inputs(split.columns, tokenizer, 400)["label_ids"].numpy()
@@ -157,7 +157,7 @@ def tagger(tokenizer):
 
 
 @pytest.mark.slow
-def test_loss_and_gradients_of_a_packed_step_are_those_of_the_padded_one(tokenizer, tagger):
+def test_packed_tagging_steps_equal_padded_ones(tokenizer, tagger):
     task, split, objective = tagger
     sums, expected, padded = step_of(objective, task, tokenizer, split, packed=False)
     words = sum(len(sentence.words) for sentence in split.examples)

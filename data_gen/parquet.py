@@ -1,0 +1,60 @@
+"""Reads documents from Parquet files, such as the cleaned Wikipedia dumps on the Hugging Face hub; needs PyArrow."""
+
+import contextlib
+import itertools
+from collections.abc import Iterator
+
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+from data_gen.jsonl import LineError, sentences_of
+
+_ROWS_AT_ONCE = 256
+
+
+@contextlib.contextmanager
+def _opened(path: str) -> Iterator:
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise InputError("--input_format=parquet needs PyArrow: pip install '.[parquet]'") from error
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.closed = False  # PyArrow needs this attribute
+        try:
+            yield parquet.ParquetFile(file)
+        except ArrowException as error:
+            raise InputError(f"{path}: is not a Parquet file, or is damaged ({str(error).splitlines()[0]})") from error
+
+
+def row_groups(path: str, size: int) -> list[tuple[int, int]]:
+    """Returns a range of about as many bytes as the row group takes, for each row group; together `size` bytes."""
+    with _opened(path) as file:
+        sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
+    ends = [size * end // max(1, sum(sizes)) for end in itertools.accumulate(sizes, initial=0)]
+    return list(itertools.pairwise(ends))
+
+
+def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) -> Iterator[list[list[str]]]:
+    """Yields the documents of a row group in lists of about `chunk_bytes` of text; a row without text is empty.
+
+    Args:
+      start: start of the row group's range; see `row_groups`.
+    """
+    group = [first for first, _ in row_groups(path, size)].index(start)
+    documents, length = [], 0
+    with _opened(path) as file:
+        if text_field not in file.schema_arrow.names:
+            have = ", ".join(file.schema_arrow.names)
+            raise InputError(f"{path}: has no column {text_field!r}; give one of its columns as --text_field: {have}")
+        for batch in file.iter_batches(_ROWS_AT_ONCE, [group], [text_field]):
+            for text in batch.column(0).to_pylist():
+                try:
+                    documents.append(sentences_of(text if text is not None else "", text_field))
+                except LineError as error:
+                    raise InputError(f"{path}: {error}") from error
+                length += sum(map(len, documents[-1]))
+                if length >= chunk_bytes:
+                    yield documents
+                    documents, length = [], 0
+    if documents:
+        yield documents
