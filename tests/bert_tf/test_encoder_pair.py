@@ -69,6 +69,7 @@ def test_each_half_sees_only_its_direction_in_packed_rows_too():
             np.testing.assert_array_equal(reached, visible & same)
 
 
+@pytest.mark.core
 def test_elmos_sum_of_layers_equals_its_formula():
     config = BertConfig(24, 16, 3, 2, 32)
     head = FeatureTaggingHead(config, num_labels=2, features="elmo", lstm_size=4)

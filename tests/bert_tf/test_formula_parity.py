@@ -32,20 +32,24 @@ def compare(config: BertConfig, seed: int, stddev: float) -> None:
 
 @pytest.mark.quick_cases("2-0.3")
 @pytest.mark.parametrize(("seed", "stddev"), enumerate([0.02, 0.15, 0.3]))
+@pytest.mark.core
 def test_outputs_and_loss_follow_the_formulas(seed, stddev):
     compare(CONFIG, seed, stddev)
 
 
 @pytest.mark.quick_cases("gelu", "gelu_erf")
 @pytest.mark.parametrize("hidden_act", ACTIVATIONS)
+@pytest.mark.core
 def test_every_activation_follows_its_formula(hidden_act):
     compare(dataclasses.replace(CONFIG, hidden_act=hidden_act), seed=1, stddev=0.15)
 
 
+@pytest.mark.core
 def test_left_to_right_attention_follows_the_formulas():
     compare(dataclasses.replace(CONFIG, directionality="ltr"), seed=1, stddev=0.15)
 
 
+@pytest.mark.core
 def test_right_to_left_attention_follows_the_formulas():
     """Compares only tokens: right to left, a padded position sees no position, and its output is never read."""
     config = dataclasses.replace(CONFIG, directionality="rtl")
@@ -71,6 +75,7 @@ def bfloat16():
 
 @pytest.mark.quick_cases("0")
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.core
 def test_bfloat16_stays_within_its_precision(bfloat16, seed):
     """Eight bits: a rounding errs by up to 2^-8 of a value.
 

@@ -36,6 +36,7 @@ def assert_equal(found, wanted):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
+@pytest.mark.core
 def test_texts_and_pairs_become_the_rows_of_training(vocab_file):
     layer = BertPreprocessor(vocab_file, sequence_length=16)
     assert_equal(layer(tf.constant(TEXTS)), expected(vocab_file, TEXTS))

@@ -36,6 +36,7 @@ def code_points(request):
 
 @pytest.mark.quick_cases("9-True")
 @BOTH_CASES
+@pytest.mark.core
 def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_points, lower):
     contexts = "{0} a{0}b {0}{0} A\u0301{0} {0}\u0301e .{0}! Σ{0} A{0}Σ aΣ{0}b A{0}Σ{0}. {0}aΣ"
     texts = [contexts.format(chr(c)) for c in code_points]
@@ -44,6 +45,7 @@ def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_po
 
 @pytest.mark.quick_cases("True")
 @BOTH_CASES
+@pytest.mark.core
 def test_random_texts_over_mixed_scripts_equal_the_original(tmp_path, lower):
     rng = random.Random(20240)
     texts = random_texts(rng, 8000, 40) + random_texts(rng, 2000, 20, spoiled=True)
@@ -128,6 +130,7 @@ def test_an_empty_batch_has_no_row(vocab_file):
         b"\xf4\x90\x80\x80a", b"a\x80\x80b", b"\xf8\x88\x80\x80\x80b", b"\xfe\xff", b"\xef\xbb\xbfab",
     ],
 )  # fmt: skip
+@pytest.mark.core
 def test_invalid_utf_8_is_dropped_as_the_original_does(vocab_file, text):
     ours = BertTokenizer(vocab_file)
     assert ours.to_tokens(ours.encode([text]).values.numpy()) == originals(vocab_file, True).tokenize(text)
@@ -158,6 +161,7 @@ def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
     assert eager == [theirs.convert_tokens_to_ids(theirs.tokenize(text)) for text in texts]
 
 
+@pytest.mark.core
 def test_ids_are_line_numbers(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("a\r\n[MASK]\r\n[PAD]\r\n##b\r\n[SEP]\r\n[UNK]\r\n[CLS]\r\né".encode())

@@ -116,6 +116,7 @@ def test_offsets_by_hand(tmp_path):
 @pytest.mark.quick_cases("False-True", "True-False")
 @BOTH_CASES
 @pytest.mark.parametrize("spoiled", [False, True])
+@pytest.mark.core
 def test_ids_are_the_same_with_and_without_offsets(tmp_path, lower, spoiled):
     texts = [b"", b"plain", *random_texts(random.Random(8), 2000, 30, spoiled)]
     ours, _ = both_tokenizers(tmp_path, texts, lower)

@@ -66,6 +66,7 @@ def test_any_runner_gives_the_same_bytes(generator, small_units):
     assert not set(records(generator, "other").values()) & set(expected.values())
 
 
+@pytest.mark.core
 def test_a_lost_shard_is_made_again(generator, small_units):
     made = generator.run("a@3")
     before = generator.files()
@@ -80,6 +81,7 @@ def test_a_lost_shard_is_made_again(generator, small_units):
     assert generator.files() == before
 
 
+@pytest.mark.core
 def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\nand to\n\nin is\n")
@@ -108,6 +110,7 @@ def test_two_runs_in_one_process_do_not_mix(generator, tmp_path):
     assert generator.files()["fresh/out"] == second
 
 
+@pytest.mark.core
 def test_unmasked_rows_are_text_of_the_corpus(generator, read_rows, unmask):
     generator.run("a,b", short_seq_prob=0.3)
     theirs = FullTokenizer(generator.vocab_file)
@@ -161,6 +164,7 @@ def test_objectives_and_masking_decide_what_a_record_holds(generator, read_rows,
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm"])
 @pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.core
 def test_tf_models_officials_reader_reads_the_same_values(generator, read_rows, objective, packed):
     if packed and objective == "mlm":
         return

@@ -48,6 +48,7 @@ def test_impossible_outputs_are_refused(output_file):
 
 
 @pytest.mark.parametrize("removed", range(3))
+@pytest.mark.core
 def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkeypatch, removed):
     unfinished = make(tmp_path)
     unfinished.open()

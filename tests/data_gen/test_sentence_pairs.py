@@ -60,6 +60,7 @@ def cases(draw, fewest=2):
 
 @GIVEN
 @given(cases())
+@pytest.mark.core
 def test_every_pair_fits_and_random_bs_are_elsewhere(case):
     window, documents, max_seq_length, *_ = case
     ends = bounds(window)
@@ -129,6 +130,7 @@ def pop_one_at_a_time(length_a, length_b, budget):
 
 @GIVEN
 @given(st.lists(st.tuples(st.integers(1, 60), st.integers(0, 60)), min_size=1), st.integers(2, 60), st.integers(0, 99))
+@pytest.mark.core
 def test_truncation_equals_the_original_loop(lengths, budget, seed):
     length_a, length_b = (np.array(column) for column in zip(*lengths, strict=True))
     start_a, start_b = np.arange(len(lengths)) * 1000, np.arange(len(lengths)) * 1000 + 500
@@ -144,6 +146,7 @@ def test_truncation_equals_the_original_loop(lengths, budget, seed):
     assert np.array_equal(after.is_random_next, before.is_random_next)
 
 
+@pytest.mark.core
 def test_random_bs_come_from_all_documents_alike():
     window = make_window([[1] * 50, [1] * 60_000, *[[1] * 50] * 4])
     found = [b[0] for _, b, r in pairs(window, range(1, 2), 13, short_seq_prob=0.0) if r]
@@ -155,6 +158,7 @@ def test_random_bs_come_from_all_documents_alike():
 
 
 @pytest.mark.parametrize("short_seq_prob", [0.0, 0.5, 1.0])
+@pytest.mark.core
 def test_rows_are_distributed_as_the_originals(short_seq_prob):
     lengths = [[3, 5, 4, 2, 6] * 8, [4, 3, 5] * 10, [5, 2] * 10]
     as_text = [[["word"] * size for size in document] for document in lengths]

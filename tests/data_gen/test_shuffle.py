@@ -4,6 +4,7 @@ import collections
 import itertools
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,6 +20,7 @@ def dealt(counts, parts, seed=(0,), wanted=None):
 
 @GIVEN
 @given(COUNTS, st.integers(1, 20), st.integers(0, 5), st.sampled_from([7, 50, 999_999_999]))
+@pytest.mark.core
 def test_every_record_goes_to_one_part_and_parts_are_equal(counts, parts, seed, most):
     before, shuffle._MOST_RECORDS = shuffle._MOST_RECORDS, max(most, max(counts))
     try:
@@ -41,6 +43,7 @@ def test_a_part_is_the_same_whoever_asks(counts, parts, data):
     assert np.array_equal(starts, expected[0]) and np.array_equal(taken, expected[1])
 
 
+@pytest.mark.core
 def test_every_order_of_all_records_comes_up_alike(tmp_path):
     """Units in random order are distributed to parts, which are in random order: tests all 5! orders by chi-squared."""
     counts, orders = [2, 3], collections.Counter()

@@ -68,6 +68,7 @@ def signature(folder):
     return tf.saved_model.load(f"{folder}/model/1").signatures["serving_default"]
 
 
+@pytest.mark.core
 def test_raw_strings_get_the_trainers_predictions(pairs):
     folder, predictions = pairs
     first, second = (tf.constant(list(texts)) for texts in zip(*PAIRS, strict=True))
@@ -113,6 +114,7 @@ def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path
     assert answers["predicted"].dtype == tf.bool and answers["predicted"].shape == [8, 2]
 
 
+@pytest.mark.core
 def test_scores_and_label_sets_are_served(vocab_file, tmp_path):
     config, tokenizer = dataclasses.replace(CONFIG, num_hidden_layers=1), BertTokenizer(vocab_file)
     model = make_classifier(config, 1)
@@ -327,6 +329,7 @@ def test_flags_that_contradict_each_other_are_refused(change, message):
         ExportSettings(checkpoint_dir="x", export_dir="y", **change)
 
 
+@pytest.mark.core
 def test_no_bytes_can_break_the_graph(pairs):
     """Of random bytes, control characters and overlong texts, only the valid part counts, alone and in batches."""
     random = np.random.default_rng(0)

@@ -72,6 +72,7 @@ def assert_equal(answers, expected, pairs=QUESTIONS):
             np.testing.assert_allclose(answers["null_odds"][number], found.null_odds, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.core
 def test_answers_are_the_trainers_with_exact_offsets(pair):
     model, expected = pair
     answers = ask(model, **columns(QUESTIONS))

@@ -60,6 +60,7 @@ def tagger(vocab_file, tmp_path_factory):
     return served(tmp_path_factory.mktemp("tagging"), vocab_file)
 
 
+@pytest.mark.core
 def test_words_get_the_trainers_tags(tagger):
     model, tags, scores = tagger
     texts = [" ".join(found) for found in SENTENCES]

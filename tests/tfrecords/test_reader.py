@@ -91,6 +91,7 @@ CUT = "record 0 (counted from 0) is cut off: the file ends inside this record"
         (lambda content: b"just some text, longer than a header\n" * 9, "record 0 cannot be read"),
     ],
 )
+@pytest.mark.core
 def test_damaged_files_are_refused_by_name(tmp_path, spoil, message):
     path = record_file(tmp_path / "data")
     path.write_bytes(spoil(path.read_bytes()))

@@ -36,6 +36,7 @@ def opened(folder, tensors, entries=ENTRIES):
     return checkpoints.open_checkpoint(saved(folder, tensors, entries))
 
 
+@pytest.mark.core
 def test_a_folder_is_read_whole(values, tmp_path):
     contents = opened(tmp_path, theirs(values))
     assert contents.format == "hugging_face" and contents.config == CONFIG and contents.left_over == ()

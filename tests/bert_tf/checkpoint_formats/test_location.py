@@ -49,6 +49,7 @@ class Harmful:
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "epoch.ckpt"])
 @pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.core
 def test_pickles_are_refused_unopened(tmp_path, monkeypatch, name, zipped):
     monkeypatch.chdir(tmp_path)
     if zipped:

@@ -36,6 +36,7 @@ def test_the_table_has_the_shapes_of_the_models_weights(values):
     assert shapes == {path: value.shape for path, value in values.items()}
 
 
+@pytest.mark.core
 def test_an_original_with_heads_and_slots_is_read_whole(values, tmp_path):
     save_original(tmp_path, with_slots(original_values(values)))
     contents = checkpoints.open_checkpoint(str(tmp_path))
@@ -81,6 +82,7 @@ def test_outputs_of_the_originals_fine_tuning_are_heads(values, tmp_path):
     np.testing.assert_array_equal(tensors["span_head/dense/bias"].read(), heads["cls/squad/output_bias"])
 
 
+@pytest.mark.core
 def test_what_is_written_has_the_originals_names(values, tmp_path):
     prefix = tf1.write(str(tmp_path), values)
     reader = tf.train.load_checkpoint(prefix)

@@ -90,6 +90,7 @@ def saved(folder, **items) -> str:
 
 @pytest.mark.quick_cases("BertEncoderV2-model")
 @pytest.mark.parametrize(("kind", "name"), zip(ENCODERS, ["encoder", "model"], strict=True))
+@pytest.mark.core
 def test_an_encoder_of_theirs_gives_their_outputs(tmp_path, kind, name):
     theirs = their_encoder(kind)
     ours = checkpoints.load_encoder(saved(tmp_path, **{name: theirs}))
@@ -224,6 +225,7 @@ def test_their_loader_computes_our_activation(values, tmp_path, act):
 @pytest.mark.quick_cases("BertEncoderV2-True")
 @pytest.mark.parametrize("with_heads", [True, False])
 @pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.core
 def test_their_encoders_load_our_files(values, tmp_path, kind, with_heads):
     values = {path: value for path, value in values.items() if with_heads or path.startswith("encoder/")}
     prefix = tf_models.write(str(tmp_path), values, CONFIG)

@@ -22,6 +22,7 @@ def test_one_at_a_time_until_it_is_released(tmp_path):
     assert not first.is_taken and second.is_taken
 
 
+@pytest.mark.core
 def test_a_process_that_is_killed_leaves_no_lock(tmp_path):
     program = (
         "import os, signal, sys\nfrom bert_tf.core import lock\n"

@@ -85,6 +85,7 @@ def expected(folder):
     return FeatureExtractor(folder / "model", layers="-1,1", max_seq_length=24).tokens(texts)
 
 
+@pytest.mark.core
 def test_json_lines_are_those_of_the_original(folder, tmp_path, expected):
     (data,) = extracted(folder, tmp_path / "out.jsonl", layers="-1,1")
     lines = data.decode().splitlines()
@@ -210,6 +211,7 @@ class Stops(LocalRunner):
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.core
 def test_same_bytes_after_a_stop(folder, tmp_path, form):
     flags = {"output_format": form, "layers": "-1"}
     whole = extracted(folder, f"{tmp_path}/whole@4", **flags)
@@ -305,6 +307,7 @@ def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("form", FORMATS)
+@pytest.mark.core
 def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

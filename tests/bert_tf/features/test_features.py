@@ -59,6 +59,7 @@ def watch(extractor, monkeypatch):
     return masks
 
 
+@pytest.mark.core
 def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, rng.integers(0, 40))) for _ in range(80)]

@@ -26,6 +26,7 @@ def formula(x: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
+@pytest.mark.core
 def test_pooling_is_its_formula_over_the_tokens_without_padding(pooling):
     x = np.random.default_rng(0).normal(-3, 1, (3, 5, 8)).astype(np.float32)  # negative, so that padding would show
     pooled = pool_tokens(tf.constant(x), tf.constant(MASK, tf.int32), pooling)

@@ -59,6 +59,7 @@ def test_packed_auxiliary_losses_equal_padded_ones(tokenizer, kind, direction):
 
 
 @pytest.mark.parametrize("direction", ["ltr", "rtl"])
+@pytest.mark.core
 def test_the_auxiliary_loss_equals_its_formula(tokenizer, direction):
     config = dataclasses.replace(CONFIG, directionality=direction)
     objective = make_objective(TASKS["pairs"], config, 0.3)

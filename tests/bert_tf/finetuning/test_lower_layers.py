@@ -96,6 +96,7 @@ def test_no_gradient_is_computed_below_the_frozen_layers():
     assert (of_one_layer, of_the_head) == (forward + 2 * (7 + 2) - 2, forward + 1)
 
 
+@pytest.mark.core
 def test_lower_layers_learn_at_lower_rates_by_the_formula():
     objective, decay, rate = make_objective(CONFIG, 2), 0.5, 1e-2
     model = objective.model

@@ -103,6 +103,7 @@ KINDS = [("pairs", "ltr"), ("words", "bidi"), ("choices", "bidi"), ("questions",
 
 @pytest.mark.quick_cases("words-bidi")
 @pytest.mark.parametrize(("kind", "directionality"), KINDS)
+@pytest.mark.core
 def test_packed_steps_equal_padded_steps(tokenizer, kind, directionality):
     kind, *bilstm = kind.split(" on a ")
     task = TASKS[kind]
@@ -137,6 +138,7 @@ def test_packed_steps_equal_padded_steps(tokenizer, kind, directionality):
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("has_pairs", [False, True])
+@pytest.mark.core
 def test_all_shapes_of_a_batch_are_static(tokenizer, has_pairs, packed):
     task = make_task(3, has_pairs)
     split = encoded_split(task, examples("pairs", tokenizer), tokenizer, 32)

@@ -17,6 +17,7 @@ def random_lengths(count, seed=0, longest=100):
 
 
 @pytest.mark.parametrize(("count", "batch_size"), [(103, 8), (96, 8), (5, 8), (1, 1), (64, 64), (1000, 32)])
+@pytest.mark.core
 def test_each_epoch_has_every_row_once_in_an_order_of_its_own(count, batch_size):
     lengths = random_lengths(count)
     order = training_order(lengths, batch_size, seed=3, count=3 * count)
@@ -74,6 +75,7 @@ def check_places(plan, lengths):
 
 
 @pytest.mark.parametrize("shares", [1, 2, 4])
+@pytest.mark.core
 def test_packed_batches_have_the_same_rows(shares):
     lengths = random_lengths(500)
     options = {"batch_size": 16, "num_batches": 90, "shares": shares, "seed": 7}

@@ -150,6 +150,7 @@ def kept(output):
     ]
 
 
+@pytest.mark.core
 def test_a_killed_sweep_trains_only_the_rest(tmp_path):
     scores = {1e-3: 0.5, 2e-3: NotFinite("it diverged"), 3e-3: Killed()}
     first = Trials(scores)

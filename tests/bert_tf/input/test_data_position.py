@@ -109,6 +109,7 @@ def test_another_batch_size_goes_on_where_the_first_one_ended(data):
 
 @pytest.mark.quick_cases("every token, packed")
 @pytest.mark.parametrize("kind", ["dynamic", "every token, packed"])
+@pytest.mark.core
 def test_every_epoch_has_every_record_once(data, kind):
     epochs, epoch = {}, 0
     for batch in batches(data, kind, 80, seed=2, batch_size=1):
@@ -128,6 +129,7 @@ def test_every_epoch_has_every_record_once(data, kind):
 
 @pytest.mark.quick_cases("False-2-2")
 @pytest.mark.parametrize("training, workers, replicas", [(True, 3, 6), (False, 2, 2)])
+@pytest.mark.core
 def test_workers_and_replicas_partition_each_global_batch(data, training, workers, replicas):
     kind = "dynamic, packed" if training else "dynamic"
     steps = 8 if training else None

@@ -45,6 +45,7 @@ def numbers(files, steps=None, training=True, vocab_size=100, seed=0):
     return [batch["input_ids"][:, 0].numpy().tolist() for batch in (dataset.take(steps) if steps else dataset)]
 
 
+@pytest.mark.core
 def test_evaluation_reads_every_record_once_in_order(files):
     got = numbers(files, training=False)
     assert [len(batch) for batch in got] == [6, 6, 6, 6, 6]
@@ -58,6 +59,7 @@ def test_training_reads_all_records_each_epoch(files):
     assert got[:30] != list(range(30)) and got[:30] != got[30:]
 
 
+@pytest.mark.core
 def test_order_depends_on_the_seed_alone(files):
     assert numbers(files, 5, seed=1) == numbers(files, 5, seed=1) != numbers(files, 5, seed=2)
 

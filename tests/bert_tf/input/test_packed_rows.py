@@ -71,6 +71,7 @@ def example(examples, index) -> dict:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.core
 def test_packed_examples_are_found_once_and_whole(seed):
     rng = np.random.default_rng(seed)
     examples = random_examples(rng, int(rng.integers(1, 80)))
@@ -109,6 +110,7 @@ def test_the_shape_is_what_nearly_all_rows_of_a_sample_need():
 @pytest.mark.quick_cases("pairs-bidi", "one segment-ltr", "every token-rtl")
 @pytest.mark.parametrize("directionality", ["bidi", "ltr", "rtl"])
 @pytest.mark.parametrize("kind", ["pairs", "one segment", "every token"])
+@pytest.mark.core
 def test_packed_losses_equal_those_of_the_examples(kind, directionality):
     rng = np.random.default_rng(1)
     one_by_one = random_examples(rng, 40, pairs=kind == "pairs", masked=kind != "every token")

@@ -86,6 +86,7 @@ def assert_close(got: dict, expected: dict, bound: float) -> None:
     ],
     ids=["bias_of_columns", "bias_of_heads", "few_positions"], indirect=["bound"],
 )  # fmt: skip
+@pytest.mark.core
 def test_a_block_is_the_same_and_trains_the_same(positions, shape, bound, monkeypatch):
     block, x, bias = randomize(Block(DROPPING)), random_tensor(ROWS, LENGTH, 48), random_tensor(*shape)
     x = tf.cast(x, block.compute_dtype)
@@ -149,6 +150,7 @@ def test_an_encoder_is_the_same_and_trains_the_same(packed, positions, direction
 
 
 @pytest.mark.parametrize(("bound", "positions"), [("float32", None), ("bfloat16", POSITIONS)], indirect=["bound"])
+@pytest.mark.core
 def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
     model = randomize(BertEncoder(DROPPING))
 

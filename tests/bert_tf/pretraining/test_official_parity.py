@@ -50,6 +50,7 @@ def assert_equal(both: tuple, batch: dict) -> None:
 
 @pytest.mark.quick_cases("larger")
 @pytest.mark.parametrize(("seed", "stddev"), [(0, 0.02), (2, 0.2)], ids=["initial", "larger"])
+@pytest.mark.core
 def test_outputs_and_gradients_are_equal(seed, stddev):
     assert_equal(pair(CONFIG, seed, stddev), random_batch(CONFIG, batch=5, length=20, predictions=4, seed=seed))
 
@@ -64,16 +65,19 @@ def test_outputs_and_gradients_of_unit_gain_are_equal(both):
     [(ONE_HEAD, (4, 16, 3)), (DEEP, (7, 64, 10)), (LONG, (3, 128, 20))],
     ids=["one_head_of_one_layer", "six_layers_of_sixteen_heads", "long_rows"],
 )
+@pytest.mark.core
 def test_other_shapes_are_equal(config, sizes):
     assert_equal(pair(config, seed=2), random_batch(config, *sizes, seed=2))
 
 
+@pytest.mark.core
 def test_rows_without_padding_are_equal(both):
     batch = random_batch(CONFIG, batch=3, length=24, predictions=5, padded=False)
     assert np.all(batch["input_mask"])
     assert_equal(both, batch)
 
 
+@pytest.mark.core
 def test_a_single_padded_row_is_equal(both):
     batch = {name: value[1:2] for name, value in random_batch(CONFIG, batch=5, length=20, predictions=4).items()}
     assert 0 < tf.reduce_sum(batch["input_mask"]) < 20

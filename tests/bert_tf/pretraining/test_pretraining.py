@@ -1,4 +1,5 @@
 import numpy as np
+import pytest
 import tensorflow as tf
 
 from bert_tf.pretraining.objective import PretrainingObjective
@@ -8,6 +9,7 @@ from tests.small_configs import small_config
 CONFIG = small_config(60, 32, 2, dropout=0.0, max_position_embeddings=16)
 
 
+@pytest.mark.core
 def test_losses_and_accuracies_follow_their_definition():
     model = random_pretrainer(CONFIG)
     batch = random_batch(CONFIG, batch=6, length=16, predictions=5)

@@ -99,6 +99,7 @@ def test_a_failed_start_binds_nothing(tmp_path):
 
 
 @pytest.mark.parametrize("trained_steps", [0, 5, 10])
+@pytest.mark.core
 def test_equivalent_settings_resume_the_run(folder, trained_steps):
     before = content(folder)
     run_folder.begin(folder, dataclasses.replace(FIRST, settings={"iterations_per_loop": 7}), trained_steps)
@@ -130,6 +131,7 @@ def test_equivalent_settings_resume_the_run(folder, trained_steps):
         (changed(FIRST, optimizer={"num_train_steps": 5}), 10, "with other flags (--num_train_steps was 10, is 5);"),
     ],
 )
+@pytest.mark.core
 def test_different_runs_are_refused_with_reasons(folder, phase, trained_steps, message):
     before = content(folder)
     with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run {message}")):

@@ -48,6 +48,7 @@ def theirs(kind, times, seed):
 
 @pytest.mark.quick_cases("words")
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.core
 def test_masking_has_the_law_of_tf_models_official(kind):
     found = reference.p_values(ours(rule_of(kind), 20_000, 1), theirs(kind, 6_000, 2))
     assert min(found.values()) > LEVEL, found
@@ -84,6 +85,7 @@ def test_the_comparison_notices_equal_ngram_sizes(monkeypatch):
 
 
 @pytest.mark.parametrize("mask, random", [(0.8, 0.1), (1.0, 0.0), (0.0, 1.0), (0.0, 0.0), (0.6, 0.2)])
+@pytest.mark.core
 def test_masked_random_and_kept_tokens_follow_the_rule(mask, random):
     # Paper, C.2: the fractions of the ablation.
     counts = ours(rule_of("tokens", mask_fraction=mask, random_fraction=random), 20_000, 3)["actions"]
@@ -121,6 +123,7 @@ def test_random_pieces_come_from_the_whole_vocabulary_evenly(size):
         (20, 0.99, 20, 17),  # no more than there are tokens
     ],
 )
+@pytest.mark.core
 def test_the_number_of_predictions_is_the_originals(length, probability, limit, count):
     maskable = np.ones((50, length), bool)
     maskable[:, [0, length // 2, -1]] = False

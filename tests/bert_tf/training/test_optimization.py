@@ -30,6 +30,7 @@ def applied(optimizer, variables):
     return apply
 
 
+@pytest.mark.core
 def test_200_steps_equal_the_originals_update_in_float64():
     rng = np.random.default_rng(0)
     names = {"kernel": True, "bias": False, "gamma": False, "beta": False, "word_embeddings": True}
@@ -73,6 +74,7 @@ def official_lamb():
     ],
     ids=["adamw", "lamb"],
 )
+@pytest.mark.core
 def test_200_corrected_steps_equal_tf_models_official(ours, theirs):
     rng = np.random.default_rng(1)
     start = {
@@ -153,6 +155,7 @@ def test_the_kernel_and_the_compiled_update_are_the_same(corrects):
     [(10, 0, 0.0), (10, 5, 0.5), (10, 9, 0.9), (10, 10, 0.9), (10, 55, 0.45), (10, 100, 0.0), (10, 150, 0.0),
      (0, 0, 1.0), (0, 50, 0.5)],
 )  # fmt: skip
+@pytest.mark.core
 def test_schedule_rises_then_follows_the_line_from_step_zero(warmup, step, expected):
     np.testing.assert_allclose(WarmupLinearDecay(1.0, 100, warmup)(step), expected, rtol=1e-6)
 
@@ -162,6 +165,7 @@ def first_moments(optimizer) -> list[np.ndarray]:
     return [10 * m.numpy() for m in optimizer._m]
 
 
+@pytest.mark.core
 def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
     for gradients, expected in (([[3.0], [4.0]], [[0.6], [0.8]]), ([[0.3], [0.4]], [[0.3], [0.4]])):
         variables = [tf.Variable([1.0], name="kernel") for _ in gradients]
@@ -173,6 +177,7 @@ def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
 
 @pytest.mark.quick_cases("Lamb")
 @pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
+@pytest.mark.core
 def test_gradients_are_summed_before_clipping(make, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
@@ -301,6 +306,7 @@ def test_bias_correction_counts_updates(lamb, scaling, tmp_path):
     assert optimizer.iterations == updates == steps - len(skipped)
 
 
+@pytest.mark.core
 def test_no_replica_decays_a_bias_and_all_decay_a_kernel():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():

@@ -115,6 +115,7 @@ def test_gzip_status_metadata_and_metrics(server):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.core
 def test_rest_and_grpc_give_the_same_answers(server, kind):
     values = {"bool": [True, False], "string": ["a", "ü"]}.get(kind, [0, 1, 2])
     by_grpc = server.predict("half", kind, x=np.asarray(values, object if kind == "string" else kind))["y"]
