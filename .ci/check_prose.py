@@ -57,6 +57,7 @@ RULES = (
     Rule(r"\b(has|have|had) (it|them) not\b|\b(has|have) not (an?|the|any)\b", "lacks"),
     Rule(r"\b(whatever (the|they|it|an?|else)|however (many|much))\b", "for any"),
     Rule(r"\bat (most|least) so\b", "at most this many"),
+    Rule(r"\btest_\w{56,}", "a name of at most 60 characters"),
 )
 ALLOWED: tuple[Allowed, ...] = (
     Allowed("tests/data_gen/test_documents.py", "Five goes on", "text of a document in a test"),
@@ -68,10 +69,10 @@ _TEXT_TOKENS = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MI
 
 
 def lines_of_python(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-    """Yields the line numbers and lines of comments and strings."""
+    """Yields the line numbers and lines of comments and strings, and the names of tests."""
     with tokenize.open(path) as file:
         for token in tokenize.generate_tokens(file.readline):
-            if token.type in _TEXT_TOKENS:
+            if token.type in _TEXT_TOKENS or token.string.startswith("test_"):
                 yield from enumerate(token.string.splitlines(), token.start[0])
 
 
