@@ -81,6 +81,6 @@ def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words
     """Returns the words of texts as they are in the texts, with their character ranges."""
     characters, owners = Characters.of(texts), words.value_rowids()
     lengths = tf.cast(tf.strings.length(words.values), tf.int64)
-    own = tf.strings.substr(tf.gather(texts, owners), begins, lengths)
     starts, ends = (characters.offsets(owners, places) for places in (begins, begins + lengths))
-    return Words(words.with_values(own), starts, ends)
+    # A substring of each word's text would take one copy of the text for each word.
+    return Words(words.with_values(characters.texts(owners, starts, ends)), starts, ends)
