@@ -29,7 +29,8 @@ from bert_tf.checkpoint_formats.tensor_bundle import TensorBundle
 from bert_tf.config import BertConfig
 from bert_tf.core import hub
 from bert_tf.core.errors import InputError, unreadable
-from bert_tf.encoder import BertEncoder, EncoderPair, make_encoder
+from bert_tf.encoder import BertEncoder
+from bert_tf.encoder_pair import EncoderPair, make_encoder
 from bert_tf.runs import checkpoint_folder, location
 from bert_tf.text import tokenizer_files
 

@@ -23,7 +23,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.dense import LayerNorm, Linear, initializer
-from bert_tf.modeling.dropout import dropout, dropout_seed, fold_in, static_or_dynamic_shape
+from bert_tf.modeling.dropout import dropout, dropout_seed, static_or_dynamic_shape
 from bert_tf.modeling.fused import FusedOperations
 from bert_tf.modeling.keras_versions import refuse_keras_3
 from bert_tf.modeling.precision import policy
@@ -396,46 +396,6 @@ class BertEncoder(keras.Model):
         neighbors = tf.pad(sequence_ids, [[0, 0], [1, 1]])
         neighbors = neighbors[:, 2:] if self.config.directionality == "ltr" else neighbors[:, :-2]
         return (sequence_ids > 0) & (sequence_ids != neighbors)
-
-
-class EncoderPair(keras.Model):
-    """A left-to-right and a right-to-left encoder, with the outputs of both joined along the last axis.
-
-    Paper: section 5.1 (the last paragraph) and Figure 3, ELMo.
-
-    Args:
-      config: the configuration of the pair; H is the size of both encoders together.
-      recompute_activations: see `BertEncoder`.
-
-    Attributes:
-      ltr: the encoder that reads from left to right, with the hidden size H / 2.
-      rtl: the encoder that reads from right to left, with the hidden size H / 2.
-    """
-
-    def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
-        super().__init__(**kwargs)
-        self.config = config
-        self.ltr, self.rtl = (BertEncoder(half, recompute_activations) for half in config.encoders.values())
-
-    @property
-    def encoders(self) -> list[BertEncoder]:
-        """The two encoders."""
-        return [self.ltr, self.rtl]
-
-    def call(self, inputs, training=False, seed=None, positions=None):
-        """Encodes a batch; see `BertEncoder.call` for the arguments and the result."""
-        seed = dropout_seed(training, seed)
-        seeds = [None, None] if seed is None else [seed, fold_in(seed, 1)]
-        found = [
-            encoder(inputs, training=training, seed=seed, positions=positions)
-            for encoder, seed in zip(self.encoders, seeds, strict=True)
-        ]
-        return tf.nest.map_structure(lambda *parts: tf.concat(parts, axis=-1), *found)
-
-
-def make_encoder(config: BertConfig, recompute_activations: bool = False) -> BertEncoder | EncoderPair:
-    """Returns a new encoder, or a pair of encoders if the configuration says so."""
-    return (EncoderPair if len(config.encoders) > 1 else BertEncoder)(config, recompute_activations)
 
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:

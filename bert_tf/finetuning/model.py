@@ -14,7 +14,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
-from bert_tf.encoder import make_encoder
+from bert_tf.encoder_pair import make_encoder
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.task import Task
 from bert_tf.input.pipeline import every_token_predicted

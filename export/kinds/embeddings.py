@@ -15,7 +15,7 @@ import tf_keras as keras
 from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
-from bert_tf.encoder import make_encoder
+from bert_tf.encoder_pair import make_encoder
 from bert_tf.features import model as features
 from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription

@@ -11,7 +11,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.encoder import make_encoder
+from bert_tf.encoder_pair import make_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_ner import main as run_ner
