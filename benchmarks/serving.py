@@ -87,7 +87,9 @@ def export(checkpoint: str, peer: pathlib.Path, folder: pathlib.Path, dtype: str
         served = ServedClassifier(
             model, BertTokenizer(str(pathlib.Path(checkpoint) / "vocab.txt"), True), described, {}
         )
-        tf.saved_model.save(served, str(folder / "1"), signatures=signatures.of(served, config.max_position_embeddings))
+        tf.saved_model.save(
+            served, str(folder / "1"), signatures=signatures.signatures_of(served, config.max_position_embeddings)
+        )
 
 
 def free_port() -> int:

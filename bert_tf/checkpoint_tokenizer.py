@@ -24,7 +24,7 @@ CONVERSION_NAME = "conversion.json"
 _OVERRIDE = "or give --ignore_checkpoint_tokenizer to skip this check"
 
 
-def of(contents: Contents, strict: bool = True) -> TokenizerRules | None:
+def stated_rules(contents: Contents, strict: bool = True) -> TokenizerRules | None:
     """Returns the rules of a checkpoint's tokenizer; None if its folder has no vocabulary."""
     return tokenizer_files.read(contents.vocab_file, strict=strict) if contents.vocab_file else None
 
@@ -40,7 +40,7 @@ def resolve(settings, contents: Contents, default_vocab_file: str = "") -> Token
     vocab_file = settings.vocab_file or default_vocab_file or contents.vocab_file
     if not vocab_file:
         raise InputError(f"--vocab_file is missing, and the folder of {contents.source} has no vocab.txt; give one")
-    known = of(contents, strict)
+    known = stated_rules(contents, strict)
     rules = tokenizer_files.read(vocab_file, settings.do_lower_case, settings.strip_accents, known, strict)
     if known and strict:
         check(known, rules, contents.source)
@@ -130,7 +130,7 @@ def check_data(contents: Contents, vocabulary: DataVocabulary | None, rules: Tok
       vocabulary: the vocabulary in the data's manifest; None if absent.
       rules: the data's rules; None if the vocabulary's file was not found.
     """
-    known = of(contents)
+    known = stated_rules(contents)
     if not vocabulary or not known:
         return
     if rules:
@@ -149,7 +149,7 @@ def read_conversion(folder: str) -> dict:
     return read_json(path) if tf.io.gfile.exists(path) else {}
 
 
-def keep(folder: str, config: BertConfig, rules: TokenizerRules | None) -> None:
+def write(folder: str, config: BertConfig, rules: TokenizerRules | None) -> None:
     """Writes the model's configuration and the tokenizer's files into a run's folder; `rules` is None if unknown."""
     storage.write_text(os.path.join(folder, checkpoints.CONFIG_NAME), config.to_json_string())
     if rules:

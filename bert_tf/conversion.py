@@ -200,7 +200,7 @@ def _taken_over(
         return task, contents
     entries = entries | hugging_face.read_entries(contents)
     stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
-    answers = takeover.Answers(
+    answers = takeover.FlagAnswers(
         int(min(settings.max_seq_length or stated or config.max_position_embeddings, config.max_position_embeddings)),
         settings.has_pairs,
         settings.version_2_with_negative,

@@ -15,9 +15,9 @@ import tensorflow as tf
 from bert_tf.jobs.job import Counts, write_result
 from bert_tf.text import masking
 from data_gen import unit_files
-from data_gen.sentence_pairs import Rows, Window, cut_blocks, join_documents, sample_pairs, sample_segments
+from data_gen.sentence_pairs import PairRows, Window, cut_blocks, join_documents, sample_pairs, sample_segments
 from data_gen.settings import GeneratorSettings
-from data_gen.token_blocks import Block, load_window
+from data_gen.token_blocks import TokenBlock, load_window
 from data_gen.work_units import Unit
 from tfrecords import records, schema
 
@@ -48,7 +48,7 @@ class UnitTask:
     """
 
     unit: Unit
-    window: Sequence[Block]
+    window: Sequence[TokenBlock]
     own_block: int
     settings: GeneratorSettings
     special_tokens: SpecialTokens
@@ -62,12 +62,12 @@ class UnitTask:
 
     @property
     def result_path(self) -> str:
-        """The file that marks the unit as finished and contains its `Facts`."""
+        """The file that marks the unit as finished and contains its `UnitCounts`."""
         return f"{self.folder}/{self.unit.name}.json"
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts(Counts):
+class UnitCounts(Counts):
     """Counts of the records of one or several work units.
 
     The JSON object in `UnitTask.result_path` has the attributes' names as keys.
@@ -98,22 +98,22 @@ def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
     )
 
 
-def make_unit(task: UnitTask) -> Facts:
+def make_unit(task: UnitTask) -> UnitCounts:
     """Makes the records of a unit, pass by pass, and writes them to disk in random order."""
     settings, unit = task.settings, task.unit
     window = load_window(task.window, task.job)
     first = sum(block.documents for block in task.window[: task.own_block])
     documents = range(first, first + unit.documents)
     rng = _random_numbers(task, _ROWS)
-    facts, made = Facts(), []
+    facts, made = UnitCounts(), []
     for _ in range(unit.first_pass, unit.last_pass):
         for columns in example_columns(window, documents, settings, task.special_tokens, rng):
             facts += _facts_of(columns)
             made += records.serialize(columns, features_of(settings))
         if settings.join_documents:
-            facts += Facts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
+            facts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
-    facts += Facts(bytes=size)
+    facts += UnitCounts(bytes=size)
     write_result(task.result_path, facts)
     return facts
 
@@ -124,12 +124,12 @@ def _random_numbers(task: UnitTask, use: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(seeds))
 
 
-def read_facts(task: UnitTask) -> Facts | None:
+def read_facts(task: UnitTask) -> UnitCounts | None:
     """Returns the facts of a unit that an earlier run finished; None if the unit is unfinished."""
     if not tf.io.gfile.exists(task.result_path) or not unit_files.exist(task.path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
-        return Facts(**json.load(file))
+        return UnitCounts(**json.load(file))
 
 
 def example_columns(
@@ -156,7 +156,7 @@ def example_columns(
         sample = sample_pairs if settings.objective == "mlm_nsp" else sample_segments
         rows = sample(window, documents, settings.max_seq_length, settings.short_seq_prob, rng)
     for start in range(0, len(rows.start_a), _ROWS_PER_STEP):
-        part = Rows(*(column[start : start + _ROWS_PER_STEP] for column in dataclasses.astuple(rows)))
+        part = PairRows(*(column[start : start + _ROWS_PER_STEP] for column in dataclasses.astuple(rows)))
         columns, lengths, is_text = fill_rows(window.tokens, part, settings.max_seq_length, special_tokens)
         if settings.masks:
             masked = masking.mask(columns["input_ids"], lengths, is_text, special_tokens.rule, rng)
@@ -172,7 +172,7 @@ def example_columns(
 
 
 def fill_rows(
-    tokens: np.ndarray, rows: Rows, max_seq_length: int, special_tokens: SpecialTokens
+    tokens: np.ndarray, rows: PairRows, max_seq_length: int, special_tokens: SpecialTokens
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Builds rows [CLS] A [SEP] B [SEP], or [CLS] A [SEP] if B has length 0, padded with zeros.
 
@@ -206,12 +206,12 @@ def fill_rows(
     return columns, lengths[:, 0], is_text
 
 
-def _facts_of(columns: dict[str, np.ndarray]) -> Facts:
+def _facts_of(columns: dict[str, np.ndarray]) -> UnitCounts:
     lengths, lengths_b = columns["input_mask"].sum(1, np.int64), columns["segment_ids"].sum(1, np.int64)
     is_random = columns["next_sentence_labels"][:, 0] > 0 if "next_sentence_labels" in columns else 0 * lengths > 0
     # [CLS] and [SEP] surround segment A, and another [SEP] follows segment B.
     own = lengths - lengths_b - 2 + np.where(is_random, 0, np.maximum(lengths_b - 1, 0))
-    return Facts(
+    return UnitCounts(
         examples=len(lengths),
         pieces=int(lengths.sum()),
         predictions=int(columns["masked_lm_weights"].sum()) if "masked_lm_weights" in columns else 0,

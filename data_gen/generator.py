@@ -20,11 +20,11 @@ from bert_tf.text.masking import MaskingRule
 from bert_tf.text.tokenizer_rules import CLS, SEP, TokenizerRules
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import plan_sources
-from data_gen.examples import Facts, SpecialTokens
+from data_gen.examples import SpecialTokens, UnitCounts
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
-from data_gen.token_blocks import Block, TokenizeTask, group_sources, read_blocks, tokenize_sources
+from data_gen.token_blocks import TokenBlock, TokenizeTask, group_sources, read_blocks, tokenize_sources
 from tfrecords import manifest, reader
 
 # Increment this number whenever the same settings produce different records.
@@ -67,7 +67,7 @@ def _make(
     tasks = plan_unit_tasks(blocks, special_tokens, job)
     facts = make_units(tasks, runner)
     shards = make_shards(tasks, facts, job, runner, finished)
-    summary = summarize(blocks, sum(facts, Facts()), settings)
+    summary = summarize(blocks, sum(facts, UnitCounts()), settings)
     job.complete(shards, finished, lambda: {"vocab_size": len(vocabulary), **summary})
     if not any(finished):
         warn_of_examples(summary, settings)
@@ -92,7 +92,7 @@ def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> S
     return SpecialTokens(vocabulary.index(CLS), vocabulary.index(SEP), rule)
 
 
-def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[Block]:
+def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[TokenBlock]:
     tf.io.gfile.makedirs(f"{job.folder}/tokens")
     tasks = _tokenize_tasks(files, job)
     made = run_stage("tokenizing", "B", runner, tasks, tokenize_sources, read_blocks, amount=lambda task: task.size)
@@ -117,7 +117,7 @@ def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
     ]
 
 
-def _check_documents(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
+def _check_documents(blocks: Sequence[TokenBlock], settings: GeneratorSettings) -> None:
     documents = sum(block.documents for block in blocks)
     where = f"--input_file={settings.input_file}: contains"
     if not documents:

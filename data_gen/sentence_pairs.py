@@ -31,7 +31,7 @@ class Window:
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class PairRows:
     """The segments of R rows, as ranges of a window's tokens.
 
     Attributes:
@@ -49,7 +49,7 @@ class Rows:
 
 def sample_pairs(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
-) -> Rows:
+) -> PairRows:
     """Splits documents into pairs that fill rows of `max_seq_length`.
 
     Sentences are collected until they fill a row. Either they are split into A and its true continuation B, or only
@@ -86,12 +86,12 @@ def sample_pairs(
     start_b[random_rows], end_of_b[random_rows] = _random_segments(
         window, documents.start + index[random_rows], (targets[index] - (end_of_a - start_a))[random_rows], rng
     )
-    return _truncate(Rows(start_a, end_of_a - start_a, start_b, end_of_b - start_b, is_random), longest, rng)
+    return _truncate(PairRows(start_a, end_of_a - start_a, start_b, end_of_b - start_b, is_random), longest, rng)
 
 
 def sample_segments(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
-) -> Rows:
+) -> PairRows:
     """Splits documents into single segments of whole sentences that fill rows of `max_seq_length`.
 
     Args:
@@ -111,10 +111,10 @@ def sample_segments(
             sentence = gathered
     start, end = (np.array(column) for column in zip(*rows, strict=True))
     none = np.zeros(len(rows), np.int64)
-    return _truncate(Rows(start, end - start, end, none, none.astype(bool)), longest, rng)
+    return _truncate(PairRows(start, end - start, end, none, none.astype(bool)), longest, rng)
 
 
-def cut_blocks(window: Window, documents: range, max_seq_length: int) -> Rows:
+def cut_blocks(window: Window, documents: range, max_seq_length: int) -> PairRows:
     """Cuts each document into contiguous blocks that fill a row; only the last block of a document may be shorter.
 
     Args:
@@ -125,7 +125,7 @@ def cut_blocks(window: Window, documents: range, max_seq_length: int) -> Rows:
     start = np.concatenate([np.arange(first, end, longest) for first, end in itertools.pairwise(edges)])
     end = np.minimum(start + longest, edges[np.searchsorted(edges, start, "right")])
     none = np.zeros(len(start), np.int64)
-    return Rows(start, end - start, end, none, none.astype(bool))
+    return PairRows(start, end - start, end, none, none.astype(bool))
 
 
 def join_documents(window: Window, documents: range, sep_id: int) -> Window:
@@ -163,7 +163,7 @@ def _random_segments(
     return start, window.sentence_starts[np.minimum(last, end)]
 
 
-def _truncate(rows: Rows, budget: int, rng: np.random.Generator) -> Rows:
+def _truncate(rows: PairRows, budget: int, rng: np.random.Generator) -> PairRows:
     """Truncates the longer segment until both segments fit; removes each token at random from the front or the back.
 
     The result has the same distribution as if tokens were removed one at a time from the segment that is longer at

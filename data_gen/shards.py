@@ -18,9 +18,9 @@ from bert_tf.jobs.job import Job, ShardTask, write_result
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.stage import run_stage
 from data_gen import unit_files
-from data_gen.examples import Facts, SpecialTokens, UnitTask, make_unit, read_facts
+from data_gen.examples import SpecialTokens, UnitCounts, UnitTask, make_unit, read_facts
 from data_gen.shuffle import deal
-from data_gen.token_blocks import Block
+from data_gen.token_blocks import TokenBlock
 from data_gen.work_units import Unit, plan_units, window_around
 from tfrecords import writer
 from tfrecords.manifest import Shard
@@ -50,7 +50,7 @@ class ShuffleTask(ShardTask):
     gzip_compress: bool
 
 
-def plan_unit_tasks(blocks: Sequence[Block], special_tokens: SpecialTokens, job: Job) -> list[UnitTask]:
+def plan_unit_tasks(blocks: Sequence[TokenBlock], special_tokens: SpecialTokens, job: Job) -> list[UnitTask]:
     """Returns the unit tasks in corpus order, so that adjacent units share most blocks of their windows."""
     settings = job.settings
 
@@ -66,7 +66,7 @@ def plan_unit_tasks(blocks: Sequence[Block], special_tokens: SpecialTokens, job:
     return [task_of(unit) for unit in plan_units(blocks, settings.dupe_factor)]
 
 
-def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
+def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[UnitCounts]:
     """Makes the units that an earlier run did not finish; returns the facts of all units in the order of the tasks."""
     if tasks:
         tf.io.gfile.makedirs(tasks[0].folder)
@@ -76,7 +76,7 @@ def make_units(tasks: Sequence[UnitTask], runner: Runner) -> list[Facts]:
 
 
 def make_shards(
-    tasks: Sequence[UnitTask], facts: Sequence[Facts], job: Job, runner: Runner, finished: Sequence[Shard | None]
+    tasks: Sequence[UnitTask], facts: Sequence[UnitCounts], job: Job, runner: Runner, finished: Sequence[Shard | None]
 ) -> list[Shard]:
     """Makes the missing shards of a job.
 

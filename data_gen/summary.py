@@ -7,9 +7,9 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.text.tokenizer_rules import MOST_UNKNOWN, of_unknown
-from data_gen.examples import Facts
+from data_gen.examples import UnitCounts
 from data_gen.settings import GeneratorSettings
-from data_gen.token_blocks import Block
+from data_gen.token_blocks import TokenBlock
 
 # Ordinary text in any language is far from these limits, also in rows that are short for its sentences.
 _LEAST_USED = 0.5
@@ -20,7 +20,7 @@ _ALL_UNKNOWN = 0.95
 _LEAST_MASKED = 0.8
 
 
-def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
+def check_unknown(blocks: Sequence[TokenBlock], settings: GeneratorSettings) -> None:
     """Warns if many tokens of the corpus, or most tokens in a part of a file, are [UNK]."""
     tokens, unknown = (sum(getattr(block, name) for block in blocks) for name in ("tokens", "unknown"))
     what = of_unknown(unknown / tokens, settings.vocab_file, settings.do_lower_case)
@@ -35,7 +35,7 @@ def check_unknown(blocks: Sequence[Block], settings: GeneratorSettings) -> None:
         logging.warning("more than half of the tokens in a part of %s%s are [UNK]; %s", files[0], more, what)
 
 
-def summarize(blocks: Sequence[Block], facts: Facts, settings: GeneratorSettings) -> dict[str, float]:
+def summarize(blocks: Sequence[TokenBlock], facts: UnitCounts, settings: GeneratorSettings) -> dict[str, float]:
     tokens = sum(block.tokens for block in blocks)
     summary = {
         "documents": sum(block.documents for block in blocks),

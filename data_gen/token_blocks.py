@@ -24,7 +24,7 @@ _CHARACTERS_PER_CALL = 1 << 19
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
+class TokenBlock:
     """One tokenized chunk of the corpus.
 
     Attributes:
@@ -90,7 +90,7 @@ def group_sources(sources: Sequence[Source]) -> list[tuple[Source, ...]]:
     return [tuple(group) for group in groups]
 
 
-def tokenize_sources(task: TokenizeTask) -> list[Block]:
+def tokenize_sources(task: TokenizeTask) -> list[TokenBlock]:
     tokenizer = _tokenizer(task.vocab_file, task.vocab_sha256, task.do_lower_case, task.strip_accents)
     blocks = []
     for index, (documents, files) in enumerate(_collected(task)):
@@ -118,16 +118,16 @@ def _collected(task: TokenizeTask) -> Iterator[tuple[list[Document], list[str]]]
         yield documents, files
 
 
-def read_blocks(task: TokenizeTask) -> list[Block] | None:
+def read_blocks(task: TokenizeTask) -> list[TokenBlock] | None:
     """Returns the result of a task that an earlier run finished; None if the task is unfinished."""
     if not tf.io.gfile.exists(task.result_path):
         return None
     with tf.io.gfile.GFile(task.result_path) as file:
-        blocks = [Block(**entries) for entries in json.load(file)]
+        blocks = [TokenBlock(**entries) for entries in json.load(file)]
     return blocks if all(tf.io.gfile.exists(block.path) for block in blocks) else None
 
 
-def load_window(blocks: Sequence[Block], job: str) -> Window:
+def load_window(blocks: Sequence[TokenBlock], job: str) -> Window:
     """Loads adjacent blocks as one window.
 
     Args:
@@ -153,7 +153,9 @@ def _load_block(path: str, job: str) -> tuple[np.ndarray, np.ndarray, np.ndarray
         return arrays["tokens"], arrays["sentences"], arrays["documents"]
 
 
-def _write_block(path: str, documents: Sequence[Document], files: Sequence[str], tokenizer: BertTokenizer) -> Block:
+def _write_block(
+    path: str, documents: Sequence[Document], files: Sequence[str], tokenizer: BertTokenizer
+) -> TokenBlock:
     tokens, sentence_lengths = _encode([s for document in documents for s in document], tokenizer)
     # Drop sentences without tokens, then documents without sentences.
     kept = sentence_lengths > 0
@@ -169,7 +171,7 @@ def _write_block(path: str, documents: Sequence[Document], files: Sequence[str],
     is_unknown = tokens == tokenizer.unk_id
     unknown = int(np.count_nonzero(is_unknown))
     unknown_files = _mostly_unknown(files, document_of, sentence_lengths, is_unknown) if unknown else []
-    return Block(path, len(sizes), len(lengths), len(tokens), unknown, text_bytes, unknown_files)
+    return TokenBlock(path, len(sizes), len(lengths), len(tokens), unknown, text_bytes, unknown_files)
 
 
 def _mostly_unknown(

@@ -9,7 +9,7 @@ import itertools
 import math
 from collections.abc import Sequence
 
-from data_gen.token_blocks import Block
+from data_gen.token_blocks import TokenBlock
 
 # Random next sentences come from this much text around the unit, or from the whole corpus if the corpus is smaller.
 WINDOW_BYTES = 64 << 20
@@ -43,7 +43,7 @@ class Unit:
         return self.documents * (self.last_pass - self.first_pass)
 
 
-def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
+def plan_units(blocks: Sequence[TokenBlock], passes: int) -> list[Unit]:
     """Splits the passes into units: one unit per block, or several units if one unit would not fit in memory."""
     units = []
     for index, block in enumerate(blocks):
@@ -53,7 +53,7 @@ def plan_units(blocks: Sequence[Block], passes: int) -> list[Unit]:
     return units
 
 
-def window_around(blocks: Sequence[Block], index: int) -> range:
+def window_around(blocks: Sequence[TokenBlock], index: int) -> range:
     """Returns the range of blocks from which the random next sentences of block `index` are drawn.
 
     The range grows by the nearest blocks until it contains WINDOW_BYTES of text and two documents, or until it contains

@@ -60,7 +60,7 @@ def _write(source: Trained, settings: ExportSettings) -> str:
 
 def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, folder: str) -> None:
     assets = _assets(source, dataclasses.asdict(settings), assets_folder)
-    kind = kinds.of(source.description)
+    kind = kinds.kind_of(source.description)
     kind.drop_unused(source.model, source.description)
     weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model" and settings.device == "cpu")
     served = kind(source.model, source.tokenizer, source.description, assets)
@@ -71,7 +71,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
         for path in assets.values():
             tf.io.gfile.copy(path, os.path.join(folder, os.path.basename(path)))
     else:
-        functions = signatures.of(served, source.config.max_position_embeddings)
+        functions = signatures.signatures_of(served, source.config.max_position_embeddings)
         served.__call__ = signatures.callable_of(functions[signatures.DEFAULT])  # the layer of hub.KerasLayer
         tf.saved_model.save(served, folder, signatures=functions)
         signatures.set_method(folder, served.method)

@@ -19,7 +19,7 @@ _MOST_TOKENS = 1 << 16
 Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 
-def of(served: ServedModel, longest: int) -> Signatures:
+def signatures_of(served: ServedModel, longest: int) -> Signatures:
     """Returns the signatures of a served model by name.
 
     Args:

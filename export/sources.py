@@ -57,7 +57,7 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     name, path = settings.task_name.lower(), settings.checkpoint_dir
     kind, contents = CHECKPOINT_KINDS[name], checkpoints.open_checkpoint(path)
     config = contents.require_config()
-    rules = checkpoint_tokenizer.of(contents)
+    rules = checkpoint_tokenizer.stated_rules(contents)
     if not rules:
         raise InputError(
             f"{contents.source}: its folder has no {checkpoints.VOCABULARY_NAME}; copy the vocabulary there"

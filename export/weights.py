@@ -40,7 +40,7 @@ def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
             setattr(layer, name, tf.Variable(value, trainable=False, name=name))
 
 
-def of(model: keras.Model) -> list[tf.Variable]:
+def variables_of(model: keras.Model) -> list[tf.Variable]:
     """Returns all weights of a model, including the weights of its halves."""
     operations = [encoder.inference_operations for encoder in model.encoder.encoders]
     return [*model.variables, *(weight for each in operations for weight in getattr(each, "variables", ()))]

@@ -12,7 +12,7 @@ from bert_tf.config import BertConfig
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class NameRow:
     """The names of one weight.
 
     Attributes:
@@ -32,34 +32,34 @@ class Row:
     hugging_face_transposed: bool = False
 
 
-def _dense(ours: str, original: str, tf_models: str) -> list[Row]:
+def _dense(ours: str, original: str, tf_models: str) -> list[NameRow]:
     hugging_face = _dotted(original)
     return [
-        Row(f"{ours}/kernel", f"{original}/kernel", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
+        NameRow(f"{ours}/kernel", f"{original}/kernel", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
             hugging_face_transposed=True),
-        Row(f"{ours}/bias", f"{original}/bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
+        NameRow(f"{ours}/bias", f"{original}/bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
     ]  # fmt: skip
 
 
-def _norm(ours: str, original: str, tf_models: str) -> list[Row]:
+def _norm(ours: str, original: str, tf_models: str) -> list[NameRow]:
     return [
-        Row(f"{ours}/{name}", f"{original}/{name}", f"{_dotted(original)}.{hugging_face}",
+        NameRow(f"{ours}/{name}", f"{original}/{name}", f"{_dotted(original)}.{hugging_face}",
             (*tf_models.split("/"), name))
         for name, hugging_face in (("gamma", "weight"), ("beta", "bias"))
     ]  # fmt: skip
 
 
-def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[Row]:
+def _output(ours: str, original: str, hugging_face: str, tf_models: str) -> list[NameRow]:
     """Returns the rows of an output layer. google-research/bert stores the kernel as [classes, hidden size]."""
     return [
-        Row(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight", (*tf_models.split("/"), "kernel"),
-            original_transposed=True, hugging_face_transposed=True),
-        Row(f"{ours}/bias", f"{original}output_bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
+        NameRow(f"{ours}/kernel", f"{original}output_weights", f"{hugging_face}.weight",
+                (*tf_models.split("/"), "kernel"), original_transposed=True, hugging_face_transposed=True),
+        NameRow(f"{ours}/bias", f"{original}output_bias", f"{hugging_face}.bias", (*tf_models.split("/"), "bias")),
     ]  # fmt: skip
 
 
-def _table(name: str, original: str, tf_models: str) -> Row:
-    return Row(
+def _table(name: str, original: str, tf_models: str) -> NameRow:
+    return NameRow(
         f"encoder/embeddings/{name}", f"bert/embeddings/{original}", f"bert.embeddings.{original}.weight",
         (tf_models, "embeddings"),
     )  # fmt: skip
@@ -75,7 +75,7 @@ _SELF = f"{_LAYER}/attention/self"
 _THEIR_BLOCK = "_transformer_layers/{}"
 _THEIR_ATTENTION = f"{_THEIR_BLOCK}/_attention_layer"
 
-ROWS: tuple[Row, ...] = (
+ROWS: tuple[NameRow, ...] = (
     _table("word_embeddings", "word_embeddings", "_embedding_layer"),
     _table("position_embeddings", "position_embeddings", "_position_embedding_layer"),
     _table("segment_embeddings", "token_type_embeddings", "_type_embedding_layer"),
@@ -91,7 +91,7 @@ ROWS: tuple[Row, ...] = (
     *_dense(f"{_BLOCK}/output_dense", f"{_LAYER}/output/dense", f"{_THEIR_BLOCK}/_output_dense"),
     *_norm(f"{_BLOCK}/output_norm", f"{_LAYER}/output/LayerNorm", f"{_THEIR_BLOCK}/_output_layer_norm"),
     *_dense("encoder/pooler", "bert/pooler/dense", "_pooler_layer"),
-    Row("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias", ("masked_lm", "output_bias/bias")),
+    NameRow("masked_lm/bias", "cls/predictions/output_bias", "cls.predictions.bias", ("masked_lm", "output_bias/bias")),
     *_dense("masked_lm/transform", "cls/predictions/transform/dense", "masked_lm/dense"),
     *_norm("masked_lm/layer_norm", "cls/predictions/transform/LayerNorm", "masked_lm/layer_norm"),
     *_output("next_sentence/dense", "cls/seq_relationship/", "cls.seq_relationship", "classification_heads/0/out_proj"),
@@ -113,7 +113,7 @@ _DIRECTION = re.compile(r"(?<=^encoder/)(ltr|rtl)/")
 _THEIR_LAYER = re.compile(r"(?<=encoder/layer_)\d+(?=/)|(?<=encoder\.layer\.)\d+(?=\.)")
 
 
-def row_of(path: str) -> tuple[Row, str] | None:
+def row_of(path: str) -> tuple[NameRow, str] | None:
     """Returns the row of one of our paths and the layer number ("" outside of layers); None if there is no row."""
     layer = _OUR_LAYER.search(path)
     row = _BY_PATH.get(_OUR_LAYER.sub("{}", path))

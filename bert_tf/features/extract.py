@@ -14,7 +14,7 @@ from bert_tf import checkpoint_tokenizer
 from bert_tf.features import formats, model
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.features.formats import Chunk
-from bert_tf.features.rows import Rows
+from bert_tf.features.rows import TokenRows
 from bert_tf.features.texts import Text, read_texts
 from bert_tf.jobs import text_job
 from bert_tf.jobs.job import Job
@@ -29,7 +29,7 @@ _RECIPE = 2
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts(text_job.Facts):
+class FeatureCounts(text_job.TextCounts):
     """Counts of a shard.
 
     Attributes:
@@ -60,9 +60,9 @@ def _extractor(settings: VectorSettings, weights_sha256: str) -> FeatureExtracto
     return FeatureExtractor.of_settings(settings)
 
 
-def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
+def _write(task: TextTask, told: Callable[[int], None]) -> FeatureCounts:
     extractor, settings = _extractor(task.settings, task.weights_sha256), task.settings
-    facts = Facts(lines=task.source.lines)
+    facts = FeatureCounts(lines=task.source.lines)
 
     def chunks() -> Iterator[Chunk]:
         nonlocal facts
@@ -75,14 +75,14 @@ def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
         if not facts.texts:  # a file without rows has the same columns
             size = (0, len(extractor.layers), extractor.vector_size)
             ids = [] if settings.id_field else None
-            yield Chunk(np.zeros(0, np.int64), ids, Rows.empty(), np.zeros(size, settings.dtype))
+            yield Chunk(np.zeros(0, np.int64), ids, TokenRows.empty(), np.zeros(size, settings.dtype))
 
     formats.write(task.path, chunks(), settings, extractor.tokenizer.vocabulary)
     return facts
 
 
-def _count(texts: Sequence[Text], rows: Rows, unk_id: int) -> Facts:
-    return Facts(
+def _count(texts: Sequence[Text], rows: TokenRows, unk_id: int) -> FeatureCounts:
+    return FeatureCounts(
         texts=len(texts),
         tokens=len(rows.input_ids),
         unknown=int(np.sum(rows.input_ids == unk_id)),
@@ -91,7 +91,7 @@ def _count(texts: Sequence[Text], rows: Rows, unk_id: int) -> Facts:
     )
 
 
-def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
+def _finish(this: Job, shards: Sequence[manifest.Shard], facts: FeatureCounts) -> dict[str, int]:
     """Logs the results and the shares of truncated and unknown text; returns the counts for the manifest."""
     settings, unknown = this.settings, facts.unknown / max(1, facts.tokens)
     if unknown > MOST_UNKNOWN:
@@ -117,4 +117,4 @@ def _finish(this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[s
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown", "truncated", "damaged")}
 
 
-_PROGRAM = text_job.Program("extracting", _RECIPE, Facts, _write, _finish)
+_PROGRAM = text_job.Program("extracting", _RECIPE, FeatureCounts, _write, _finish)

@@ -19,7 +19,7 @@ from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features import model
 from bert_tf.features.packed_encoder import PackedEncoder
 from bert_tf.features.pooling import Pooling
-from bert_tf.features.rows import RowMaker, Rows
+from bert_tf.features.rows import RowMaker, TokenRows
 from bert_tf.features.texts import Text
 from bert_tf.settings.features import VectorSettings
 
@@ -159,7 +159,7 @@ class FeatureExtractor:
         pooled = np.concatenate([np.empty([0, layers, self.vector_size], np.float32), *parts])
         return pooled[:, 0] if layers == 1 else pooled
 
-    def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+    def _all(self, texts: Sequence) -> Iterator[tuple[list[Text], TokenRows, np.ndarray]]:
         # Refuse types that would yield characters, keys or names of columns instead of texts.
         if isinstance(texts, (str, bytes, Mapping, Set)) or getattr(texts, "ndim", 1) != 1:
             raise InputError(
@@ -167,13 +167,13 @@ class FeatureExtractor:
             )
         return self._with_progress(texts if hasattr(texts, "__len__") else list(texts))
 
-    def _with_progress(self, texts: Sequence) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+    def _with_progress(self, texts: Sequence) -> Iterator[tuple[list[Text], TokenRows, np.ndarray]]:
         with ProgressBar("extracting", len(texts), "texts", compiles=True, delay=_SECONDS_BEFORE_BAR) as progress:
             for found in self.vectors(_text(text, number) for number, text in enumerate(texts)):
                 yield found
                 progress.update(len(found[0]))
 
-    def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], Rows, np.ndarray]]:
+    def vectors(self, texts: Iterable[Text]) -> Iterator[tuple[list[Text], TokenRows, np.ndarray]]:
         """Yields groups of texts in the given order, with their rows and the vectors of all their tokens.
 
         Memory stays bounded for any number of texts.
@@ -187,7 +187,7 @@ class FeatureExtractor:
     def _prompted(self, text: Text) -> Text:
         return dataclasses.replace(text, segments=(self._prompt + text.segments[0], *text.segments[1:]))
 
-    def pooled(self, values: np.ndarray, rows: Rows) -> np.ndarray:
+    def pooled(self, values: np.ndarray, rows: TokenRows) -> np.ndarray:
         """Returns the output for rows: pooled values [N, L, H] if the extractor pools, else the given values."""
         return values if self._pool is None else self._pool(values, rows.splits)
 

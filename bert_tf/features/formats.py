@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 
 from bert_tf.core.errors import InputError
-from bert_tf.features.rows import NOWHERE, Rows
+from bert_tf.features.rows import NOWHERE, TokenRows
 from bert_tf.jobs import local_files
 from bert_tf.settings.features import FeaturesSettings
 
@@ -33,7 +33,7 @@ class Chunk:
 
     lines: np.ndarray
     ids: Sequence[str | int] | None
-    rows: Rows
+    rows: TokenRows
     values: np.ndarray
 
 
@@ -85,7 +85,7 @@ def _rounded(values: np.ndarray) -> list:
     return np.round(values.astype(np.float64), _DIGITS).tolist()
 
 
-def _alignments(rows: Rows, taken: slice) -> Iterator[dict]:
+def _alignments(rows: TokenRows, taken: slice) -> Iterator[dict]:
     names = {"segment": rows.segment_ids, "word": rows.words, "start": rows.starts, "end": rows.ends}
     for values in zip(*(column[taken].tolist() for column in names.values()), strict=True):
         yield {name: None if value == NOWHERE else value for name, value in zip(names, values, strict=True)}

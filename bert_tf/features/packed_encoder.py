@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.encoder import BertEncoder
-from bert_tf.features.rows import Rows
+from bert_tf.features.rows import TokenRows
 from bert_tf.input.packed_rows import RowShape, best_fit
 
 # Attention computes W^2 scores per packed row, so each row goes into a packed row of the smallest sufficient length.
@@ -55,7 +55,7 @@ class PackedEncoder:
         found._set_size(batch_size)
         return found
 
-    def __call__(self, rows: Rows) -> np.ndarray:
+    def __call__(self, rows: TokenRows) -> np.ndarray:
         """Returns the layers of all tokens, float32 [T, L, H]."""
         values = np.empty([len(rows.input_ids), len(self._layers), self._hidden], np.float32)
         for batch in self._batches(rows):
@@ -63,7 +63,7 @@ class PackedEncoder:
             values[batch.tokens] = computed.reshape(-1, *values.shape[1:])[batch.places]
         return values
 
-    def _batches(self, rows: Rows) -> Iterator["_Batch"]:
+    def _batches(self, rows: TokenRows) -> Iterator["_Batch"]:
         lengths = rows.lengths
         width_of, left = np.searchsorted(self._widths, lengths), np.arange(len(lengths))
         for index in np.unique(width_of)[::-1].tolist():
@@ -112,7 +112,7 @@ class _Batch:
     places: np.ndarray
 
 
-def _packed(rows: Rows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:
+def _packed(rows: TokenRows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:
     """Puts rows into packed rows, one after another."""
     order = np.argsort(row_of, kind="stable")
     chosen, row_of = chosen[order], row_of[order]

@@ -20,7 +20,7 @@ NOWHERE = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class Rows:
+class TokenRows:
     """The rows of N texts, one after another.
 
     Attributes:
@@ -47,16 +47,16 @@ class Rows:
         return np.diff(self.splits)
 
     @classmethod
-    def empty(cls) -> "Rows":
+    def empty(cls) -> "TokenRows":
         return cls(np.zeros(1, np.int64), *[np.zeros(0, np.int32)] * 5, is_truncated=np.zeros(0, bool))
 
-    def __getitem__(self, texts: slice) -> "Rows":
+    def __getitem__(self, texts: slice) -> "TokenRows":
         start, stop, _ = texts.indices(len(self.is_truncated))
         splits = self.splits[start : stop + 1]
         tokens = slice(int(splits[0]), int(splits[-1]))
         names = ("input_ids", "segment_ids", "words", "starts", "ends")
         columns = {name: getattr(self, name)[tokens] for name in names}
-        return Rows(splits - splits[0], **columns, is_truncated=self.is_truncated[start:stop])
+        return TokenRows(splits - splits[0], **columns, is_truncated=self.is_truncated[start:stop])
 
 
 class RowMaker:
@@ -68,7 +68,7 @@ class RowMaker:
         signature = [tf.TensorSpec([None], tf.string)]
         self._encode = tf.function(tokenizer.encode_with_offsets, input_signature=signature, autograph=False)
 
-    def __call__(self, texts: Sequence[Text]) -> Rows:
+    def __call__(self, texts: Sequence[Text]) -> TokenRows:
         """Returns the rows of at least one text: [CLS] A [SEP], or [CLS] A [SEP] B [SEP], truncated as in training."""
         segments = [segment.encode() for text in texts for segment in text.segments]
         ids, starts, ends = self._encode(tf.constant(segments))
@@ -99,7 +99,7 @@ class RowMaker:
         kept = is_token.sum(1)
         # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
         whole = 2 + lengths[first] + np.where(lengths[second] > 0, lengths[second] + 1, 0)
-        return Rows(
+        return TokenRows(
             splits=np.append(0, np.cumsum(kept)),
             input_ids=rows["input_ids"][is_token],
             segment_ids=rows["segment_ids"][is_token],

@@ -44,8 +44,24 @@ from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-# Maps a step to the predictions and the loss on the dev split, computed with the weights of this step.
-DevOutputs = dict[int, tuple[np.ndarray, dict[str, float]]]
+
+class DevOutputs:
+    """The predictions and the loss on the dev split, of the steps that a later evaluation may need again."""
+
+    def __init__(self):
+        self._of_step: dict[int, tuple[np.ndarray, dict[str, float]]] = {}
+
+    def __contains__(self, step: int) -> bool:
+        return step in self._of_step
+
+    def of(self, step: int, compute: Callable[[], tuple[np.ndarray, dict[str, float]]]):
+        """Returns the outputs of the weights at a step; computes them at the first call."""
+        if step not in self._of_step:
+            self._of_step[step] = compute()
+        return self._of_step[step]
+
+    def keep_only(self, *steps: int | None) -> None:
+        self._of_step = {step: found for step, found in self._of_step.items() if step in steps}
 
 
 def run_finetuning(
@@ -120,7 +136,7 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task, settings.lm_coefficient)
-    dev_outputs: DevOutputs = {}
+    dev_outputs = DevOutputs()
     is_taken_over = run_folder.takes_over(settings)
     if is_taken_over:
         _take_over(run, objective)
@@ -143,7 +159,7 @@ def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
     _initialize(run, objective)
     if strategies.is_chief(run.strategy):
         tf.io.gfile.makedirs(folder)
-        run.keep_files()
+        run.write_files()
         description.write_run(
             folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.rules, settings.script
         )
@@ -245,7 +261,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if strategies.is_chief(strategy):
         lock.make_folder()
         run_folder.begin(settings.output_dir, phase, found.step)
-        run.keep_files()
+        run.write_files()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
 
     schedule = EvaluationSchedule(
@@ -260,13 +276,13 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if schedule.has_ended():
         return
 
+    trainer = _make_trainer(run, objective, plan, start, num_train_steps)
+
     def evaluate() -> None:
         step = int(trainer.global_step.numpy())
         schedule(step)
-        for other in dev_outputs.keys() - {step, schedule.best_step}:
-            del dev_outputs[other]
+        dev_outputs.keep_only(step, schedule.best_step)
 
-    trainer = _make_trainer(run, objective, plan, start, num_train_steps)
     loop.train(trainer, settings, num_train_steps, found, evaluate, schedule.next_after, schedule.has_ended)
     evaluate()
 
@@ -311,7 +327,7 @@ def _predictions(
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
-    """Evaluates the model on the dev split, and writes the results; see `evaluated_data.keep`.
+    """Evaluates the model on the dev split, and writes the results; see `evaluated_data.record`.
 
     If `dev_outputs` has no outputs of this step, the model runs, and its outputs are added to `dev_outputs`. The files
     are always written, because the existing files may belong to another step.
@@ -321,14 +337,12 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     if not data.is_dev:
         evaluated_data.refuse_tuning(settings)
     is_new = step not in dev_outputs
-    if is_new:
-        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
-    predictions, loss = dev_outputs[step]
+    predictions, loss = dev_outputs.of(step, lambda: _predictions(run, objective, "dev", settings.eval_batch_size))
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), **loss}
     if strategies.is_chief(run.strategy):
         evaluated_data.become_dev(folder, data)
-        evaluated_data.keep(folder, data, run.task, split, predictions, scores, step, is_new)
+        evaluated_data.record(folder, data, run.task, split, predictions, scores, step, is_new)
     metrics.require_finite(scores, f"step {step} of {folder}")
     is_asked = settings.do_predict and run.task.test_is_dev and not data.is_dev
     if is_asked and strategies.is_chief(run.strategy):
@@ -364,4 +378,4 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     if run.task.is_labeled(split.examples) and not run.evaluates_same_examples:
         task = run.task.without_tuning()
         scores = {**task.scores(split, predictions), **loss}
-        evaluated_data.keep(folder, data, task, split, predictions, scores, step)
+        evaluated_data.record(folder, data, task, split, predictions, scores, step)

@@ -152,7 +152,7 @@ def _write(
         scores = task.scores(split, predictions)
         data = _dev_data(run, settings, members)
         evaluated_data.become_dev(folder, data)
-        evaluated_data.keep(folder, data, task, split, predictions, scores, None)
+        evaluated_data.record(folder, data, task, split, predictions, scores, None)
         metrics.require_finite(scores, "the ensemble")
         if settings.do_predict and task.test_is_dev and not data.is_dev:
             evaluated_data.write_predictions(folder, data, task, split, predictions)
@@ -162,7 +162,7 @@ def _write(
         evaluated_data.write_predictions(folder, data, task, split, predictions)
         if task.is_labeled(split.examples):
             task = task.without_tuning()
-            evaluated_data.keep(folder, data, task, split, predictions, task.scores(split, predictions), None)
+            evaluated_data.record(folder, data, task, split, predictions, task.scores(split, predictions), None)
     return scores
 
 

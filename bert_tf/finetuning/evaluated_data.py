@@ -107,7 +107,7 @@ def become_dev(output_dir: str, data: EvaluatedData) -> None:
         evaluations.write(output_dir, dataclasses.replace(recorded, data=data.id))
 
 
-def keep(
+def record(
     output_dir: str, data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray,
     scores: Mapping[str, float], step: int | None, is_new: bool = True,
 ) -> None:  # fmt: skip
@@ -127,7 +127,7 @@ def keep(
             summaries.write(os.path.join(data.folder, metrics_file.HELD_OUT), task.metrics, scores, step)
     results = {f"eval_{metric}": value for metric, value in scores.items()}
     metrics_file.write_results(data.folder, results | ({} if step is None else {"global_step": step}))
-    task.keep_evaluation(data.folder, split, predictions, step, "dev" if data.is_dev else "eval")
+    task.write_evaluation(data.folder, split, predictions, step, "dev" if data.is_dev else "eval")
 
 
 def write_predictions(output_dir: str, data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray) -> None:

@@ -106,12 +106,12 @@ class PreparedRun:
         }
         return dataclasses.replace(self, splits=splits)
 
-    def keep_files(self) -> None:
+    def write_files(self) -> None:
         """Writes the files for evaluation and export to the run's folder: configuration, tokenizer and task."""
         settings, folder = self.settings, self.settings.output_dir
-        checkpoint_tokenizer.keep(folder, self.config, self.tokenizer.rules)
+        checkpoint_tokenizer.write(folder, self.config, self.tokenizer.rules)
         description.write(folder, self.described())
-        self.task.keep_files(folder, self.config, settings.max_seq_length)
+        self.task.write_files(folder, self.config, settings.max_seq_length)
 
     def num_train_units(self) -> int:
         """Returns the number of units of an epoch.

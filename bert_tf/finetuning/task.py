@@ -248,7 +248,7 @@ class Task(abc.ABC):
         """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
         return self
 
-    def keep_evaluation(  # noqa: B027 - a default
+    def write_evaluation(  # noqa: B027 - a default
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Atomically writes the files that the task keeps for an evaluation; by default, no files.
@@ -260,11 +260,11 @@ class Task(abc.ABC):
           prefix: prefix of the names of prediction files: "dev" for the run's dev data, else "eval".
         """
 
-    def keep_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:  # noqa: B027 - a default
+    def write_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:  # noqa: B027 - a default
         """Writes further files of the model into a run's folder; by default, no files."""
 
     def check_checkpoint(self, folder: str, step: int) -> None:  # noqa: B027 - a default
-        """Raises InputError if the files of `keep_evaluation` do not belong to the checkpoint of `step`."""
+        """Raises InputError if the files of `write_evaluation` do not belong to the checkpoint of `step`."""
 
     @abc.abstractmethod
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:

@@ -43,7 +43,7 @@ class TextTask(ShardTask):
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts(Counts):
+class TextCounts(Counts):
     """Counts of a shard; a program's subclass adds the program's own counts.
 
     Attributes:
@@ -70,8 +70,8 @@ class Program:
 
     what: str
     recipe: int
-    facts: type[Facts]
-    write: Callable[[TextTask, Callable[[int], None]], Facts]
+    facts: type[TextCounts]
+    write: Callable[[TextTask, Callable[[int], None]], TextCounts]
     finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
 
 
@@ -116,7 +116,7 @@ def _make_shards(
     return list(shards)
 
 
-def _write(program: Program, task: TextTask) -> tuple[manifest.Shard, Facts]:
+def _write(program: Program, task: TextTask) -> tuple[manifest.Shard, TextCounts]:
     if task.is_only:
         with ProgressBar(program.what, task.source.lines, "lines", compiles=True) as shown:
             facts = program.write(task, lambda line: shown.update(line - task.source.first_line - shown.done))
@@ -129,7 +129,7 @@ def _write(program: Program, task: TextTask) -> tuple[manifest.Shard, Facts]:
     return shard, facts
 
 
-def _read(program: Program, task: TextTask) -> tuple[manifest.Shard, Facts] | None:
+def _read(program: Program, task: TextTask) -> tuple[manifest.Shard, TextCounts] | None:
     """Returns a finished shard and its facts. A shard of an earlier set needs none, because its manifest exists."""
     shard = task.read()
     if shard is None or task.finished:

@@ -48,7 +48,7 @@ class _Prepared:
     config: BertConfig
     data: record_files.PretrainingData
     phase: run_record.Phase
-    shown: tuple[Sequence[fill_mask.Row], Sequence[str]]
+    shown: tuple[Sequence[fill_mask.BlankRow], Sequence[str]]
     eval_fingerprints: Sequence[str]
 
 
@@ -144,7 +144,7 @@ def _train(
         if chief:
             lock.make_folder()
             run_folder.begin(folder, prepared.phase, found.step)
-            checkpoint_tokenizer.keep(folder, config, data.rules)
+            checkpoint_tokenizer.write(folder, config, data.rules)
         workers.wait_for_chief(strategy, os.path.join(folder, run_record.NAME))
         try:
             loop.train(trainer, settings, settings.num_train_steps, found, evaluation or report_only)

@@ -128,7 +128,7 @@ class Evaluation:
 
 def find_rows(
     settings: PretrainingSettings, config: BertConfig, data: PretrainingData
-) -> tuple[list[fill_mask.Row], list[str]]:
+) -> tuple[list[fill_mask.BlankRow], list[str]]:
     """Returns the rows whose masks are filled in at each evaluation, and their vocabulary.
 
     The rows are the user's sentences and the first evaluated rows. There are no rows if the data's vocabulary was not

@@ -28,7 +28,7 @@ _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
+class BlankRow:
     """A row with blanks.
 
     Attributes:
@@ -44,7 +44,7 @@ class Row:
     right_ids: Sequence[int] | None
 
 
-def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[Row]:
+def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[BlankRow]:
     """Converts a batch of pre-training data into rows; the predicted positions become blanks."""
     rows = []
     for index in range(len(batch["input_ids"])):
@@ -56,7 +56,7 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
             continue
         blanks = batch["masked_lm_positions"][index][used] - _READ_FROM[directionality]
         rows.append(
-            Row(
+            BlankRow(
                 batch["input_ids"][index][:tokens],
                 batch["segment_ids"][index][:tokens],
                 blanks.tolist(),
@@ -66,7 +66,7 @@ def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[
     return rows
 
 
-def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[Row]:
+def rows_of_file(path: str, tokenizer: BertTokenizer, max_seq_length: int) -> list[BlankRow]:
     """Returns the rows of a text file with one sentence per line and [MASK] for each token to predict."""
     rows = [
         row_of_line(line, f"{path}, line {number}", tokenizer, max_seq_length)
@@ -89,7 +89,7 @@ def numbered_lines(path: str, flag: str) -> list[tuple[int, str]]:
     return [(number, line.rstrip("\r")) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> Row:
+def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length: int) -> BlankRow:
     """Returns the row of a sentence with [MASK] for each token to predict."""
     parts = line.split(MASK)
     if not 2 <= len(parts) <= 1 + _MOST_BLANKS:
@@ -102,7 +102,7 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
         raise InputError(f"{where}: has {len(ids)} tokens, more than --max_seq_length={max_seq_length}; shorten it")
     input_ids = np.array(ids, np.int32)
     blanks = np.flatnonzero(input_ids == tokenizer.mask_id).tolist()
-    return Row(input_ids, np.zeros_like(input_ids), blanks, None)
+    return BlankRow(input_ids, np.zeros_like(input_ids), blanks, None)
 
 
 class FillMask:
@@ -114,8 +114,8 @@ class FillMask:
     """
 
     def __init__(
-        self, model: BertPretrainer, strategy: tf.distribute.Strategy, rows: Sequence[Row], vocabulary: Sequence[str],
-        max_seq_length: int,
+        self, model: BertPretrainer, strategy: tf.distribute.Strategy, rows: Sequence[BlankRow],
+        vocabulary: Sequence[str], max_seq_length: int,
     ):  # fmt: skip
         self._strategy, self._rows, self._vocabulary = strategy, rows, vocabulary
         self._batch = _padded(rows, max_seq_length, _READ_FROM[model.config.directionality])
@@ -150,7 +150,7 @@ class FillMask:
             samples.append({"text": self._text(row), "blanks": blanks})
         return samples
 
-    def _text(self, row: Row) -> str:
+    def _text(self, row: BlankRow) -> str:
         numbers = {place: number for number, place in enumerate(row.blanks, 1)}
         pieces = []
         for place, token in enumerate(map(self._token, row.input_ids.tolist())):
@@ -164,7 +164,7 @@ class FillMask:
         return self._vocabulary[index] if index < len(self._vocabulary) else f"[id {index}]"
 
 
-def _padded(rows: Sequence[Row], length: int, read_from: int) -> dict[str, tf.Tensor]:
+def _padded(rows: Sequence[BlankRow], length: int, read_from: int) -> dict[str, tf.Tensor]:
     """Returns rows as one batch with columns int32 [B, S] and `masked_lm_positions` int32 [B, K], padded with 0."""
     most = max(1, *(len(row.blanks) for row in rows))
     batch = {name: np.zeros([len(rows), length], np.int32) for name in ("input_ids", "input_mask", "segment_ids")}

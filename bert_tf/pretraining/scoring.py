@@ -20,7 +20,7 @@ from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
-from bert_tf.pretraining.fill_mask import Row
+from bert_tf.pretraining.fill_mask import BlankRow
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tokenization import BertTokenizer
 
@@ -42,11 +42,11 @@ class Text:
 
     line: int
     text: str
-    row: Row
+    row: BlankRow
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class TokenAnswers:
     """The model's predictions at the blanks of a text.
 
     Attributes:
@@ -118,7 +118,7 @@ class MaskedScorer:
         self._num_tokens, self._lengths = len(tokenizer.vocabulary), _lengths_up_to(model.config)
         self._step = tf.function(self._answer, autograph=False)
 
-    def answers(self, rows: Sequence[Row]) -> list[Answers]:
+    def answers(self, rows: Sequence[BlankRow]) -> list[TokenAnswers]:
         """Predicts the blanks of each row. For each blank, the model reads a copy of the row with this blank masked."""
         queries = [(number, at) for number, row in enumerate(rows) for at in range(len(row.blanks))]
         lengths = np.array([len(rows[number].input_ids) for number, _ in queries])
@@ -130,9 +130,9 @@ class MaskedScorer:
             for i, *values in zip(batch, *(answer.numpy() for answer in answers), strict=False):
                 found[i] = values
         answers = iter(found)
-        return [Answers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
+        return [TokenAnswers(*map(np.array, zip(*(next(answers) for _ in row.blanks), strict=True))) for row in rows]
 
-    def _batch(self, queries: Sequence[tuple[Row, int]]) -> tuple[tf.Tensor, ...]:
+    def _batch(self, queries: Sequence[tuple[BlankRow, int]]) -> tuple[tf.Tensor, ...]:
         """Returns the inputs of a step. A query is a row and the index of one of the row's blanks."""
         longest = max(len(row.input_ids) for row, _ in queries)
         length = next(length for length in self._lengths if length >= longest)
@@ -146,7 +146,7 @@ class MaskedScorer:
             positions[number], right[number] = blank, row.right_ids[at] if row.right_ids else 0
         return tuple(tf.constant(values) for values in (ids, mask, segments, positions, right))
 
-    def _end_of_hidden(self, row: Row, blank: int) -> int:
+    def _end_of_hidden(self, row: BlankRow, blank: int) -> int:
         end = blank + 1
         while self._hides_rest and self._continues[row.input_ids[end]]:  # ends at the row's [SEP] at the latest
             end += 1
@@ -179,9 +179,9 @@ class DirectedScorer:
         self._model, self._lengths = model, _lengths_up_to(model.config)
         self._step = tf.function(self._log_probabilities, autograph=False)
 
-    def answers(self, rows: Sequence[Row]) -> list[Answers]:
+    def answers(self, rows: Sequence[BlankRow]) -> list[TokenAnswers]:
         """Returns the log-probabilities of the blanks of each row. All tokens between [CLS] and [SEP] are blanks."""
-        found: dict[int, Answers] = {}
+        found: dict[int, TokenAnswers] = {}
         for length in self._lengths:
             todo = [i for i, row in enumerate(rows) if i not in found and len(row.input_ids) <= length]
             count = max(1, _POSITIONS_AT_ONCE // length)
@@ -192,7 +192,7 @@ class DirectedScorer:
                     ids[place, :tokens], mask[place, :tokens] = rows[i].input_ids, 1
                 values = self._step(tf.constant(ids), tf.constant(mask)).numpy()
                 for place, i in enumerate(batch):
-                    found[i] = Answers(values[place, np.array(rows[i].blanks)])
+                    found[i] = TokenAnswers(values[place, np.array(rows[i].blanks)])
         return [found[i] for i in range(len(rows))]
 
     def _log_probabilities(self, ids: tf.Tensor, mask: tf.Tensor) -> tf.Tensor:
@@ -206,7 +206,7 @@ class DirectedScorer:
         return tf.pad(-tf.reshape(losses, tf.shape(predicted)), [[0, 0], [1, 0] if is_ltr else [0, 1]])
 
 
-def likelihood_entry(text: Text, answers: Answers, tokenizer: BertTokenizer, prefix: str) -> dict:
+def likelihood_entry(text: Text, answers: TokenAnswers, tokenizer: BertTokenizer, prefix: str) -> dict:
     """Returns the output for a text and its tokens; `prefix` is "pseudo_" if each token was masked in turn, else ""."""
     values = answers.log_probabilities.tolist()
     tokens = [tokenizer.vocabulary[i] for i in text.row.right_ids]
@@ -225,7 +225,7 @@ def perplexity(log_likelihood: float, num_tokens: int) -> float:
     return math.exp(min(-log_likelihood / num_tokens, _LARGEST_EXPONENT))
 
 
-def guesses_entry(text: Text, answers: Answers, tokenizer: BertTokenizer) -> dict:
+def guesses_entry(text: Text, answers: TokenAnswers, tokenizer: BertTokenizer) -> dict:
     blanks = [
         [
             {"token": tokenizer.vocabulary[i], "probability": math.exp(value)}

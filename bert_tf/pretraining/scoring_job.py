@@ -23,7 +23,7 @@ from bert_tf.jobs.line_ranges import LineRange, read_lines
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.text_job import TextTask
 from bert_tf.pretraining import fill_mask, scoring
-from bert_tf.pretraining.fill_mask import Row
+from bert_tf.pretraining.fill_mask import BlankRow
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.scoring import DirectedScorer, MaskedScorer, Text
 from bert_tf.settings import ScoringSettings
@@ -40,7 +40,7 @@ _LINES_AT_ONCE = 4096
 
 
 @dataclasses.dataclass(frozen=True)
-class Facts(text_job.Facts):
+class ScoreCounts(text_job.TextCounts):
     """The counts of a shard. For texts with [MASK], the number of tokens is the number of masks.
 
     Attributes:
@@ -70,7 +70,7 @@ def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shar
 
     prefix = "pseudo-" if contents.require_config().directionality == "bidi" else ""
     finish = functools.partial(_finish, prefix)
-    program = text_job.Program("scoring", _RECIPE, Facts, _write, finish)
+    program = text_job.Program("scoring", _RECIPE, ScoreCounts, _write, finish)
     return text_job.run(program, settings, identity, runner, check)
 
 
@@ -140,7 +140,7 @@ def _texts_of(settings: ScoringSettings, lines: Sequence[tuple[int, str, str]]) 
         _check_text(where, line, len(tokens), longest)
         ids = np.array([tokenizer.cls_id, *tokens, tokenizer.sep_id], np.int32)
         first = _first_of_continuation(where, line, tokenizer, len(tokens)) if settings.mode == CONTINUATION else 0
-        yield Text(number, line, Row(ids, np.zeros_like(ids), range(1 + first, len(ids) - 1), tokens[first:]))
+        yield Text(number, line, BlankRow(ids, np.zeros_like(ids), range(1 + first, len(ids) - 1), tokens[first:]))
 
 
 def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_tokens: int) -> int:
@@ -172,8 +172,8 @@ def _check_text(where: str, line: str, num_tokens: int, longest: int) -> None:
         raise InputError(f"{where}: has {num_tokens + 2} tokens, more than {longest}; split the text")
 
 
-def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
-    settings, counts = task.settings, Facts(lines=task.source.lines)
+def _write(task: TextTask, told: Callable[[int], None]) -> ScoreCounts:
+    settings, counts = task.settings, ScoreCounts(lines=task.source.lines)
     scorer, tokenizer = _scorer(settings, task.weights_sha256), _tokenizer(settings)
     entry_of = functools.partial(scoring.likelihood_entry, prefix=scorer.prefix)
     if settings.mode == FILL_MASK:
@@ -186,7 +186,7 @@ def _write(task: TextTask, told: Callable[[int], None]) -> Facts:
                 metrics.require_finite({f"the score of line {text.line}": value}, settings.init_checkpoint)
                 file.write(json.dumps(entry_of(text, answers, tokenizer), ensure_ascii=False) + "\n")
                 right = list(text.row.right_ids or ())
-                counts += Facts(
+                counts += ScoreCounts(
                     texts=1, tokens=len(text.row.blanks), unknown=right.count(unknown), log_likelihood=value
                 )
             told(group[-1].line)
@@ -205,7 +205,7 @@ def _groups(texts: Iterator[Text]) -> Iterator[list[Text]]:
         yield group
 
 
-def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: Facts) -> dict[str, int]:
+def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: ScoreCounts) -> dict[str, int]:
     if facts.unknown:
         logging.warning("%d tokens are %s; their scores say nothing about the words in the text", facts.unknown, UNK)
     if this.settings.mode != FILL_MASK:

@@ -26,7 +26,7 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
 
     Args:
       entries: for each example, the fields of its line, with values that JSON can represent.
-      prefix: the beginning of the file's name; see `Task.keep_evaluation`.
+      prefix: the beginning of the file's name; see `Task.write_evaluation`.
     """
     lines = []
     for entry in entries:

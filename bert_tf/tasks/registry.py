@@ -47,8 +47,8 @@ class Kind:
       make_task: function that returns the task for a command of the script; the task may be of any kind in the same
         folder.
       head: function that returns the head of a trained task for a description and a configuration; see `Task.head`.
-      report: function that returns the report's parts for an evaluation, or [] if `Task.keep_evaluation` wrote nothing
-        for the report. Its arguments are the folder and the prefix of `Task.keep_evaluation`, and the description.
+      report: function that returns the report's parts for an evaluation, or [] if `Task.write_evaluation` wrote nothing
+        for the report. Its arguments are the folder and the prefix of `Task.write_evaluation`, and the description.
       check_format: function that raises InputError if a checkpoint format cannot store a model, and warns if the
         library that uses the format would read texts differently. Its arguments are the value of `--format`, the
         checkpoint's path and the description.

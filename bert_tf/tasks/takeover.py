@@ -32,7 +32,7 @@ class Unanswered(InputError):
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class FlagAnswers:
     """What a checkpoint of another project may not state about its task.
 
     Attributes:
@@ -46,7 +46,7 @@ class Answers:
     version_2_with_negative: bool = False
 
 
-def describe(contents: Contents, entries: Mapping[str, Any], answers: Answers) -> TaskDescription | None:
+def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
     """Returns the description of a checkpoint's task; None if it has no head for a task.
 
     Args:
@@ -94,7 +94,7 @@ def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTu
             described = dataclasses.replace(description.read(contents.folder), task_name=OWN_DATA)
         else:
             recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-            answers = Answers(settings.default_max_seq_length, bool(getattr(settings, "text_b_column", "")))
+            answers = FlagAnswers(settings.default_max_seq_length, bool(getattr(settings, "text_b_column", "")))
             described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
         is_own = getattr(settings, "task_name", OWN_DATA).lower() == OWN_DATA
         has_labels = described and is_own and described.kind not in (squad_task.QUESTIONS, choice_task.CHOICE)
@@ -123,7 +123,7 @@ def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...],
     )
 
 
-def _has_pairs(contents: Contents, answers: Answers) -> bool:
+def _has_pairs(contents: Contents, answers: FlagAnswers) -> bool:
     if answers.has_pairs is None:
         raise Unanswered(
             f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "

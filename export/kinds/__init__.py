@@ -17,6 +17,6 @@ def of_task(described: TaskDescription) -> type[ServedTask]:
     return next(module.KINDS[described.kind] for module in modules if described.kind in module.KINDS)
 
 
-def of(described: TaskDescription) -> type[ServedModel]:
+def kind_of(described: TaskDescription) -> type[ServedModel]:
     """Returns the class of served models for the description of a task or of a checkpoint without a task."""
     return CHECKPOINT_KINDS.get(described.kind) or of_task(described)

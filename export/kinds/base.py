@@ -53,7 +53,7 @@ class ServedModel(tf.Module, abc.ABC):
         super().__init__()
         self.tokenizer = tokenizer
         # Track the weights but not the Keras model, because tracking the model would save a function for every layer.
-        self.weights = weights.of(model)
+        self.weights = weights.variables_of(model)
         # All signatures call one function, so that the graph contains the model only once.
         traced = tf.function(functools.partial(model, training=False), autograph=False)
         self._model = lambda inputs: traced(inputs)

@@ -15,7 +15,7 @@ import tensorflow as tf
 from bert_tf.tasks.tagging import tag_schemes
 
 
-class Rows(NamedTuple):
+class TagRows(NamedTuple):
     """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context.
 
     Attributes:
@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     words: tf.RaggedTensor
 
 
-def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
+def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> TagRows:
     """Cuts sentences into rows in the same way as `tagging_rows.make_rows` without `document_context`.
 
     Args:
@@ -42,7 +42,7 @@ def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> Rows:
     of_tokens = tf.ragged.range(tf.gather(offsets, begin), tf.gather(offsets, end))
     starts = tf.gather(offsets, tf.ragged.range(first, last))
     places = 1 + starts.values - tf.gather(tf.gather(offsets, begin), starts.value_rowids())
-    return Rows(tf.gather(words.values, of_tokens), starts.with_values(places))
+    return TagRows(tf.gather(words.values, of_tokens), starts.with_values(places))
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:

@@ -17,7 +17,7 @@ from bert_tf.tasks.tagging.conll_files import WordColumns
 from export.kinds import row_groups, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
-from export.kinds.words import Words, of_sentences, of_spaces
+from export.kinds.words import TextWords, of_sentences, of_spaces
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 # Maximum number of words in an answer, including padding. Each word takes about 60 bytes.
@@ -95,7 +95,7 @@ class ServedTagging(ServedTask):
         """Whether the head reads only the first token of each word, instead of all tokens."""
         return "features" in self._description.parameters
 
-    def _answers(self, found: Words) -> dict[str, tf.Tensor]:
+    def _answers(self, found: TextWords) -> dict[str, tf.Tensor]:
         _check_size(found.words)
         sentences, labels = found.words.row_splits, self._description.labels
         probabilities = tf.nn.softmax(self._logits(found.words))  # [all words, C]

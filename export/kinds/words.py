@@ -32,7 +32,7 @@ _POSSESSIVE = r"(?i:['’]s)$"
 _SPACE = r"[ \t\r\n]+"
 
 
-class Words(NamedTuple):
+class TextWords(NamedTuple):
     """The words of texts.
 
     Attributes:
@@ -45,7 +45,7 @@ class Words(NamedTuple):
     ends: tf.Tensor
 
 
-def of_sentences(texts: tf.Tensor) -> Words:
+def of_sentences(texts: tf.Tensor) -> TextWords:
     """Splits running text, string [B], into words in the way that is usual in corpora of named entities.
 
     White space separates words. Punctuation separates words too, except inside a word (Jean-Luc, O'Brien, AT&T,
@@ -60,7 +60,7 @@ def of_sentences(texts: tf.Tensor) -> Words:
     return _words(texts, tf.RaggedTensor.from_row_splits(parts.values, splits, validate=False), begins)
 
 
-def of_spaces(texts: tf.Tensor) -> Words:
+def of_spaces(texts: tf.Tensor) -> TextWords:
     """Splits texts, string [B], at white space only."""
     texts = _valid(texts)
     words, starts, _ = tf_text.regex_split_with_offsets(_readable(texts), _SPACE)
@@ -77,10 +77,10 @@ def _readable(texts: tf.Tensor) -> tf.Tensor:
     return tf.strings.regex_replace(texts, r"\x00", "\x01")
 
 
-def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> Words:
+def _words(texts: tf.Tensor, words: tf.RaggedTensor, begins: tf.Tensor) -> TextWords:
     """Returns the words of texts as they are in the texts, with their character ranges."""
     characters, owners = Characters.of(texts), words.value_rowids()
     lengths = tf.cast(tf.strings.length(words.values), tf.int64)
     starts, ends = (characters.offsets(owners, places) for places in (begins, begins + lengths))
     # A substring of each word's text would take one copy of the text for each word.
-    return Words(words.with_values(characters.texts(owners, starts, ends)), starts, ends)
+    return TextWords(words.with_values(characters.texts(owners, starts, ends)), starts, ends)

@@ -74,7 +74,7 @@ def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path
     # a fine-tuned checkpoint does so too, for its own evaluation and for later fine-tuning
     scores = run_classifier(classification(tmp_path, "", "--nodo_train", "--do_eval"))
     assert scores["accuracy"] >= 0
-    again = checkpoint_tokenizer.of(checkpoints.open_checkpoint(str(tmp_path / "out")))
+    again = checkpoint_tokenizer.stated_rules(checkpoints.open_checkpoint(str(tmp_path / "out")))
     assert again.do_lower_case is False and again.vocab_file == f"{tmp_path}/out/vocab.txt"
 
 

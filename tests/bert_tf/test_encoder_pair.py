@@ -109,7 +109,7 @@ def test_halves_with_another_vocabulary_or_casing_are_refused(halves, tmp_path, 
     for folder, lower in ((tmp_path / "cased", False), (tmp_path / "uncased", True)):
         direction = "rtl" if lower else "ltr"
         model = write_pretrained(folder, vocab_file, directionality=direction, **SIZES)
-        checkpoint_tokenizer.keep(str(folder), model.config, tokenizer_files.read(vocab_file, lower))
+        checkpoint_tokenizer.write(str(folder), model.config, tokenizer_files.read(vocab_file, lower))
     with pytest.raises(InputError, match="uncased has another tokenizer .*: --do_lower_case=true instead of"):
         checkpoints.open_checkpoint(f"{tmp_path}/cased,{tmp_path}/uncased")
 

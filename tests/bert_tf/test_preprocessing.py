@@ -93,7 +93,7 @@ def test_a_saved_model_needs_no_vocabulary_file(vocab_file, tmp_path, name):
 
 def test_a_checkpoint_gives_its_vocabulary_and_casing(vocab_file, tmp_path):
     model = write_pretrained(tmp_path / "cased", vocab_file, vocab_size=400)
-    checkpoint_tokenizer.keep(str(tmp_path / "cased"), model.config, tokenizer_files.read(vocab_file, False))
+    checkpoint_tokenizer.write(str(tmp_path / "cased"), model.config, tokenizer_files.read(vocab_file, False))
     layer = BertPreprocessor(str(tmp_path / "cased"), sequence_length=16)
     assert layer.tokenizer.do_lower_case is False
     again = BertPreprocessor.from_config(layer.get_config())

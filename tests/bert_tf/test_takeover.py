@@ -115,7 +115,7 @@ def test_the_outputs_of_a_tagger_are_ordered(vocab_file, tmp_path):
     hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
     contents = open_checkpoint(str(hf))
     entries = hugging_face.read_entries(contents)
-    answers = takeover.Answers(24)
+    answers = takeover.FlagAnswers(24)
     plain = takeover.describe(contents, entries, answers)
     labels = list(plain.labels)[::-1]
     edit_config(hf, **hugging_face.label_entries(labels))

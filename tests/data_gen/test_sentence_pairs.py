@@ -8,7 +8,7 @@ from official.nlp.data import create_pretraining_data as original
 from scipy import stats
 
 from data_gen import sentence_pairs
-from data_gen.sentence_pairs import Rows, Window
+from data_gen.sentence_pairs import PairRows, Window
 
 LEVEL = 1e-3  # Significance of every statistical test here; seeds are fixed, so results do not change.
 GIVEN = settings(max_examples=150, deadline=None, derandomize=True)
@@ -134,7 +134,7 @@ def pop_one_at_a_time(length_a, length_b, budget):
 def test_truncation_equals_the_original_loop(lengths, budget, seed):
     length_a, length_b = (np.array(column) for column in zip(*lengths, strict=True))
     start_a, start_b = np.arange(len(lengths)) * 1000, np.arange(len(lengths)) * 1000 + 500
-    before = Rows(start_a, length_a, start_b, length_b, start_a > 0)
+    before = PairRows(start_a, length_a, start_b, length_b, start_a > 0)
     after = sentence_pairs._truncate(before, budget, np.random.default_rng(seed))
     kept = list(zip(after.length_a.tolist(), after.length_b.tolist(), strict=True))
     assert kept == [pop_one_at_a_time(a, b, budget) for a, b in lengths]

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen import examples, work_units
-from data_gen.token_blocks import Block
+from data_gen.token_blocks import TokenBlock
 from data_gen.work_units import Unit, plan_units, window_around
 
 GIVEN = settings(max_examples=200, deadline=None, derandomize=True)
@@ -12,7 +12,9 @@ SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40_000_000)), min_s
 
 
 def blocks_of(sizes):
-    return [Block(f"{i}", documents, documents, tokens, 0, 4 * tokens) for i, (documents, tokens) in enumerate(sizes)]
+    return [
+        TokenBlock(f"{i}", documents, documents, tokens, 0, 4 * tokens) for i, (documents, tokens) in enumerate(sizes)
+    ]
 
 
 @GIVEN

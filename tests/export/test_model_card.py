@@ -38,10 +38,10 @@ def test_the_card_shows_the_exported_scores(tmp_path, is_edited):
         [Example("the man", None, ())] * 3, {"label_ids": tf.constant([[0.0, 1], [1, 1], [1, 0]])}, np.arange(3)
     )
     logits = np.array([[0.1, 2], [0.8, 1.2], [1, 0.4]], np.float32)
-    task.keep_evaluation(run, split, logits, 3)
+    task.write_evaluation(run, split, logits, 3)
     evaluations.write(run, evaluations.Evaluations("micro_f1", data="dev.csv, 3 examples, 0", scores={
         3: {"micro_f1": 0.25}, 5: {"micro_f1": 0.125}}))  # fmt: skip
-    task.keep_evaluation(other, split, logits, 3)
+    task.write_evaluation(other, split, logits, 3)
     for folder in (run, other):
         metrics_file.write_results(folder, {"eval_micro_f1": 0.25, "global_step": 3})
     tuned = json.loads((tmp_path / "thresholds.json").read_text())

@@ -149,7 +149,7 @@ class ChoiceTask(Task):
         is_one = len(answers) == 1 and len({example.label for example in split.examples}) > 1
         return f"choice {answers.pop()}" if is_one else ""
 
-    def keep_evaluation(
+    def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""

@@ -17,7 +17,7 @@ from bert_tf import checkpoint_tokenizer
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining import scoring_job
-from bert_tf.pretraining.fill_mask import Row
+from bert_tf.pretraining.fill_mask import BlankRow
 from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import ScoringSettings
 from bert_tf.tasks import tables
@@ -91,7 +91,7 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
     return examples
 
 
-def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longest: int) -> list[Row]:
+def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longest: int) -> list[BlankRow]:
     """Returns a row for each choice: [CLS] context choice [SEP]. Only the tokens of the choice are predicted.
 
     A context that is too long loses its first tokens.
@@ -111,5 +111,5 @@ def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longe
                 )
             kept = context[max(0, len(context) - room) :]
             ids = np.array([tokenizer.cls_id, *kept, *choice, tokenizer.sep_id], np.int32)
-            rows.append(Row(ids, np.zeros_like(ids), range(1 + len(kept), len(ids) - 1), choice))
+            rows.append(BlankRow(ids, np.zeros_like(ids), range(1 + len(kept), len(ids) - 1), choice))
     return rows

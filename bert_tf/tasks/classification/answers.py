@@ -94,8 +94,8 @@ class Answers(abc.ABC):
         """See `Task.without_tuning`."""
         return self
 
-    def keep(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:  # noqa: B027
-        """Writes further files of an evaluation; by default, none. See `Task.keep_evaluation`."""
+    def write(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:  # noqa: B027
+        """Writes further files of an evaluation; by default, none. See `Task.write_evaluation`."""
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:  # noqa: B027
         """Raises InputError if the files of `keep` do not belong to the checkpoint of `step`."""

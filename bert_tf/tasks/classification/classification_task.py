@@ -183,7 +183,7 @@ class ClassificationTask(Task):
     def without_tuning(self) -> "ClassificationTask":
         return dataclasses.replace(self, answers=self.answers.without_tuning())
 
-    def keep_evaluation(
+    def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Writes `dev_predictions.jsonl` for the report, and the files of the answers; see `evaluation_file`."""
@@ -193,7 +193,7 @@ class ClassificationTask(Task):
             found = zip(split.example_ids.tolist(), split.examples, lines, strict=True)
             entries = [_entry(index, example) | line for index, example, line in found if example.label is not None]
             evaluation_file.write(folder, entries, prefix)
-        self.answers.keep(folder, targets, predictions, step)
+        self.answers.write(folder, targets, predictions, step)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
         self.answers.check_checkpoint(folder, step)

@@ -129,7 +129,7 @@ class LabelSets(Answers):
     def without_tuning(self) -> "LabelSets":
         return dataclasses.replace(self, tune_thresholds=False)
 
-    def keep(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:
+    def write(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:
         """Writes the metrics of each label, and the tuned thresholds."""
         thresholds = self._thresholds(targets, outputs)
         if self.tune_thresholds:

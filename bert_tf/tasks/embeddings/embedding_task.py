@@ -204,14 +204,14 @@ class EmbeddingTask(Task):
             found |= {f"{name}{end}": value for name, value in scores.items() if not end or name in _OF_EACH_SIZE}
         return found
 
-    def keep_evaluation(
+    def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Writes `dev_predictions.jsonl` for the report; see `evaluation_file`."""
         if np.all(np.isfinite(predictions)):
             evaluation_file.write(folder, _entries(split, predictions), prefix)
 
-    def keep_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:
+    def write_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:
         """Writes the files with which every script, and sentence-transformers, pool as the training."""
         files = self.files
         sentence_transformers.write(

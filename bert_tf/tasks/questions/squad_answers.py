@@ -69,7 +69,7 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True)
-class Answers:
+class SpanAnswers:
     """The best answers to a question.
 
     Attributes:
@@ -154,7 +154,7 @@ def decode(
     logits: np.ndarray,
     tokenizer: BertTokenizer,
     decoding: Decoding,
-) -> list[Answers]:
+) -> list[SpanAnswers]:
     """Finds the best answers to questions.
 
     Args:
@@ -184,7 +184,7 @@ def decode(
 def _answers(
     spans: Iterator[tuple], nulls: np.ndarray, question: Question, tokens: Tokens, tokenizer: BertTokenizer,
     decoding: Decoding,
-) -> Answers:  # fmt: skip
+) -> SpanAnswers:  # fmt: skip
     """Returns the answers to a question; `nulls` [W, 2] contains the logits of [CLS] in the question's windows."""
     null = None
     if decoding.has_unanswerable:
@@ -196,11 +196,11 @@ def _answers(
     if not candidates:
         candidates.append(Candidate("" if decoding.exact_offsets else _NO_SPAN, 0.0, 0.0))
     if null is None:
-        return Answers(tuple(candidates))
+        return SpanAnswers(tuple(candidates))
     best = next((candidate for candidate in candidates if candidate.text), None)
     # The operations are in the same order as in the original, so that the floating-point results are equal.
     odds = null.score - best.start_logit - best.end_logit if best else null.score
-    return Answers(tuple(candidates), odds)
+    return SpanAnswers(tuple(candidates), odds)
 
 
 def _with_null(spans: Iterator[tuple], null: Candidate | None) -> Iterator[tuple | Candidate]:

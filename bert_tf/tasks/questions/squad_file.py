@@ -61,7 +61,7 @@ class Question:
         return self.answers[0] if self.answers and not self.is_impossible else None
 
 
-class Words(NamedTuple):
+class ContextWords(NamedTuple):
     """The words of a context, separated by white space as in google-research/bert.
 
     Attributes:
@@ -78,10 +78,10 @@ class Words(NamedTuple):
 
 
 @functools.lru_cache(maxsize=16)
-def words_of(context: str) -> Words:
+def words_of(context: str) -> ContextWords:
     """Splits a context into words. The result is cached, because the questions of a paragraph share a context."""
     found = list(_WORD.finditer(context))
-    return Words(
+    return ContextWords(
         tuple(word.group() for word in found),
         tuple(word.start() for word in found),
         tuple(word.end() for word in found),

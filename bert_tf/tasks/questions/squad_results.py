@@ -14,7 +14,7 @@ import numpy as np
 
 from bert_tf.core import storage
 from bert_tf.tasks import evaluation_file
-from bert_tf.tasks.questions.squad_answers import Answers
+from bert_tf.tasks.questions.squad_answers import SpanAnswers
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.tuned_file import TunedFile
 
@@ -74,7 +74,7 @@ def question_scores(
     return exact, f1
 
 
-def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) -> float:
+def best_threshold(questions: Sequence[Question], answers: Sequence[SpanAnswers]) -> float:
     """Chooses the null threshold with the best F1; if several thresholds have the best F1, chooses the lowest.
 
     An answer is predicted if `null_odds` is at most the threshold. The candidates for the threshold are halfway between
@@ -99,7 +99,7 @@ def best_threshold(questions: Sequence[Question], answers: Sequence[Answers]) ->
     return float(candidates[np.argmax(totals)])
 
 
-# The file of the null threshold. If `Answers.null_odds` exceeds the threshold, "no answer" is predicted.
+# The file of the null threshold. If `SpanAnswers.null_odds` exceeds the threshold, "no answer" is predicted.
 NULL_THRESHOLD = TunedFile(
     "null_threshold.json", "null_score_diff_threshold", "tune_null_threshold", lambda labels: _DEFAULT_THRESHOLD,
     lambda value, labels: float(value), lambda threshold, labels: threshold,
@@ -107,13 +107,13 @@ NULL_THRESHOLD = TunedFile(
 
 
 def write_predictions(
-    folder: str, questions: Sequence[Question], answers: Sequence[Answers], threshold: float
+    folder: str, questions: Sequence[Question], answers: Sequence[SpanAnswers], threshold: float
 ) -> list[str]:
     """Writes the same prediction files as google-research/bert, and returns their paths.
 
     Each file is a JSON object whose keys are the questions' ids. `predictions.json` contains the answers, and
     `nbest_predictions.json` contains the candidates. If questions may have no answer, `null_odds.json` contains
-    `Answers.null_odds`.
+    `SpanAnswers.null_odds`.
     """
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
@@ -127,10 +127,10 @@ def write_predictions(
     return [os.path.join(folder, name) for name in files]
 
 
-def keep_answers(
+def write_answers(
     folder: str,
     questions: Sequence[Question],
-    answers: Sequence[Answers],
+    answers: Sequence[SpanAnswers],
     threshold: float,
     has_unanswerable: bool,
     prefix: str = "dev",
@@ -148,7 +148,7 @@ def keep_answers(
     - `probability`: the predicted answer's probability, from the softmax over the scores of the candidates; 0 if the
       answer is not a candidate.
     - `exact_match`, `f1`: the metrics of this question.
-    - `null_odds`: `Answers.null_odds`; only for SQuAD 2.0.
+    - `null_odds`: `SpanAnswers.null_odds`; only for SQuAD 2.0.
     """
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return
@@ -178,7 +178,7 @@ def _around(context: str, place: int) -> str:
     return context[begin : begin + _CONTEXT]
 
 
-def _entries(answers: Answers) -> list[dict]:
+def _entries(answers: SpanAnswers) -> list[dict]:
     entries = []
     for candidate, probability in zip(answers.candidates, answers.probabilities, strict=True):
         entry = {

@@ -184,7 +184,7 @@ class SquadTask(Task):
     def without_tuning(self) -> "SquadTask":
         return dataclasses.replace(self, tune_null_threshold=False)
 
-    def keep_evaluation(
+    def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Writes the prediction files, the answers for the report, and the tuned threshold."""
@@ -192,7 +192,7 @@ class SquadTask(Task):
         for path in squad_results.write_predictions(folder, split.examples, predictions, threshold):
             logging.info("wrote %s", path)
         has_none = self.decoding.has_unanswerable
-        squad_results.keep_answers(folder, split.examples, predictions, threshold, has_none, prefix)
+        squad_results.write_answers(folder, split.examples, predictions, threshold, has_none, prefix)
         if self.tune_null_threshold:
             squad_results.NULL_THRESHOLD.write(folder, threshold, step)
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)

@@ -205,7 +205,7 @@ class TaggingTask(Task):
                 for sentences in (self._known_tags(split), self.predicted_tags(split, predictions))]  # fmt: skip
         return repr(tags[1].pop()) if len(tags[1]) == 1 and len(tags[0]) > 1 else ""
 
-    def keep_evaluation(
+    def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Writes the predictions and the official scorer's table, and logs the table."""

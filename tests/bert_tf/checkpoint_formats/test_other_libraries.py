@@ -140,7 +140,7 @@ def test_a_model_of_tf_hub_has_its_outputs_vocabulary_and_casing(tmp_path, vocab
     ours = checkpoints.load_encoder(folder)(INPUTS)
     np.testing.assert_allclose(ours["pooled_output"], expected["pooled_output"], atol=2e-5)
     np.testing.assert_allclose(ours["sequence_output"][:, :4], expected["sequence_output"][:, :4], atol=2e-5)
-    rules = checkpoint_tokenizer.of(checkpoints.open_checkpoint(folder))
+    rules = checkpoint_tokenizer.stated_rules(checkpoints.open_checkpoint(folder))
     assert (rules.do_lower_case, rules.source) == (lower, f"{folder}/saved_model.pb")
     assert rules.vocab_file.endswith(".txt")
 

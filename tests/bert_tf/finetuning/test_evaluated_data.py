@@ -24,7 +24,7 @@ from bert_tf.tasks.classification.multi_label import LabelSets
 from bert_tf.tasks.classification.regression import Regression
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
+from bert_tf.tasks.questions.squad_answers import Candidate, Decoding, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_task import SquadTask
 from bert_tf.tasks.tagging.conll_files import Sentence
@@ -291,7 +291,7 @@ def test_every_kind_of_task_has_its_best_constant_answer():
     questions = [Question("1", "who ?", "the man", (Answer("man", 4),)), Question("2", "why ?", "the man", ())]
     squad = SquadTask(Decoding(has_unanswerable=True), null_threshold=0.0)
     assert squad.baseline(split_of(questions)).scores["f1"] == 0.5, "the share of the questions without an answer"
-    none = np.array([Answers((Candidate("man", 1.0, 0.0), Candidate("", 5.0, 0.0)), 4.0)] * 2, object)
+    none = np.array([SpanAnswers((Candidate("man", 1.0, 0.0), Candidate("", 5.0, 0.0)), 4.0)] * 2, object)
     assert squad.only_answer(split_of(questions), none) == "no answer"
     assert SquadTask(Decoding()).baseline(split_of(questions[:1])) is None
 

@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.kind import class_table
 from bert_tf.tasks.questions import squad_results
-from bert_tf.tasks.questions.squad_answers import Answers, Candidate
+from bert_tf.tasks.questions.squad_answers import Candidate, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.tagging import tagging_task
 from bert_tf.tokenization import BertTokenizer
@@ -74,7 +74,7 @@ def test_the_most_confused_pairs_have_shares():
 
 def folder_of(tmp_path, tokenizer, num_labels, examples, logits):
     task = make_task(num_labels, has_pairs=examples[0].text_b is not None)
-    task.keep_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits, 1)
+    task.write_evaluation(str(tmp_path), encoded_split(task, examples, tokenizer, 16), logits, 1)
     description.write(str(tmp_path), description.describe(task, 16))
     return str(tmp_path)
 
@@ -108,8 +108,8 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
         Question("none", "where ?", context, (), is_impossible=True),
     ]
     told = [("old", 3.0), ("man", 2.0), ("so", 1.0), ("so", 5.0), ("old", 1.0)]
-    answers = [Answers((Candidate(text, score, 0.0), Candidate("", 0.0, 0.0)), -score) for text, score in told]
-    squad_results.keep_answers(str(tmp_path), questions, answers, 0.0, has_unanswerable=True)
+    answers = [SpanAnswers((Candidate(text, score, 0.0), Candidate("", 0.0, 0.0)), -score) for text, score in told]
+    squad_results.write_answers(str(tmp_path), questions, answers, 0.0, has_unanswerable=True)
     lines = [json.loads(line) for line in (tmp_path / "dev_predictions.jsonl").read_text().splitlines()]
     assert [line["id"] for line in lines] == ["good", "near", "wrong", "surely wrong", "none"]
     assert [line["exact_match"] for line in lines] == [1, 0, 0, 0, 0]
@@ -126,8 +126,8 @@ def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
     assert order == sorted(order), "the lowest F1 comes first, and of equal ones the surest answer"
     assert "<td>old man | old</td>" in page and "<td>(no answer)</td>" in page and "&lt;b&gt;old" in page
 
-    diverged = [Answers((Candidate("a", math.nan, 0.0),), 0.0)] * 5
-    squad_results.keep_answers(str(tmp_path), questions, diverged, 0.0, has_unanswerable=True)
+    diverged = [SpanAnswers((Candidate("a", math.nan, 0.0),), 0.0)] * 5
+    squad_results.write_answers(str(tmp_path), questions, diverged, 0.0, has_unanswerable=True)
     assert evaluation.sections(str(tmp_path)) == page, "what diverged is not kept"
 
 
@@ -138,7 +138,7 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     split = Split(examples, {"label_ids": targets}, np.arange(3))
     multi_label.THRESHOLDS.write(str(tmp_path), np.array([0.2, 0.5], np.float32), None, ("a", "b"))
     task = ClassificationTask("own", multi_label.LabelSets(("a", "b"), run_folder=str(tmp_path)))
-    task.keep_evaluation(str(tmp_path), split, logits, None)
+    task.write_evaluation(str(tmp_path), split, logits, None)
     description.write(str(tmp_path), description.TaskDescription("multi_label", "own", ("a", "b"), 16, {}))
     lines = evaluation_file.read(str(tmp_path))
     assert [line["prediction"] for line in lines] == [["a"], ["a"], ["a", "b"]]

@@ -128,7 +128,7 @@ def test_tuned_thresholds_decide_predictions(tmp_path):
     logits = np.array([[-1.0, -3.0], [-2.0, 1.0], [-2.0, 0.5], [-2.0, 2.0]], np.float32)
     dev = Split(task.data.read("train"), {"label_ids": tf.constant(labels)}, np.arange(4))
     assert task.scores(dev, logits) == {"micro_f1": 1.0, "macro_f1": 1.0, "subset_accuracy": 1.0}
-    task.keep_evaluation(str(tmp_path), dev, logits, 5)
+    task.write_evaluation(str(tmp_path), dev, logits, 5)
     chosen = json.loads((tmp_path / "thresholds.json").read_text())["thresholds"]
     assert 0.12 < chosen["x"] < 0.27 and 0.62 < chosen["y"] < 0.74
     header, *rows = (tmp_path / "eval_labels.tsv").read_text().splitlines()
@@ -155,7 +155,7 @@ def test_tuned_thresholds_decide_predictions(tmp_path):
 
 def _assert_an_edited_threshold_is_shown_as_it_is(task, dev, logits, folder):
     (folder / "thresholds.json").write_text('{"step": 5, "thresholds": {"x": 0.99, "y": 0.3}}')
-    with_folder(task, str(folder)).keep_evaluation(str(folder), dev, logits, 5)
+    with_folder(task, str(folder)).write_evaluation(str(folder), dev, logits, 5)
     rows = (folder / "eval_labels.tsv").read_text().splitlines()[1:]
     assert [row.split("\t")[1] for row in rows] == ["0.99", "0.3"]
     chosen = multi_label.THRESHOLDS.read(str(folder), labels=("x", "y"))

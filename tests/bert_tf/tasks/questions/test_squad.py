@@ -16,7 +16,7 @@ from official.nlp.tools.tokenization import FullTokenizer
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_file, squad_results
-from bert_tf.tasks.questions.squad_answers import Answers, Candidate, Decoding
+from bert_tf.tasks.questions.squad_answers import Candidate, Decoding, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_task import SquadTask
@@ -234,7 +234,7 @@ def graded(rng, with_none: bool):
         )
         questions.append(Question(str(number), "?", "", tuple(known), not known))
         best = Candidate(rng.choice([text for text in texts if text]), 0.0, 0.0)
-        answers.append(Answers((best, Candidate("", 0.0, 0.0)), round(rng.gauss(0, 2), 1 if number % 2 else 6)))
+        answers.append(SpanAnswers((best, Candidate("", 0.0, 0.0)), round(rng.gauss(0, 2), 1 if number % 2 else 6)))
     return questions, answers
 
 
@@ -279,12 +279,12 @@ def test_the_tuned_threshold_has_the_best_f1():
         assert sides[0] == sides[1] and best not in distinct
     # If all questions are unanswerable, no answer is predicted, which the official search cannot express.
     none = [Question(str(i), "?", "", (), True) for i in range(3)]
-    answers = [Answers((Candidate("x", 0.0, 0.0),), odds) for odds in (-2.0, 0.0, 3.0)]
+    answers = [SpanAnswers((Candidate("x", 0.0, 0.0),), odds) for odds in (-2.0, 0.0, 3.0)]
     assert squad_results.best_threshold(none, answers) < -2
     # equal odds: both questions are answered, or neither
     one = [Question("0", "?", "man", (Answer("man", 0),), False), Question("1", "?", "", (), True)]
     one.append(dataclasses.replace(one[1], id="2"))
-    answers = [Answers((Candidate("man", 0.0, 0.0),), 1.0)] * 3
+    answers = [SpanAnswers((Candidate("man", 0.0, 0.0),), 1.0)] * 3
     assert squad_results.best_threshold(one, answers) < 1
 
 
@@ -292,7 +292,7 @@ def test_the_best_threshold_may_give_no_answer():
     questions = [
         Question(str(number), "?", "the man", (Answer(text, 0),)) for number, text in enumerate(["the", "the", "man"])
     ]
-    answers = [Answers((Candidate("man", 0.0, 0.0),), odds) for odds in (1.0, 2.0, 0.0)]
+    answers = [SpanAnswers((Candidate("man", 0.0, 0.0),), odds) for odds in (1.0, 2.0, 0.0)]
     threshold = squad_results.best_threshold(questions, answers)
     assert 0 < threshold < 1
     assert squad_results.scores(questions, [found.text(threshold) for found in answers], True)["f1"] == 1.0

@@ -95,7 +95,7 @@ def test_predictions_keep_the_scheme_of_training(tokenizer, tmp_path, scheme):
     split = encoded_split(task, found, tokenizer, 400)
     labels = task.model_inputs(split.columns, tokenizer, 400)["label_ids"].numpy()
     labels[::3] = 0
-    task.keep_evaluation(str(tmp_path), split, labels, 1)
+    task.write_evaluation(str(tmp_path), split, labels, 1)
     rows = [line.split() for line in (tmp_path / "dev_predictions.txt").read_text().splitlines() if line]
     known, predicted = ([row[column] for row in rows if row[0] != "-DOCSTART-"] for column in (1, 2))
     equal = sum(a == b for a, b in zip(known, predicted, strict=True))
