@@ -6,22 +6,10 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.signatures import why_no_text
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15
-# Maps the first bytes of files that are not UTF-8 text to error messages. UTF-32 comes before UTF-16, because the byte
-# order marks of both start with the same two bytes.
-_NOT_TEXT = {
-    b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
-    b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
-    b"\xfe\xff": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
-    b"\x1f\x8b\x08": "is compressed with gzip; give it a name that ends in .gz",
-    b"BZh": "is compressed with bzip2; give it a name that ends in .bz2",
-    b"\xfd7zXZ\x00": "is compressed with xz; give it a name that ends in .xz",
-    b"%PDF-": "is a PDF; extract its text first",
-    b"PK\x03\x04": "is a zip archive or an office document; extract its text first",
-    b"PAR1": "is a Parquet file; give --input_format=parquet",
-}
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _JSON_LINE = re.compile(r'\{\s*"')
 # If the lines have more characters than this on average, most sentences do not fit into a row.
@@ -53,9 +41,8 @@ def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True
 
 
 def _refuse_binary(path: str, start: bytes) -> None:
-    for magic, reason in _NOT_TEXT.items():
-        if start.startswith(magic):
-            raise InputError(f"{path}: {reason}")
+    if reason := why_no_text(start):
+        raise InputError(f"{path}: {reason}")
     # Web text often contains a few stray control characters.
     if len(_CONTROL.findall(start)) > max(10, len(start) // 100):
         if start.count(0) > len(start) // 5:

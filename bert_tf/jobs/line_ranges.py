@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.signatures import why_no_text
 
 _BLOCK_BYTES = 1 << 20
 
@@ -93,8 +94,9 @@ class _Scan:
         ends, last = [0], b"\n"  # number of newlines before each block
         with tf.io.gfile.GFile(path, "rb") as file:
             while block := file.read(_BLOCK_BYTES):
-                if b"\0" in block[:4096] or (len(ends) == 1 and block.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ"))):
-                    raise InputError(f"--input_file: {path}: is compressed, or is not UTF-8 text; save it as UTF-8")
+                what = why_no_text(block) if len(ends) == 1 else ""
+                if what or b"\0" in block[:4096]:
+                    raise InputError(f"--input_file: {path}: {what or 'is not UTF-8 text; save it as UTF-8'}")
                 ends.append(ends[-1] + block.count(b"\n"))
                 self.has_text, last = self.has_text or bool(block.strip()), block[-1:]
         self._ends, self.lines = ends, ends[-1] + (last != b"\n")

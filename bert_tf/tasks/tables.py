@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
+from bert_tf.core.signatures import why_no_text
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
 # Possible names of a split's file in a folder, without the extension.
@@ -24,17 +25,6 @@ _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
 _QUOTE_HINT = "; if cells are in double quotes, give --quoted"
-# Maps the first bytes of files that are not UTF-8 text to the messages about such files.
-_BINARY = {
-    b"\x1f\x8b": "is compressed with gzip; unpack the file (gunzip)",
-    b"BZh91AY&SY": "is compressed with bzip2; unpack the file (bunzip2)",
-    b"\xfd7zXZ": "is compressed with xz; unpack the file (unxz)",
-    b"PK\x03\x04": "is a workbook (.xlsx, .ods) or another zip archive; save the table as CSV in UTF-8",
-    b"\xd0\xcf\x11\xe0": "is an Excel workbook; save the table as CSV in UTF-8",
-    b"PAR1\x15": "is a Parquet file; write its table as CSV or JSON Lines",
-    b"\xff\xfe": "is UTF-16; save the file as UTF-8",
-    b"\xfe\xff": "is UTF-16; save the file as UTF-8",
-}
 _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
 
@@ -197,10 +187,9 @@ def require_file(path: str) -> None:
 
 
 def refuse_binary(path: str, beginning: bytes) -> None:
-    """Raises InputError if a file begins with bytes in `_BINARY`, as compressed files and workbooks do."""
-    for magic, what in _BINARY.items():
-        if beginning.startswith(magic):
-            raise InputError(f"{path}: {what}")
+    """Raises InputError if a file is not text but, for example, a compressed file or a workbook."""
+    if what := why_no_text(beginning):
+        raise InputError(f"{path}: {what}")
 
 
 def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:

@@ -16,7 +16,7 @@ TEXT = "Où est-il allé ?\nIl est rentré chez lui.\n\n" * 20
         (TEXT.encode("utf-16"), "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"),
         (TEXT.encode("utf-16-le"), "is binary data or UTF-16; if it is UTF-16, convert it: iconv -f UTF-16LE"),
         (bytes(range(256)) * 9, "is binary data, not text"),
-        (gzip.compress(TEXT.encode(), mtime=0), "is compressed with gzip; give it a name that ends in .gz"),
+        (gzip.compress(TEXT.encode(), mtime=0), "is compressed with gzip; unpack it"),
         (b"%PDF-1.7\n", "is a PDF; extract its text first"),
     ],
 )

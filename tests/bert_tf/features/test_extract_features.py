@@ -267,7 +267,7 @@ def test_other_settings_weights_or_text_are_refused(folder, tmp_path, vocab_file
     [
         ("empty", b"", {}, "contains no text"),
         ("blank", b"\n\n", {"input_format": "jsonl"}, "blank: contains no text"),
-        ("gz", b"\x1f\x8b\x08text", {}, "compressed, or is not UTF-8"),
+        ("gz", b"\x1f\x8b\x08text", {}, "is compressed with gzip"),
         ("few", b"a\nb\n", {"output_file": "OUT@3"}, "3 shards, but the input has 2 lines"),
         ("bad", b'{"text": "a"}\n{"text"\n', {"input_format": "jsonl"}, "bad, line 2: is not JSON"),
         ("list", b"[1]\n", {"input_format": "jsonl"}, "line 1: is a list, not an object"),

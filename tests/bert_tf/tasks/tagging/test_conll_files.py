@@ -53,7 +53,7 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
         ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same column"),
         ("a O\nb NNP\n", "train.txt, line 2: 'NNP' is not a tag; a tag is O, or .* check --tag_column"),
         (b"a O\n\xff O\n", "train.txt, line 2: not UTF-8"),
-        (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack the file"),
+        (gzip.compress(b"a O\n", mtime=0), "train.txt: is compressed with gzip; unpack it"),
         ("1 a O\n2 b O\n\n1 c O\n", "train.txt: column 0 contains the numbers of words, .* --word_column"),
     ],
 )
