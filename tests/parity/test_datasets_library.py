@@ -4,6 +4,7 @@ import pytest
 from datasets import Dataset
 
 from bert_tf import TextClassifier, TextEmbedder
+from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
 
@@ -34,3 +35,12 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     dev = {"dev_texts": table, "dev_labels": "label"}
     other = TextClassifier.train(table, "label", start, tmp_path / "whole", **dev, **SETTINGS)
     assert other.scores == pytest.approx(model.scores) and other.predict(table) == model.predict(table["text"])
+
+
+def test_parquet_files_of_datasets_are_documents(tmp_path):
+    texts = [f"The man said {number}. He had it\nall of it" for number in range(30)]
+    path = str(tmp_path / "dump.parquet")
+    Dataset.from_dict({"title": texts, "text": texts}).to_parquet(path, batch_size=10)
+    sources = documents.plan_sources(path, "parquet")
+    found = [one for source in sources for chunk in documents.read_documents(source, "parquet") for one in chunk]
+    assert found == [[f"The man said {number}.", "He had it", "all of it"] for number in range(30)]
