@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.signatures import why_no_text
+from bert_tf.core.file_signatures import why_no_text
 from data_gen.compressed import open_binary
 
 _SAMPLE_BYTES = 1 << 15

@@ -29,7 +29,11 @@ def _opened(path: str) -> Iterator:
 def row_groups(path: str, size: int) -> list[tuple[int, int]]:
     """Returns a range of about as many bytes as the row group takes, for each row group; together `size` bytes."""
     with _opened(path) as file:
-        sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
+        return _ranges(file, size)
+
+
+def _ranges(file, size: int) -> list[tuple[int, int]]:
+    sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
     ends = [size * end // max(1, sum(sizes)) for end in itertools.accumulate(sizes, initial=0)]
     return list(itertools.pairwise(ends))
 
@@ -40,12 +44,12 @@ def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) ->
     Args:
       start: start of the row group's range; see `row_groups`.
     """
-    group = [first for first, _ in row_groups(path, size)].index(start)
     documents, length = [], 0
     with _opened(path) as file:
         if text_field not in file.schema_arrow.names:
             have = ", ".join(file.schema_arrow.names)
             raise InputError(f"{path}: has no column {text_field!r}; give one of its columns as --text_field: {have}")
+        group = [first for first, _ in _ranges(file, size)].index(start)
         for batch in file.iter_batches(_ROWS_AT_ONCE, [group], [text_field]):
             for text in batch.column(0).to_pylist():
                 try:

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.core.signatures import why_no_text
+from bert_tf.core.file_signatures import why_no_text
 
 _BLOCK_BYTES = 1 << 20
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
-from bert_tf.core.signatures import why_no_text
+from bert_tf.core.file_signatures import why_no_text
 
 EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
 # Possible names of a split's file in a folder, without the extension.

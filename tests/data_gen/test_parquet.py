@@ -40,7 +40,7 @@ def test_a_file_of_pandas_gives_the_same_documents(tmp_path, path):
     assert read(str(tmp_path / "pandas.parquet")) == read(path)[:-1]
 
 
-def test_records_are_those_of_the_same_text_in_json_lines(tmp_path, path, vocab_file):
+def test_records_equal_those_of_json_lines(tmp_path, path, vocab_file):
     pandas.DataFrame({"text": TEXTS[:-1]}).to_json(tmp_path / "dump.jsonl", orient="records", lines=True)
     made = {}
     for form in ("parquet", "jsonl"):
