@@ -203,7 +203,7 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     for trial in results.trials:
         of_trial = dataclasses.replace(run, settings=sweep.trial_settings(settings, trial))
         _check_batches(of_trial)
-        if trial.state != sweep_results.PENDING:
+        if trial.is_trained:
             _check_trained(of_trial, run.data_ids["dev"])
         if settings.do_predict:
             sweep.prediction_settings(settings, trial)  # raises errors for wrong flags before the training

@@ -8,7 +8,6 @@ Paper: appendix A.3 (search over batch size, learning rate and epochs), section 
 import dataclasses
 import itertools
 import os
-import time
 from collections.abc import Callable, Mapping
 
 import tensorflow as tf
@@ -17,7 +16,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import sweep_results
-from bert_tf.finetuning.sweep_results import PENDING, PRETRAINED, TRANSFERRED, Results, Trial
+from bert_tf.finetuning.sweep_results import PRETRAINED, TRANSFERRED, Results, Trial
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings
@@ -128,22 +127,23 @@ def train(
     folder, higher_is_better = settings.output_dir, {each.name: each.higher_is_better for each in task.metrics}
     workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(results)})
     _record(folder, results, strategy)
-    for number, trial in enumerate(results.trials, 1):
-        if trial.state != PENDING:
+    for number, trial in enumerate(results.trials):
+        if trial.is_trained:
             continue
-        values = " ".join(f"{name}={value:.15g}" for name, value in trial.combination.items())
-        logging.info("trial %d of %d: %s restart %d", number, len(results.trials), values, trial.restart)
+        logging.info("trial %d of %d: %s", number + 1, len(results.trials), trial.name)
         with traced_graphs.released():
             trained = _trained(trial, run_trial, trial_settings(settings, trial))
-        results = results.with_trial(trained)
+        trials = (*results.trials[:number], trained, *results.trials[number + 1 :])
+        results = Results(task.name, trials, results.higher_is_better)
         results = dataclasses.replace(results, higher_is_better=higher_is_better.get(results.metric, True))
         _record(folder, results, strategy)
-    logging.info("the sweep's trials:\n%s", sweep_results.text_of(sweep_results.table(results)))
     if not results.best:
         raise InputError(
             f"{folder}: all {len(results.trials)} trials of the sweep have failed ({results.trials[0].error}); give "
             "lower --sweep_learning_rates and another --output_dir"
         )
+    columns = [[cell.rjust(max(map(len, column))) for cell in column] for column in zip(*results.table(), strict=True)]
+    logging.info("the sweep's trials:\n%s", "\n".join(map("  ".join, zip(*columns, strict=True))))
     logging.info("the best trial is %s", sweep_results.folder_of(folder, results.best))
     if strategies.is_chief(strategy):
         metrics_file.write_results(folder, {f"eval_{name}": value for name, value in results.best.scores.items()})
@@ -151,19 +151,17 @@ def train(
 
 
 def _trained(trial: Trial, run_trial: Callable, settings: FineTuningSettings) -> Trial:
-    start = time.monotonic()
     try:
-        found = {"scores": dict(run_trial(settings))}
+        return dataclasses.replace(trial, scores=dict(run_trial(settings)))
     except NotFinite as error:
         logging.warning("%s has failed: %s", trial.name, error)
-        found = {"error": str(error)}
-    return dataclasses.replace(trial, **found, seconds=time.monotonic() - start)
+        return dataclasses.replace(trial, error=str(error))
 
 
 def _record(folder: str, results: Results, strategy: tf.distribute.Strategy) -> None:
     if strategies.is_chief(strategy):
         sweep_results.write(folder, results)
         for trial in results.trials:
-            if trial.state != PENDING and trial != results.best:
+            if trial.is_trained and trial != results.best:
                 checkpoint_folder.delete_all(sweep_results.folder_of(folder, trial))
     workers.wait_for_chief(strategy, os.path.join(folder, sweep_results.NAME))
