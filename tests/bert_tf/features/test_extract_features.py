@@ -23,9 +23,9 @@ from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.jobs.runner import use_gpu
 from bert_tf.settings import FeaturesSettings
 from bert_tf.settings.features import VectorSettings
-from tests.bert_tf.killable import KILLED_JOB
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.conftest import WORDS
+from tests.killable import KILLED_JOB
 from tfrecords import manifest
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -426,7 +426,6 @@ def _values(data: bytes) -> np.ndarray:
         ({"id_field": "id"}, "--id_field needs --input_format=jsonl"),
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
         ({"spark_master": "local"}, "needs --runner=spark"),
-        ({"batch_size": 0}, "--batch_size=0: must be above 0"),
         ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .parquet"),
     ],
 )

@@ -60,13 +60,7 @@ def test_a_run_is_evaluated_at_these_steps(flags, steps):
         (["--nodo_eval", "--eval_strategy=epoch"], "add --do_train and --do_eval"),
         (["--eval_strategy=steps"], "--eval_strategy=steps with --eval_steps=0: give"),
         (["--eval_strategy=epoch", "--eval_steps=5"], "--eval_strategy=epoch with --eval_steps=5: give"),
-        (["--eval_strategy=steps", "--eval_steps=-5"], "--eval_steps=-5: must be at least 0"),
         (["--early_stopping_patience=1"], "--early_stopping_patience=1 needs evaluations"),
-        (["--early_stopping_patience=-1"], "--early_stopping_patience=-1: must be at least 0"),
-        (["--random_seed=-1"], "--random_seed=-1: must be at least 0 and below 2147483648"),
-        (["--random_seed=2147483648"], "--random_seed=2147483648: must be at least 0 and below 2147483648"),
-        (["--frozen_layers=-2"], "--frozen_layers=-2: must be"),
-        (["--layer_learning_rate_decay=0"], "--layer_learning_rate_decay=0.0: must be above 0 and at most 1"),
         (
             ["--layer_learning_rate_decay=0.9", "--frozen_layers=-1"],
             "trains the encoder, but --frozen_layers=-1 does not",

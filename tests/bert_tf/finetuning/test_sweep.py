@@ -46,7 +46,6 @@ def parsed(output, *flags):
         (["--sweep_learning_rates=1e-5,nan"], "'nan' is not a number above 0"),
         (["--sweep_batch_sizes=16,1.5"], "'1.5' is not a whole number above 0"),
         (["--sweep_batch_sizes=16,0"], "'0' is not a whole number above 0"),
-        (["--sweep_restarts=0"], "--sweep_restarts=0: must be at least 1"),
         (
             ["--learning_rate=1e-4"],
             "--learning_rate=0.0001 has no effect in a sweep; give --sweep_learning_rates=",

@@ -226,12 +226,6 @@ def test_copies_in_another_case_stay_together():
     assert (held[::2] == held[1::2]).all() and 0 < held.sum() < 40
 
 
-@pytest.mark.parametrize("share", ["0", "1", "-0.1", "1.5"])
-def test_a_share_out_of_range_is_refused(flags, share):
-    with pytest.raises(InputError, match="--dev_share=.*: must be above 0 and below 1"):
-        flags(ClassifierSettings, "--task_name=own", "--data_dir=d", "--do_train", f"--dev_share={share}")
-
-
 def test_missing_dev_data_names_the_flag(flags, tmp_path):
     own = ("--task_name=own", table(tmp_path / "train.tsv"))
     with pytest.raises(InputError, match="needs --eval_data_path or --data_dir, or --dev_share and the train"):

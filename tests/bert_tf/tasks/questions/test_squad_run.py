@@ -24,7 +24,7 @@ from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask, squad_task
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.killable import Server
+from tests.killable import Server
 from tests.small_configs import small_config
 
 FILES = ("predictions.json", "nbest_predictions.json", "null_odds.json")
@@ -275,7 +275,6 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
     [
         (["--train_file="], "--do_train needs --train_file"),
         (["--do_eval", "--predict_file="], "--do_eval needs --predict_file"),
-        (["--doc_stride=0"], "--doc_stride=0: must be above 0"),
         (["--max_query_length=17"], "a question of --max_query_length=17 leaves no room for its context"),
         (["--train_file=nowhere.json"], "nowhere.json: no such file"),
         (["--null_score_diff_threshold=nan"], "must be finite"),

@@ -16,10 +16,13 @@ import subprocess
 import sys
 import threading
 import time
+import types
+
+import numpy as np
 
 from bert_tf.runs import checkpoint_folder
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 
 
 # A script with these arguments: a pattern of file names, a module and the module's flags. It runs the module as a
@@ -74,31 +77,58 @@ def _kill(number: int = signal.SIGKILL) -> None:
 
 
 def _watch_files(event: int, count_file: str) -> None:
-    """Kills the process before the event-th time that a file is flushed, renamed, removed, or halfway written."""
+    """Kills the process at the event-th event, and counts the events in a file.
+
+    Events are the moments before each change of the file system, also before each file of a folder that is removed; the
+    middle of each write; and the end of the first record of each record file.
+    """
     import tensorflow as tf
 
     count = 0
 
-    def watched(function, is_write):
+    def is_due() -> bool:
+        nonlocal count
+        count += 1
+        pathlib.Path(count_file).write_text(str(count))
+        return count == event
+
+    def watched(function):
         def call(*args, **kwargs):
-            nonlocal count
-            count += 1
-            pathlib.Path(count_file).write_text(str(count))
-            if count == event:
-                if is_write:
-                    file, text = args
-                    function(file, text[: len(text) // 2])
-                    file.flush()
+            if is_due():
                 _kill()
             return function(*args, **kwargs)
 
         return call
 
-    calls = (os, ("fsync", "replace", "remove")), (shutil, ("rmtree",)), (tf.io.gfile, ("rename", "remove", "rmtree"))
-    for owner, names in calls:
+    def remove_folder(folder, *_, **__):
+        for path in sorted(pathlib.Path(folder).rglob("*"), key=lambda path: (path.is_dir(), len(path.parts), path)):
+            os.rmdir(path) if path.is_dir() else os.remove(path)
+        os.rmdir(folder)
+
+    def write(file, text):
+        if is_due():
+            write_all(file, text[: len(text) // 2])
+            file.flush()
+            _kill()
+        return write_all(file, text)
+
+    def write_record(writer, record):
+        write_one(writer, record)
+        if not hasattr(writer, "has_record"):
+            writer.has_record = True
+            writer.flush()
+            if is_due():
+                _kill()
+
+    for owner, names in (
+        (os, ("fsync", "replace", "remove", "rmdir")),
+        (tf.io.gfile, ("rename", "remove", "makedirs")),
+    ):
         for name in names:
-            setattr(owner, name, watched(getattr(owner, name), False))
-    tf.io.gfile.GFile.write = watched(tf.io.gfile.GFile.write, True)
+            setattr(owner, name, watched(getattr(owner, name)))
+    tf.io.gfile.rmtree = shutil.rmtree = remove_folder
+    write_all, tf.io.gfile.GFile.write = tf.io.gfile.GFile.write, write
+    write_one, tf.io.TFRecordWriter.write = tf.io.TFRecordWriter.write, write_record
 
 
 def _kill_once_there(prefix: str) -> None:
@@ -200,6 +230,23 @@ def squad(arguments: list[str]) -> None:
     run_squad.run()
 
 
+def generate(settings: dict) -> None:
+    """Runs the generator in this process; a table of whole words replaces the tokenizer, to be fast."""
+    from data_gen import generator, token_blocks
+    from data_gen.settings import GeneratorSettings
+
+    def encode(sentences, tokenizer):
+        words = [sentence.split() for sentence in sentences]
+        ids = [tokenizer.vocabulary.index(word) for sentence in words for word in sentence]
+        return np.array(ids, np.uint16), np.array([len(sentence) for sentence in words])
+
+    token_blocks._tokenizer = lambda vocab_file, *_: types.SimpleNamespace(
+        vocabulary=pathlib.Path(vocab_file).read_text().splitlines(), unk_id=1
+    )
+    token_blocks._encode = encode
+    generator.create_pretraining_data(GeneratorSettings(**settings), types.SimpleNamespace(num_workers=1, map=map))
+
+
 def save_twice(folder: str) -> None:
     """Continues in a folder like a run, with two checkpoints that contain their own number many times."""
     import tensorflow as tf
@@ -217,7 +264,7 @@ def save_twice(folder: str) -> None:
         print("saved", int(step), flush=True)
 
 
-TASKS = {"pretrain": pretrain, "squad": squad, "save_twice": save_twice}
+TASKS = {"generate": generate, "pretrain": pretrain, "squad": squad, "save_twice": save_twice}
 
 
 def _child(order: dict) -> int:
