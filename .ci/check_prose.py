@@ -57,7 +57,7 @@ RULES = (
     Rule(r"\b(has|have|had) (it|them) not\b|\b(has|have) not (an?|the|any)\b", "lacks"),
     Rule(r"\b(whatever (the|they|it|an?|else)|however (many|much))\b", "for any"),
     Rule(r"\bat (most|least) so\b", "at most this many"),
-    Rule(r"\btest_\w{56,}", "a name of at most 60 characters"),
+    Rule(r"\btest_\w{46,}", "a name of at most 50 characters"),
 )
 ALLOWED: tuple[Allowed, ...] = (
     Allowed("tests/data_gen/test_documents.py", "Five goes on", "text of a document in a test"),

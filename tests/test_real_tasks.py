@@ -20,7 +20,7 @@ from bert_tf.tasks.tagging.settings import NerSettings
 
 
 @pytest.mark.real
-def test_a_published_checkpoint_learns_to_continue_texts(data_dir, minilm, tmp_path):
+def test_published_checkpoint_learns_continuations(data_dir, minilm, tmp_path):
     for split, rows in (("train", 160), ("dev", 60)):
         lines = (data_dir / "swag" / f"continuations-{split}.csv").read_bytes().splitlines(keepends=True)
         (tmp_path / f"{split}.csv").write_bytes(b"".join(lines[: rows + 1]))
@@ -36,7 +36,7 @@ def test_a_published_checkpoint_learns_to_continue_texts(data_dir, minilm, tmp_p
 
 
 @pytest.mark.real
-def test_a_published_checkpoint_learns_to_answer_questions(data_dir, minilm, tmp_path):
+def test_published_checkpoint_learns_to_answer(data_dir, minilm, tmp_path):
     """For comparison: a random span has F1 0.12."""
     files = {}
     for name, count in (("train", 300), ("dev", 70)):

@@ -45,7 +45,7 @@ def run(*command, cwd=None) -> subprocess.CompletedProcess:
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_help_shows_the_flags_without_importing_tensorflow(module, tmp_path):
+def test_help_shows_flags_without_tensorflow_import(module, tmp_path):
     by_module = run(sys.executable, "-X", "importtime", "-m", module, "--help", cwd=tmp_path)
     assert by_module.returncode == 0
     command, text = MODULES[module]
@@ -113,7 +113,7 @@ def test_bad_input_is_one_line_and_exit_code_1(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_contradicting_flags_end_before_tensorflow_is_imported(tmp_path):
+def test_flags_are_checked_before_tensorflow_import(tmp_path):
     done = run(
         sys.executable, "-X", "importtime", "-m", "bert_tf.run_pretraining", "--bert_config_file=a", "--input_file=b",
         "--output_dir=c", cwd=tmp_path,

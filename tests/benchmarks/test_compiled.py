@@ -29,7 +29,7 @@ def test_kernels_are_counted_by_kind():
     assert found.describe().startswith("6 kernels: 2 products, ")
 
 
-def test_attention_scores_are_found_and_square_weights_are_not():
+def test_counts_attention_scores_not_square_weights():
     found = kernels.count(HLO)
     scores, rest = 8 * 64 * 64 * 2, 8 * 64 * 16 * 2
     assert found.scores == 3  # the softmax and both products

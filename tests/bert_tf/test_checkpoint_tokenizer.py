@@ -64,7 +64,7 @@ def classification(folder, start, *more: str) -> ClassifierSettings:
 
 
 @pytest.mark.slow
-def test_a_run_of_pre_training_brings_all_that_fine_tuning_needs(cased, tmp_path, caplog):
+def test_pretraining_run_suffices_for_fine_tuning(cased, tmp_path, caplog):
     run = cased / "run"
     run_classifier(classification(tmp_path, run))
     for name in ("vocab.txt", "bert_config.json", "tokenizer_config.json"):
@@ -133,7 +133,7 @@ def test_further_pretraining_needs_the_vocabulary(cased, runs, tmp_path, monkeyp
     assert len(trained) == 2
 
 
-def test_data_whose_vocabulary_is_gone_is_compared_by_its_hash(cased, tmp_path):
+def test_missing_data_vocabulary_is_compared_by_hash(cased, tmp_path):
     contents = checkpoints.open_checkpoint(str(cased / "run"))
     same = DataVocabulary("d", "gone.txt", {"vocab_sha256": storage.sha256(str(cased / "words.txt"))})
     checkpoint_tokenizer.check_data(contents, same, None)

@@ -39,7 +39,7 @@ def test_load_encoder_gives_the_saved_encoder(pretrained, path):
     np.testing.assert_array_equal(loaded(inputs)["sequence_output"], model.encoder(inputs)["sequence_output"])
 
 
-def test_initialize_loads_the_encoder_and_reports_the_rest(pretrained, caplog):
+def test_initialize_loads_encoder_and_reports_rest(pretrained, caplog):
     folder, model = pretrained
     classifier = make_classifier(CONFIG, 3)
     head = classifier.head.dense.kernel.numpy()

@@ -73,7 +73,7 @@ def test_pairs_are_learned_and_predicted(trained, monkeypatch, caplog):
 
 
 @pytest.mark.slow
-def test_a_saved_model_is_the_same_one_without_its_training(trained, checkpoint, tmp_path):
+def test_saved_model_is_equal_without_training_state(trained, checkpoint, tmp_path):
     model, output = trained
     model.save(tmp_path / "saved")
     names = {path.name for path in (tmp_path / "saved").iterdir()}
@@ -184,7 +184,7 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
         ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two data sets"),
     ],
 )
-def test_settings_that_do_not_fit_texts_in_memory_are_refused(more, message, tmp_path):
+def test_refuses_settings_unfit_for_texts_in_memory(more, message, tmp_path):
     given = {"checkpoint": "nowhere", "output_dir": tmp_path, **more}
     with pytest.raises(InputError, match=message):
         TextClassifier.train(["a", "b"], ["x", "y"], **given)
@@ -260,7 +260,7 @@ def test_sets_are_any_number_of_labels():
 
 
 @pytest.mark.slow
-def test_labels_above_the_runs_thresholds_are_predicted(checkpoint, tmp_path):
+def test_predicts_labels_above_thresholds_of_run(checkpoint, tmp_path):
     texts, labels = ["the man", "who said so", "all of you"] * 6, [{"a"}, set(), {"a", "b"}] * 6
     options = {"max_seq_length": 16, "train_batch_size": 6, "num_train_epochs": 10.0, "learning_rate": 5e-3}
     model = TextClassifier.train(texts, labels, checkpoint, tmp_path / "out", dev_texts=texts, dev_labels=labels,

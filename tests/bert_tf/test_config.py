@@ -74,7 +74,7 @@ def test_the_command_prints_a_file_of_a_size(size, tmp_path, capsys):
     assert BertConfig.from_json_file(str(tmp_path / "bert_config.json")) == BertConfig.named(size, vocab_size=8000)
 
 
-def test_an_unknown_size_is_refused_with_the_known_ones():
+def test_unknown_size_error_names_known_sizes():
     with pytest.raises(InputError, match=r"'huge'.*tiny, mini, small, medium, base, large"):
         BertConfig.named("huge")
 
@@ -124,7 +124,7 @@ def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
         (b"{}", "the key 'vocab_size' is missing"),
     ],
 )
-def test_a_file_without_a_configuration_is_refused_by_name(tmp_path, content, message):
+def test_refuses_file_without_configuration(tmp_path, content, message):
     path = tmp_path / "bert_config.json"
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):

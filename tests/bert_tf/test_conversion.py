@@ -60,7 +60,7 @@ def convert(source, output, format, *more):
 
 
 @pytest.mark.parametrize("first", FORMATS)
-def test_every_format_goes_to_every_other_without_a_bit_changed(values, source, tmp_path, first):
+def test_conversion_between_all_formats_is_exact(values, source, tmp_path, first):
     expected = save_with_heads(values, source, "", "cls/squad/")
     convert(source, tmp_path / first, first)
     for second in FORMATS:
@@ -90,7 +90,7 @@ def check(contents, format, expected):
     assert_same(values_of(with_trained_pooler(contents)), expected)
 
 
-def test_weights_of_float64_are_rounded_and_a_line_says_so(values, source, tmp_path, caplog):
+def test_float64_weights_are_rounded_and_logged(values, source, tmp_path, caplog):
     wide = {name: value * np.float64(1 + 1e-12) for name, value in original_values(values).items()}
     prefix = save_original(source, wide)
     hugging_face.write(str(tmp_path), {path: value.astype(np.float64) for path, value in values.items()}, CONFIG)
@@ -141,7 +141,7 @@ def check_rows(contents, values, new, size):
 
 @pytest.mark.quick_cases("hugging_face")
 @pytest.mark.parametrize("format", FORMATS)
-def test_a_vocabulary_with_tokens_at_its_end_grows_the_model(source, tmp_path, format):
+def test_vocabulary_with_appended_tokens_grows_model(source, tmp_path, format):
     config = dataclasses.replace(CONFIG, vocab_size=len(OLD))
     values = random_values(config)
     save_original(source, original_values(values), config)
@@ -169,7 +169,7 @@ def test_unused_slots_change_only_their_rows(values, source, tmp_path):
     np.testing.assert_array_equal(words[exact], values["encoder/embeddings/word_embeddings"][exact])
 
 
-def test_a_vocabulary_that_lacks_old_tokens_is_no_extension(source, tmp_path):
+def test_refuses_extension_that_lacks_old_tokens(source, tmp_path):
     old = write_vocabulary(tmp_path / "old.txt", OLD)
     shorter = write_vocabulary(tmp_path / "new.txt", [token for token in OLD if token not in ("a", "able")] + ["x"])
     with pytest.raises(InputError, match=r"lacks 2 tokens of the checkpoint's vocabulary \(able, a\)"):
@@ -177,7 +177,7 @@ def test_a_vocabulary_that_lacks_old_tokens_is_no_extension(source, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-def test_vocabularies_that_do_not_fit_are_refused_by_file(source, tmp_path):
+def test_refuses_mismatched_vocabularies(source, tmp_path):
     extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "x"])
     with pytest.raises(InputError, match=r"the folder of .* has no vocab.txt; give .* --vocab_file"):
         convert(source, tmp_path / "out", "bert_tf", f"--extended_vocab_file={extended}")
@@ -324,7 +324,7 @@ def test_a_run_gives_its_best_checkpoint(source, tmp_path, caplog):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_configuration_may_be_given_where_the_folder_has_none(source, tmp_path, caplog):
+def test_configuration_flag_replaces_missing_file(source, tmp_path, caplog):
     os.rename(source / "bert_config.json", tmp_path / "c.json")
     with pytest.raises(InputError, match="bert_config.json: no such file; put the configuration"):
         convert(source, tmp_path / "out", "bert_tf")
@@ -335,7 +335,7 @@ def test_a_configuration_may_be_given_where_the_folder_has_none(source, tmp_path
 
 
 @pytest.mark.parametrize("options", [{"bilstm_head": True}, {"features": "last_hidden", "lstm_size": 4}], ids=str)
-def test_a_head_on_a_bilstm_stays_in_our_format_and_has_no_other(vocab_file, tmp_path, options):
+def test_bilstm_head_converts_only_to_bert_tf(vocab_file, tmp_path, options):
     has_bilstm = options.pop("bilstm_head", False)
     task = tagging.make_task(**options)
     trained = put_together(tmp_path / "run", vocab_file, task, bilstm_head=has_bilstm, spread=0.1)
@@ -377,7 +377,7 @@ def test_what_other_code_reads_otherwise_is_warned_of(source, tmp_path, caplog, 
 
 
 @pytest.mark.parametrize(("kind", "name"), [("multi_label", "thresholds.json"), ("questions", "null_threshold.json")])
-def test_thresholds_that_a_format_has_no_place_for_are_named(source, tmp_path, caplog, kind, name):
+def test_thresholds_a_format_cannot_store_are_logged(source, tmp_path, caplog, kind, name):
     write_vocabulary(source / "vocab.txt", OLD)
     description.write(str(source), TaskDescription(kind, "own", ["x"], 7, {}))
     values = {"thresholds": {"x": 0.25}} if name == "thresholds.json" else {"null_score_diff_threshold": 0.5}

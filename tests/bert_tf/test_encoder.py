@@ -99,7 +99,7 @@ def test_dropout_depends_on_seed_alone(model, batch):
     np.testing.assert_array_equal(without, model.encoder(batch)["sequence_output"])
 
 
-def test_dropout_drops_the_share_it_should_and_keeps_the_mean():
+def test_dropout_drops_its_share_and_keeps_the_mean():
     x = tf.ones([400, 500])
     y = dropout(x, 0.1, tf.constant([3, 4]), site=0).numpy()
     assert set(np.unique(y).round(5)) == {0.0, np.float32(1 / 0.9).round(5)}
@@ -122,7 +122,7 @@ def test_no_two_dropouts_have_the_same_site(monkeypatch):
     assert sorted(sites) == list(range(1 + 3 * 3))
 
 
-def test_weights_start_as_truncated_normal_and_no_two_alike():
+def test_initial_weights_truncated_normal_and_distinct():
     encoder = BertEncoder(CONFIG)
     for path, variable in variables_by_path(encoder).items():
         value = variable.numpy()
@@ -159,7 +159,7 @@ def test_a_sequence_beyond_the_positions_is_refused(model):
         pytest.param(24, 1024, 16, 335_141_888, marks=pytest.mark.slow),
     ],
 )
-def test_the_sizes_of_table_6_have_the_weights_that_one_counts(layers, hidden, heads, expected):
+def test_weight_counts_of_table_6_equal_formula(layers, hidden, heads, expected):
     embeddings = (30522 + 512 + 2) * hidden + 2 * hidden
     attention = 4 * (hidden + 1) * hidden
     feed_forward = (hidden + 1) * 4 * hidden + (4 * hidden + 1) * hidden
@@ -173,7 +173,7 @@ def test_the_sizes_of_table_6_have_the_weights_that_one_counts(layers, hidden, h
 
 @pytest.mark.quick_cases("ltr")
 @pytest.mark.parametrize("direction", ["bidi", "ltr", "rtl"])
-def test_gradients_reach_what_the_direction_lets_a_position_see(direction):
+def test_gradients_follow_attention_direction(direction):
     """Row 1 ends in padding, to which no token attends."""
     encoder = BertEncoder(dataclasses.replace(CONFIG, directionality=direction))
     mask = tf.constant([[1] * 7, [1] * 5 + [0] * 2])
@@ -223,7 +223,7 @@ def test_the_pooler_reads_the_whole_row(direction, place):
         ({"input_ids": [1, 2]}, r"input_ids has the shape \(2,\)"),
     ],
 )
-def test_inputs_that_would_be_ignored_or_misread_are_refused(inputs, message):
+def test_refuses_unknown_missing_and_misshapen_inputs(inputs, message):
     encoder = BertEncoder(small_config(10, 8, 1, 1, max_position_embeddings=4, intermediate_size=8))
     with pytest.raises(ValueError, match=message):
         encoder.call({name: tf.constant(rows) for name, rows in inputs.items()})

@@ -48,7 +48,7 @@ def test_the_outputs_of_both_encoders_are_joined(halves):
         np.testing.assert_allclose(output, joined, atol=1e-6)
 
 
-def test_each_half_sees_only_its_direction_in_packed_rows_too():
+def test_each_half_sees_only_its_direction_when_packed():
     config = BertConfig(24, 16, 2, 2, 32, max_position_embeddings=24, type_vocab_size=2, directionality="ltr")
     tf.random.set_seed(0)
     pair = make_encoder(BertConfig.joined(config))
@@ -97,7 +97,7 @@ def test_halves_that_do_not_fit_are_refused(halves, tmp_path, vocab_file, change
         checkpoints.open_checkpoint(f"{halves}/ltr,{tmp_path}/other")
 
 
-def test_halves_with_another_vocabulary_or_casing_are_refused(halves, tmp_path, vocab_file):
+def test_refuses_halves_with_different_tokenizers(halves, tmp_path, vocab_file):
     write_pretrained(tmp_path / "other", vocab_file, directionality="rtl", **SIZES)
     path = f"{halves}/ltr,{tmp_path}/other"
     checkpoints.open_checkpoint(path)

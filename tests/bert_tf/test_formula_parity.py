@@ -91,7 +91,7 @@ def test_bfloat16_stays_within_its_precision(bfloat16, seed):
         assert np.linalg.norm(error) <= 6 * 2**-8 * np.linalg.norm(expected[name]), name
 
 
-def test_beside_bfloat16_softmax_and_layer_norm_stay_in_float32(bfloat16):
+def test_softmax_and_layer_norm_stay_in_float32(bfloat16):
     model = random_pretrainer(CONFIG)
     batch = random_batch(CONFIG, batch=2, length=20, predictions=4)
     graph = tf.function(lambda: model(batch)).get_concrete_function().graph

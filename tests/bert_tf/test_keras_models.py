@@ -83,7 +83,7 @@ def test_the_best_weights_of_fit_are_kept_as_h5(tmp_path):
     assert encoder.blocks[0].attention.query.kernel.name == "bert/block_0/attention/query/kernel:0"
 
 
-def test_gradients_reach_the_embeddings_of_rows_of_fixed_length():
+def test_fixed_length_rows_have_embedding_gradients():
     model, encoder = make_model(12)
     with tf.GradientTape() as tape:
         loss = tf.reduce_sum(model(DATA, training=True))

@@ -52,7 +52,7 @@ def edit_config(folder, **entries):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in TASKS if name != "classes"])
-def test_an_export_answers_as_the_model_that_it_was_made_from(name, vocab_file, tmp_path):
+def test_export_of_hugging_face_copy_equals_original(name, vocab_file, tmp_path):
     put_together(tmp_path / "run", vocab_file, TASKS[name](), length=32, spread=0.3)
     if name == "sets":
         described = json.loads((tmp_path / "run/task.json").read_text())
@@ -71,7 +71,7 @@ def test_an_export_answers_as_the_model_that_it_was_made_from(name, vocab_file, 
 
 
 @pytest.mark.slow
-def test_a_classifier_is_loaded_saved_and_predicted_with(theirs, tmp_path):
+def test_classifier_loads_saves_and_predicts(theirs, tmp_path):
     expected = TextClassifier.load(str(theirs / "run"))
     ours = TextClassifier.load(str(theirs / "hf"), has_pairs=True)
     assert ours.labels == expected.labels == ("0", "1", "2")

@@ -37,7 +37,7 @@ def code_points(request):
 @pytest.mark.quick_cases("9-True")
 @BOTH_CASES
 @pytest.mark.core
-def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_points, lower):
+def test_every_code_point_equals_original_in_contexts(tmp_path, code_points, lower):
     contexts = "{0} a{0}b {0}{0} A\u0301{0} {0}\u0301e .{0}! Σ{0} A{0}Σ aΣ{0}b A{0}Σ{0}. {0}aΣ"
     texts = [contexts.format(chr(c)) for c in code_points]
     assert_equal_to_the_original(tmp_path, texts, lower)
@@ -46,7 +46,7 @@ def test_every_code_point_in_many_contexts_equals_the_original(tmp_path, code_po
 @pytest.mark.quick_cases("True")
 @BOTH_CASES
 @pytest.mark.core
-def test_random_texts_over_mixed_scripts_equal_the_original(tmp_path, lower):
+def test_random_mixed_script_texts_equal_original(tmp_path, lower):
     rng = random.Random(20240)
     texts = random_texts(rng, 8000, 40) + random_texts(rng, 2000, 20, spoiled=True)
     assert_equal_to_the_original(tmp_path, texts, lower)
@@ -199,7 +199,7 @@ def test_white_space_tokens_keep_their_ids(tmp_path, lower):
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
     ],
 )
-def test_an_unusable_vocabulary_is_refused_with_file_and_line(tmp_path, content, message):
+def test_unusable_vocabulary_error_names_the_file(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{path}{message}")):

@@ -79,7 +79,7 @@ def ours_with_offsets(ours, texts):
 
 @pytest.mark.slow
 @BOTH_CASES
-def test_offsets_of_random_texts_are_those_of_plain_python(tmp_path, lower):
+def test_offsets_of_random_texts_equal_plain_python(tmp_path, lower):
     rng = random.Random(7)
     texts = random_texts(rng, 6000, 30) + random_texts(rng, 3000, 15, spoiled=True)
     ours, theirs = both_tokenizers(tmp_path, texts, lower)
@@ -160,7 +160,7 @@ def test_ascii_texts_give_the_originals_pieces(tmp_path, lower, seed):
 @pytest.mark.slow
 @pytest.mark.quick_cases("False")
 @BOTH_CASES
-def test_a_signature_takes_any_bytes_and_drops_what_is_not_utf_8(tmp_path, lower):
+def test_signatures_drop_invalid_utf_8_bytes(tmp_path, lower):
     rng = random.Random(9)
     texts = random_texts(rng, 2000, 15, spoiled=True)
     texts += [rng.randbytes(rng.randint(0, 12)) for _ in range(4000)]

@@ -43,7 +43,7 @@ def read(path, input_format, chunk_bytes):
 
 
 @pytest.mark.parametrize("suffix", PACK)
-def test_each_line_is_a_document_whose_sentences_are_found(tmp_path, suffix):
+def test_each_line_is_document_split_into_sentences(tmp_path, suffix):
     path = tmp_path / f"text{suffix}"
     path.write_bytes(PACK[suffix]("He went home. She \xe9 stayed!\n\nMr. B. left.\r\n".encode("latin-1") * 3))
     for chunk_bytes in (10, 1000):
@@ -88,7 +88,7 @@ PAGE = "  <page><title>T{0}</title><ns>0</ns><revision><text>The page {0} stands
 
 @pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\n\n"])
-def test_json_lines_read_in_ranges_are_those_read_at_once(tmp_path, suffix, line_end):
+def test_json_lines_in_ranges_equal_whole_read(tmp_path, suffix, line_end):
     text = line_end.join(json.dumps({"text": text}, ensure_ascii=False) for text in JSON).encode()
     for content in (text, b"\xef\xbb\xbf" + text + b"\n"):
         path = tmp_path / f"a{suffix}"
@@ -130,7 +130,7 @@ def test_pages_read_in_ranges_are_those_read_at_once(tmp_path, suffix):
         lambda text: text[: text.index(b"</mediawiki>") - 4],
     ],
 )
-def test_a_damaged_page_is_told_wherever_the_file_is_cut(tmp_path, suffix, damage):
+def test_damaged_page_is_reported_at_any_chunk_size(tmp_path, suffix, damage):
     text = "<mediawiki>\n" + "".join(PAGE.format(i) for i in range(5)) + "</mediawiki>\n"
     path = tmp_path / f"a{suffix}"
     path.write_bytes(PACK[suffix](damage(text.encode())))
@@ -154,7 +154,7 @@ def test_a_bad_json_line_is_named_by_its_number(tmp_path, suffix):
 
 @pytest.mark.parametrize("suffix", PACK)
 @pytest.mark.parametrize("input_format", ["lines", "jsonl", "wikipedia"])
-def test_a_document_that_cannot_be_held_is_refused_with_the_mend(tmp_path, suffix, input_format, monkeypatch):
+def test_refuses_document_that_is_too_long(tmp_path, suffix, input_format, monkeypatch):
     monkeypatch.setattr(documents, "MAX_DOCUMENT_BYTES", 1 << 17)
     path = tmp_path / f"a{suffix}"
     path.write_bytes(PACK[suffix](b"word word\n" * (1 if input_format == "lines" else 0) + b"a " * (1 << 17)))

@@ -141,7 +141,7 @@ def test_unmasked_rows_are_text_of_the_corpus(generator, read_rows, unmask):
 
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm", "lm"])
 @pytest.mark.parametrize("masking", ["static", "dynamic"])
-def test_objectives_and_masking_decide_what_a_record_holds(generator, read_rows, objective, masking):
+def test_objective_and_masking_decide_features(generator, read_rows, objective, masking):
     if (objective, masking) == ("lm", "dynamic"):
         return
     generator.run(objective=objective, masking=masking)
@@ -165,7 +165,7 @@ def test_objectives_and_masking_decide_what_a_record_holds(generator, read_rows,
 @pytest.mark.parametrize("objective", ["mlm_nsp", "mlm"])
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.core
-def test_tf_models_officials_reader_reads_the_same_values(generator, read_rows, objective, packed):
+def test_tf_models_reader_reads_equal_values(generator, read_rows, objective, packed):
     if packed and objective == "mlm":
         return
     generator.run(objective=objective, gzip_compress=packed)
@@ -207,7 +207,7 @@ def test_whole_word_masking_reaches_the_records(generator, tmp_path, read_rows, 
     assert partial == 0 and words > 50
 
 
-def test_the_manifests_figures_are_those_of_the_records(generator, small_units, read_rows):
+def test_manifest_statistics_equal_records(generator, small_units, read_rows):
     made = generator.run("a@3", short_seq_prob=0.5)
     entries = json.loads((generator.folder / "a.manifest.json").read_text())
     names = [f"a-0000{i}-of-00003" for i in range(3)]
@@ -284,7 +284,7 @@ def test_a_document_per_line_warns_of_lost_text(generator, tmp_path, caplog):
     assert found["used_share"] > 0.9 and f"{found['used_share']:.1%} of them used" in caplog.messages[-1]
 
 
-def test_a_cased_vocabulary_on_lower_cased_text_is_warned_of(generator, tmp_path, caplog):
+def test_warns_of_cased_vocabulary_on_lower_case_text(generator, tmp_path, caplog):
     cased = tmp_path / "cased.txt"
     words = pathlib.Path(generator.vocab_file).read_text()
     cased.write_text(words + "".join(f"{word.title()}\n" for word in words.split() if word.isalpha()))
@@ -292,7 +292,7 @@ def test_a_cased_vocabulary_on_lower_cased_text_is_warned_of(generator, tmp_path
     assert [line for line in warnings_of(caplog) if "has tokens with capital letters; leave the flag out" in line]
 
 
-def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, caplog):
+def test_warns_of_unknown_tokens_by_file_or_in_total(generator, tmp_path, caplog):
     (tmp_path / "odd.txt").write_text("\u0436\u0437 \u0438\nthe \u0436\n\n\u0437\n")
     generator.run("a", input_file=f"{generator.corpus_file},{tmp_path}/odd.txt")
     assert [line for line in warnings_of(caplog) if f"tokens in a part of {tmp_path}/odd.txt are [UNK]" in line]
@@ -304,7 +304,7 @@ def test_unknown_text_is_warned_of_by_file_or_as_a_whole(generator, tmp_path, ca
         generator.run("c", input_file=tmp_path / "odd.txt")
 
 
-def test_each_pass_over_the_corpus_is_cut_and_masked_anew(generator, read_rows):
+def test_each_pass_over_corpus_gives_other_rows(generator, read_rows):
     generator.run(dupe_factor=5)
     texts = [str(row["input_ids"]) for row in read_rows(generator.folder / "out")]
     assert len(set(texts)) > 0.95 * len(texts)
@@ -356,7 +356,7 @@ def two():
         yield runner
 
 
-def test_one_document_is_enough_without_random_sentences(generator, tmp_path, read_rows):
+def test_one_document_suffices_for_mlm_objective(generator, tmp_path, read_rows):
     corpus = tmp_path / "corpus"
     corpus.write_text("the of\nand to")
     generator.run(input_file=corpus, objective="mlm", dupe_factor=1)

@@ -49,7 +49,7 @@ def test_impossible_outputs_are_refused(output_file):
 
 @pytest.mark.parametrize("removed", range(3))
 @pytest.mark.core
-def test_a_work_folder_that_a_kill_left_half_removed_is_resumed(tmp_path, monkeypatch, removed):
+def test_resumes_after_kill_during_folder_removal(tmp_path, monkeypatch, removed):
     unfinished = make(tmp_path)
     unfinished.open()
     for name in ("tokens", "units"):
@@ -138,7 +138,7 @@ def test_another_recipe_is_another_set(tmp_path, monkeypatch):
         make(tmp_path).open()
 
 
-def test_two_runs_at_once_are_refused_until_the_first_lets_go(tmp_path):
+def test_refuses_second_run_until_first_releases(tmp_path):
     first, second = make(tmp_path), make(tmp_path)
     first.open()
     with pytest.raises(InputError, match="another run is writing this set"):

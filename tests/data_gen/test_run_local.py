@@ -74,7 +74,7 @@ def test_every_task_is_done_once(runner, gate):
     assert os.getpid() not in pids_of(runner)
 
 
-def test_one_worker_is_this_process_and_takes_tasks_one_by_one():
+def test_one_worker_runs_tasks_in_this_process():
     with LocalRunner(1) as runner:
         assert set(runner.map(eval, [PID] * 3)) == {os.getpid()}
         with pytest.raises(InputError, match="as asked"):
@@ -100,7 +100,7 @@ def test_no_worker_continues_after_an_error(runner, gate, tmp_path):
 
 
 @pytest.mark.parametrize("how", ["SIGKILL", "SIGSEGV"])
-def test_a_worker_that_dies_is_told_at_once_and_the_others_end(how, gate):
+def test_dead_worker_is_reported_and_others_end(how, gate):
     with LocalRunner(2, preload=["data_gen.token_blocks", "data_gen.examples"]) as runner:
         other = next(runner.map(eval, [PID]))
         die = f"__import__('os').kill({PID}, __import__('signal').{how})"

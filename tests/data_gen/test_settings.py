@@ -36,5 +36,5 @@ def test_what_cannot_be_is_refused_and_named(changes, message):
         ({"dupe_factor": 1}, 1),
     ],
 )
-def test_unmasked_text_is_gone_through_once_unless_asked(changes, dupe_factor):
+def test_dupe_factor_defaults_to_one_without_masking(changes, dupe_factor):
     assert GeneratorSettings(**{**GIVEN, **changes}).dupe_factor == dupe_factor

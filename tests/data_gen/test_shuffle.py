@@ -21,7 +21,7 @@ def dealt(counts, parts, seed=(0,), wanted=None):
 @GIVEN
 @given(COUNTS, st.integers(1, 20), st.integers(0, 5), st.sampled_from([7, 50, 999_999_999]))
 @pytest.mark.core
-def test_every_record_goes_to_one_part_and_parts_are_equal(counts, parts, seed, most):
+def test_records_are_dealt_once_into_equal_parts(counts, parts, seed, most):
     before, shuffle._MOST_RECORDS = shuffle._MOST_RECORDS, max(most, max(counts))
     try:
         found = dealt(counts, parts, (seed,))

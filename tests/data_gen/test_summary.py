@@ -33,7 +33,7 @@ SHORT = {"random_next_share": 0.8, "documents": 90}
         (SHORT, {}, "have 1.1 sentences on average; put one sentence on a line and"),
     ],
 )
-def test_a_warning_names_the_share_and_the_flag_that_helps(caplog, changes, flags, message):
+def test_warning_names_share_and_helpful_flag(caplog, changes, flags, message):
     settings = GeneratorSettings(input_file="a", output_file="b", vocab_file="c", **flags)
     summary.warn_of_examples(FINE | changes, settings)
     lines = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]

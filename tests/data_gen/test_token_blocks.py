@@ -63,7 +63,7 @@ def test_small_files_share_a_block(tmp_path, vocabulary, tokenizer):
         np.testing.assert_array_equal(window.tokens[start:end], expected)
 
 
-def test_what_has_no_piece_is_left_out_and_unknowns_are_counted(tmp_path, vocabulary):
+def test_omits_text_without_pieces_and_counts_unknowns(tmp_path, vocabulary):
     path = tmp_path / "text"
     path.write_text("a\n\x00\nx b\n\n\x00\n\n\u200b\n\nx y z.\n")
     (block,) = tokenize(tmp_path, [path], vocabulary)
@@ -73,7 +73,7 @@ def test_what_has_no_piece_is_left_out_and_unknowns_are_counted(tmp_path, vocabu
     assert window.sentence_starts.tolist() == [0, 1, 3, 7]
 
 
-def test_a_task_is_not_believed_done_without_its_blocks(tmp_path, vocabulary):
+def test_task_without_its_blocks_is_not_done(tmp_path, vocabulary):
     path = tmp_path / "text"
     path.write_text("a\n\nb\n")
     (block,) = tokenize(tmp_path, [path], vocabulary)

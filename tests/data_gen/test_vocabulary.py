@@ -85,7 +85,7 @@ def test_merges_equal_a_recount(word_counts, size):
     assert vocabulary.learn_tokens(word_counts, size) == learn_by_counting_anew(word_counts, size)
 
 
-def test_a_word_that_the_tokenizer_gives_up_on_teaches_no_merge():
+def test_words_too_long_for_tokenizer_teach_no_merge():
     tokens = vocabulary.learn_tokens({"a" * 201: 100, "b" * 200: 1}, 20)
     assert "bb" in tokens or "##bb" in tokens
     assert not {"aa", "##aa"} & set(tokens)
@@ -146,7 +146,7 @@ def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
         ([], "--input_file is empty"),
     ],
 )
-def test_a_corpus_without_a_word_is_refused_and_nothing_written(tmp_path, texts, message):
+def test_refuses_corpus_without_words(tmp_path, texts, message):
     with pytest.raises(InputError, match=message):
         learn(tmp_path, texts, 100)
     assert not (tmp_path / "vocab.txt").exists()
@@ -161,7 +161,7 @@ def test_the_corpus_is_never_overwritten(tmp_path):
     assert corpus.read_text() == "the of and"
 
 
-def test_reserved_slots_come_after_the_special_tokens_and_count(tmp_path):
+def test_reserved_slots_follow_special_tokens(tmp_path):
     tokens, _ = learn(tmp_path, ["ab ab abc"], 20, num_unused=7)
     assert tokens[:5] == SPECIAL_TOKENS
     assert tokens[5:12] == [f"[unused{i}]" for i in range(7)]
@@ -206,7 +206,7 @@ def test_dropped_words_are_told(tmp_path, caplog):
     assert "counts are too low by at most 1" in caplog.text
 
 
-def test_an_existing_file_is_replaced_only_if_a_flag_says_so(tmp_path):
+def test_replaces_existing_file_only_with_overwrite(tmp_path):
     first, output = learn(tmp_path, ["the of and the"], 20)
     with pytest.raises(InputError, match=r"vocab.txt: exists; give another name, or --overwrite"):
         learn(tmp_path, ["in is"], 20)
@@ -227,7 +227,7 @@ def test_compressed_text_gives_the_same_vocabulary(tmp_path):
     assert not (tmp_path / "new.txt").exists()
 
 
-def test_json_lines_teach_the_words_of_their_text_alone(tmp_path):
+def test_json_lines_use_only_their_text_field(tmp_path):
     plain, _ = learn(tmp_path, ["schön ist es. the the"], 40)
     record = {"url": "http://x.org", "body": "schön ist es. the the"}
     (tmp_path / "corpus.jsonl").write_text(json.dumps(record) + "\n")  # with ö as \u00f6
@@ -245,7 +245,7 @@ def test_json_lines_teach_the_words_of_their_text_alone(tmp_path):
         ("wikipedia", "<mediawiki>\n<page></wrong></page>"),
     ],
 )
-def test_text_of_another_format_ends_in_the_generators_own_line(tmp_path, vocab_file, input_format, text):
+def test_wrong_format_gives_same_error_as_generator(tmp_path, vocab_file, input_format, text):
     (tmp_path / "corpus").write_text(text)
     read = {"input_file": str(tmp_path / "corpus"), "input_format": input_format}
     with pytest.raises(InputError) as expected:
@@ -265,7 +265,7 @@ def test_text_of_another_format_ends_in_the_generators_own_line(tmp_path, vocab_
         ({"vocab_size": 100, "num_unused": 91}, "at least 10 more than --num_unused=91"),
     ],
 )
-def test_settings_that_contradict_each_other_are_refused(flags, message):
+def test_refuses_contradicting_settings(flags, message):
     with pytest.raises(InputError, match=message):
         VocabularySettings(input_file="a", output_file="b", **flags)
 
@@ -286,7 +286,7 @@ print(learn_tokens(counts, 150), extend_tokens(["[UNK]", *"abc", "##a", "##b", "
 
 
 @pytest.mark.slow
-def test_equal_counts_are_settled_alike_whatever_the_hash_seed():
+def test_result_does_not_depend_on_hash_seed():
     def start(seed):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
         return subprocess.Popen([sys.executable, "-c", LEARN_AND_EXTEND], stdout=subprocess.PIPE, env=environment)

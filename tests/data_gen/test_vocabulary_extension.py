@@ -146,7 +146,7 @@ def test_fewer_pieces_than_asked_for_are_explained(tmp_path, caplog):
         (SPELLING, {"num_unused": 3}, "keeps its own"),
     ],
 )
-def test_what_cannot_be_extended_is_refused_and_nothing_written(tmp_path, vocab, changes, message):
+def test_impossible_extension_writes_nothing(tmp_path, vocab, changes, message):
     with pytest.raises(InputError, match=message):
         extend(tmp_path, "abcd abcd\n", vocab, **changes)
     assert not (tmp_path / "new.txt").exists()

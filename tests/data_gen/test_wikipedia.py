@@ -73,7 +73,7 @@ def test_redirects_by_their_text_and_renamed_schemas():
 
 @pytest.mark.parametrize("is_part", [False, True])
 @pytest.mark.parametrize("start", [0, 1000])
-def test_damage_is_told_with_the_byte_where_the_read_began(is_part, start):
+def test_damage_error_names_start_byte_of_read(is_part, start):
     content = "".join(PAGES).encode() if is_part else dump(*PAGES)
     at = content.index(b"</revision>") + 2
     with pytest.raises(InputError, match="mismatched tag") as raised:

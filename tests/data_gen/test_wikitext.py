@@ -117,7 +117,7 @@ def test_single_matters(wikitext, expected):
 
 
 @pytest.mark.parametrize("name", ["See also", "references", "''External links''", " Further reading ", "Bibliography"])
-def test_a_section_of_references_ends_with_the_next_of_its_level(name):
+def test_references_section_ends_at_same_level(name):
     text = f"== {name} ==\nLost to the reader.\n=== Below ===\nLost as well here.\n== Next ==\nThis is kept."
     assert passages(text) == ["This is kept."]
 

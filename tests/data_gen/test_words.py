@@ -74,7 +74,7 @@ DUMP = (
         ("wikipedia", DUMP, {"the": 1, "cats": 1, "run": 1, ".": 1}),
     ],
 )
-def test_words_are_those_of_the_text_that_the_generator_reads(tmp_path, input_format, content, expected, pack):
+def test_counts_words_of_text_read_by_generator(tmp_path, input_format, content, expected, pack):
     path = tmp_path / ("text" if pack is bytes else "text.bz2")
     path.write_bytes(pack(content))
     assert words.count_words([str(path)], True, 1000, input_format, "body").counts == expected
@@ -83,7 +83,7 @@ def test_words_are_those_of_the_text_that_the_generator_reads(tmp_path, input_fo
         assert done == len(content), "progress counts the bytes of the file"
 
 
-def test_one_endless_sentence_of_json_is_counted_in_blocks(tmp_path):
+def test_endless_json_sentence_is_counted_in_blocks(tmp_path):
     (tmp_path / "text").write_text(json.dumps({"text": "of " * 400_000}))
     blocks = [block for block, _ in words._blocks(str(tmp_path / "text"), "jsonl", "text")]
     assert len(blocks) > 1 and max(map(len, blocks)) <= 2 * words._BLOCK

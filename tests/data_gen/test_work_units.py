@@ -29,7 +29,7 @@ def test_every_document_is_in_every_pass_once(sizes, passes):
     assert len({unit.name for unit in units}) == len(units)
 
 
-def test_passes_are_parted_where_they_are_too_much_for_memory():
+def test_passes_are_split_if_too_large_for_memory():
     blocks = blocks_of([(5, 3 * work_units.TOKENS_PER_UNIT), (5, 10)])
     units = plan_units(blocks, 4)
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 0] == [(0, 1), (1, 2), (2, 3), (3, 4)]

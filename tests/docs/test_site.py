@@ -41,7 +41,7 @@ def settings_classes(packages) -> list[type]:
     return sorted(found, key=lambda found: found.__name__)
 
 
-def test_every_command_has_a_page_and_a_line_in_the_index(generate, pages):
+def test_every_command_has_page_and_index_line(generate, pages):
     commands = generate.console_scripts()
     assert len(commands) > 10
     for name in commands:
@@ -49,7 +49,7 @@ def test_every_command_has_a_page_and_a_line_in_the_index(generate, pages):
         assert f"[`{name}`]({name}.md)" in pages["reference/scripts/index.md"]
 
 
-def test_every_flag_of_every_settings_class_is_on_a_page(generate, pages):
+def test_every_settings_flag_is_on_a_page(generate, pages):
     classes = settings_classes(generate.PACKAGES)
     assert {"ClassifierSettings", "GeneratorSettings", "ServeSettings"} <= {found.__name__ for found in classes}
     for found in classes:

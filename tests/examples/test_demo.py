@@ -35,7 +35,7 @@ def test_a_scrambled_sentence_keeps_its_words():
     assert sorted(scrambled.rstrip(".").split()) == sorted(sentence.rstrip(".").split())
 
 
-def test_the_report_stands_alone_and_escapes_what_it_shows():
+def test_report_is_self_contained_and_escapes_html():
     shown = {"masked_lm_loss": 5.0, "masked_lm_accuracy": 0.1, "next_sentence_accuracy": 0.5}
     results = [{"split": split, "step": step, **shown} for split in ("train", "eval") for step in (0, 1)]
     scores = {"pretrained": [0.7, 0.8], "scratch": [0.5, 0.6], "majority": [0.3]}

@@ -61,7 +61,7 @@ def test_a_recipe_is_read_by_its_own_command(recipe):
         assert settings.task_name in (task.name, "AX") and task.data.files("train")
 
 
-def test_every_task_has_a_recipe_with_its_published_scores():
+def test_every_task_has_recipe_with_published_scores():
     names = {read(recipe).task_name for recipe in RECIPES if isinstance(read(recipe), ClassifierSettings)}
     assert names == {*glue.TASKS, *glue.INFERENCE_TASKS, "XNLI"}
     for name, score in (("snli", 89.9), ("scitail", 88.3), ("story_cloze", 86.5), ("race", 59.0)):
@@ -85,7 +85,7 @@ def test_a_configuration_is_of_the_size_in_its_name(path):
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
-def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
+def test_second_phase_continues_in_folder_of_first(size):
     first, second = read(f"{size}_phase1"), read(f"{size}_phase2")
     assert (first.output_dir, first.bert_config_file) == (second.output_dir, second.bert_config_file)
     # 90% of a million steps with rows of 128 tokens, the rest with 512: appendix A.2
@@ -95,7 +95,7 @@ def test_the_second_phase_goes_on_in_the_folder_of_the_first(size):
 
 
 @pytest.mark.parametrize("size", ["tiny", "mini", "small", "medium", "base", "large"])
-def test_the_learning_rate_falls_from_1e_4_to_0_over_both_phases(size):
+def test_learning_rate_decays_to_0_over_both_phases(size):
     """Appendix A.2."""
     rates = {}
     for phase, steps in (("phase1", (5_000, 450_000, 899_999)), ("phase2", (900_000, 1_000_000))):

@@ -65,7 +65,7 @@ def test_the_warm_up_has_no_words_of_the_runs_data(exported):
     assert len(words) > 3 and not any(word.encode() in recorded for word in words), "only fixed texts"
 
 
-def test_the_card_names_task_data_scores_checkpoint_and_versions(exported):
+def test_card_names_task_data_scores_and_versions(exported):
     folder = pathlib.Path(exported["classes"])
     card = (folder / "assets/model_card.md").read_text()
     run = folder.parents[1] / "classes-run"

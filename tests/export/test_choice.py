@@ -57,7 +57,7 @@ def test_choices_have_the_trainers_probabilities(chooser):
     assert np.ptp([row[0] for row in expected]) > 0.1
 
 
-def test_rows_without_choices_and_empty_batches_are_answered(chooser):
+def test_answers_empty_choices_and_empty_batches(chooser):
     model = chooser[0]
     answers = ask(model, context=["a", "a"], start=["", ""], choices=[["x", ""], ["", ""]])
     np.testing.assert_array_equal(answers["probabilities"], [[1, 0], [0, 0]])

@@ -75,7 +75,7 @@ def test_rows_of_tokens_have_the_same_vectors(encoder):
 
 
 @pytest.mark.slow
-def test_the_pooling_of_sentence_transformers_is_respected(run, tmp_path, vocab_file):
+def test_follows_sentence_transformers_pooling(run, tmp_path, vocab_file):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / "1_Pooling").mkdir()
     (copy / "1_Pooling/config.json").write_text('{"pooling_mode_max_tokens": true}')

@@ -101,7 +101,7 @@ def test_the_direction_reaches_the_served_model(vocab_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_label_sets_are_served_as_the_trainer_predicts_them(vocab_file, tmp_path):
+def test_served_label_sets_equal_trainer_predictions(vocab_file, tmp_path):
     texts = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}" for i in range(8)]
     rows = [f"{text}\t{('no,yes', '')[i % 2]}\n" for i, text in enumerate(texts)]
     _, predictions = train(tmp_path / "sets", vocab_file, "own", "text\tlabel\n", rows, "--multi_label", "--do_eval",
@@ -140,7 +140,7 @@ def test_scores_and_label_sets_are_served(vocab_file, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_new_process_needs_only_tensorflow_and_tensorflow_text(pairs):
+def test_new_process_loads_export_without_bert_tf(pairs):
     code = (
         "import sys, tensorflow as tf, tensorflow_text\n"
         f"serve = tf.saved_model.load({str(pairs[0] / 'model/1')!r}).signatures['serving_default']\n"
@@ -306,7 +306,7 @@ def test_two_exports_at_once_get_two_versions(tmp_path):
     assert seen and all(parts == ["saved_model.pb", "variables"] for parts in seen)
 
 
-def test_the_last_layer_is_computed_only_where_the_head_reads_it(pairs):
+def test_last_layer_is_computed_only_where_read(pairs):
     """The model has one layer. Its activation functions, one per half and the pooler's, get one position per row."""
     model = tf.saved_model.load(str(pairs[0] / "model/1"))
     frozen = convert_variables_to_constants_v2(model.signatures["tokens"])  # and a graph without functions

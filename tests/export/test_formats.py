@@ -66,7 +66,7 @@ def check_small_device(saved, other, vocab_file, atol):
 
 
 @pytest.mark.slow
-def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_file, tmp_path):
+def test_litert_file_answers_equal_saved_model(exported, vocab_file, tmp_path):
     run = f"{os.path.dirname(exported['classes'])}-run"
     other = export_saved_model(ExportSettings(checkpoint_dir=run, export_dir=str(tmp_path), format="litert"))
     check_small_device(exported["classes"], other, vocab_file, 1e-4)
@@ -74,7 +74,7 @@ def test_a_file_for_small_devices_answers_as_the_saved_model(exported, vocab_fil
 
 @pytest.mark.slow
 @pytest.mark.parametrize("task", [make_task(3, has_pairs=False), tagging.make_task()], ids=lambda task: task.kind)
-def test_a_head_on_a_bilstm_is_written_for_small_devices(task, vocab_file, tmp_path):
+def test_bilstm_head_is_exported_to_litert(task, vocab_file, tmp_path):
     """The export itself compares the answers of the file and of the model."""
     put_together(tmp_path / "run", vocab_file, task, bilstm_head=True)
     flags = ExportSettings(checkpoint_dir=f"{tmp_path}/run", export_dir=f"{tmp_path}/1", format="litert")

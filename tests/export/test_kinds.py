@@ -17,7 +17,7 @@ def test_padding_is_never_chosen():
     np.testing.assert_allclose(answers["probabilities"], [[odds / (1 + odds), 1 / (1 + odds), 0], [0] * 3], rtol=1e-6)
 
 
-def test_texts_with_fewer_masks_than_others_end_unchanged():
+def test_fills_texts_with_different_numbers_of_masks():
     between = tf.strings.split(["a [MASK] b", "[MASK] [MASK] [MASK]"], "[MASK]")
     tokens = tf.constant([[["x"], [""], [""]], [["p"], ["q"], ["r"]]])
     found = _filled(between, tokens, tf.constant([1, 3])).numpy().astype(str).tolist()

@@ -15,7 +15,7 @@ from export.model_card import _other_scores, _scores
 
 
 @pytest.mark.parametrize("threshold", [1.5, -100.0])
-def test_the_card_shows_scores_of_the_exported_threshold_only(tmp_path, threshold):
+def test_card_shows_scores_only_of_exported_threshold(tmp_path, threshold):
     description = types.SimpleNamespace(parameters={"null_threshold": 1.5, "version_2_with_negative": True})
     exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
     results = {"eval_f1": 0.25, "eval_null_threshold": threshold, "global_step": 3}
@@ -59,7 +59,7 @@ def test_the_card_shows_the_exported_scores(tmp_path, is_edited):
         assert dev["micro_f1"] == test["micro_f1"] == 0.25 and dev["data"] == "dev.csv, 3 examples, 0"
 
 
-def test_the_card_identifies_data_that_is_not_the_dev_data(tmp_path):
+def test_card_identifies_data_other_than_dev_data(tmp_path):
     description = types.SimpleNamespace(parameters={})
     exported = types.SimpleNamespace(folder=str(tmp_path), step=3, description=description)
     metrics_file.write_results(metrics_file.folder_of(str(tmp_path), "test.csv"), {"eval_f1": 0.25, "global_step": 3})

@@ -28,7 +28,7 @@ def examples(texts, name="text_a"):
     return [tf.train.Example(features=tf.train.Features(feature={name: feature(text)})) for text in texts]
 
 
-def test_the_methods_stand_in_the_file_and_nothing_else_changed(exported):
+def test_only_signature_methods_change_in_export_file(exported):
     expected = {"classes": "classify", "scores": "regress"}
     for name, folder in exported.items():
         with open(f"{folder}/saved_model.pb", "rb") as file:
@@ -48,7 +48,7 @@ def test_the_methods_stand_in_the_file_and_nothing_else_changed(exported):
         assert softmaxes.count("Softmax") == halves + (name == "classes") * 2
 
 
-def test_strings_examples_and_tokens_give_the_same_answers(signatures, vocab_file):
+def test_all_input_signatures_give_equal_answers(signatures, vocab_file):
     tokenizer = BertTokenizer(vocab_file)
     task = make_task(3, has_pairs=False)
     rows = task.model_inputs({"segment_a": tokenizer.encode(TEXTS)}, tokenizer, 24)

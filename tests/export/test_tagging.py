@@ -74,7 +74,7 @@ def test_words_get_the_trainers_tags(tagger):
 
 
 @pytest.mark.slow
-def test_running_text_is_split_and_its_offsets_count_characters(tagger):
+def test_splits_running_text_with_character_offsets(tagger):
     model = tagger[0]
     text = "Caf\u00e9\t“J. O'Brien's” 😀 (U.S.)  北京"
     words_there = ["Café", "“", "J.", "O'Brien", "'s", "”", "😀", "(", "U.S.", ")", "北", "京"]

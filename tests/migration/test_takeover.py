@@ -53,7 +53,7 @@ def test_a_script_predicts_as_transformers(models, tmp_path, head, form):
 
 
 @pytest.mark.parametrize("case", keras_hub_models.CASES)
-def test_a_preset_of_keras_hub_answers_through_all_doors(presets, tmp_path, case):
+def test_keras_hub_preset_answers_in_all_interfaces(presets, tmp_path, case):
     folder = presets / case
     answers = {name: np.array(value) for name, value in json.loads((folder / "answers.json").read_text()).items()}
     expected = transformers_models.softmax(answers["classifier"])

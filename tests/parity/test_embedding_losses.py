@@ -78,7 +78,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_losses_and_gradients_are_those_of_sentence_transformers(case):
+def test_loss_and_gradient_equal_sentence_transformers(case):
     make, task, columns = CASES[case]
     (loss, gradient), (expected, wanted) = ours(task, columns), theirs(make, columns)
     assert loss == pytest.approx(expected, rel=1e-5)
@@ -86,7 +86,7 @@ def test_losses_and_gradients_are_those_of_sentence_transformers(case):
 
 
 @pytest.mark.parametrize("loss", ["infonce", "cached", "cosent"])
-def test_a_step_of_a_published_model_has_their_gradients(minilm, loss):
+def test_step_gradients_of_published_model_are_equal(minilm, loss):
     """From tokens to gradients; ours in two micro-batches, theirs cached or not."""
     texts = [("A plane takes off.", "An aircraft is leaving."), ("Who wrote Faust?", "Goethe."), ("Hi", "Hello there")]
     texts += [("The stock fell.", "Shares dropped by a tenth on Monday.")]

@@ -72,7 +72,7 @@ def batch():
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_their_models_give_their_outputs_here_and_again_there(name, batch, tmp_path):
+def test_equal_outputs_and_exact_round_trip(name, batch, tmp_path):
     model = theirs(name)
     model.save_pretrained(tmp_path / "theirs")
     expected = outputs_of(model, batch)

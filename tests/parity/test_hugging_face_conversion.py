@@ -108,7 +108,7 @@ def test_a_converted_classifier_keeps_its_answers(tmp_path, lower, second_texts,
         assert theirs.config.label2id == {label: i for i, label in enumerate(labels)}
 
 
-def test_a_converted_pre_training_run_fills_masks_as_we_do(tmp_path):
+def test_converted_pretraining_run_fills_masks_equally(tmp_path):
     config = dataclasses.replace(CONFIG, vocab_size=len(VOCABULARY))
     ours = random_pretrainer(config)
     folder = convert(save_run(tmp_path / "run", ours, False), tmp_path / "theirs")

@@ -51,7 +51,7 @@ def written(folder, name="uncased", words=(), **rules) -> tuple[transformers.Ber
 
 
 @pytest.mark.parametrize(("lower", "strip"), itertools.product([True, False], repeat=2))
-def test_every_code_point_has_the_tokens_of_transformers(tmp_path, lower, strip):
+def test_every_code_point_equals_transformers_tokens(tmp_path, lower, strip):
     """The Rust library behind transformers has an old Unicode table, so newer code points are left out."""
     known = [
         chr(c) for c in range(0x110000) if not 0xD800 <= c <= 0xDFFF
@@ -70,7 +70,7 @@ def test_every_code_point_has_the_tokens_of_transformers(tmp_path, lower, strip)
 
 
 @pytest.mark.parametrize("name", transformers_models.TOKENIZERS)
-def test_texts_have_the_tokens_and_offsets_of_transformers(tmp_path, name):
+def test_tokens_and_offsets_equal_transformers(tmp_path, name):
     theirs, folder = written(tmp_path, name)
     texts = [*transformers_models.texts(500, 7), "", "[URL]", "[URL][URL]<e1>x<E1>X", "[URL"]
     ours = BertTokenizer(folder)

@@ -32,7 +32,7 @@ def hidden_states(minilm):
     return found
 
 
-def test_layers_words_and_characters_are_those_of_transformers(minilm, hidden_states):
+def test_layers_words_and_offsets_equal_transformers(minilm, hidden_states):
     extractor = FeatureExtractor(minilm, layers="0,1,2,3,4,5,6", max_seq_length=256)
     for ours, (encoding, states) in zip(extractor.tokens(TEXTS), hidden_states, strict=True):
         assert ours.tokens == encoding.tokens
@@ -43,7 +43,7 @@ def test_layers_words_and_characters_are_those_of_transformers(minilm, hidden_st
 
 
 @pytest.mark.parametrize("pooling", [None, "cls", "mean", "max"])
-def test_sentence_vectors_are_those_of_the_published_pooling(minilm, hidden_states, pooling):
+def test_sentence_vectors_equal_published_pooling(minilm, hidden_states, pooling):
     given = {"sentence_vectors": True} if pooling is None else {"pooling": pooling}
     extractor = FeatureExtractor(minilm, max_seq_length=256, **given)
     top = [torch.from_numpy(states[-1]) for _, states in hidden_states]
@@ -62,7 +62,7 @@ def test_sentence_vectors_are_those_of_the_published_pooling(minilm, hidden_stat
 # The formula is above; the package itself is compared only if it is installed.
 if importlib.util.find_spec("sentence_transformers"):
 
-    def test_sentence_vectors_are_those_of_sentence_transformers(minilm):
+    def test_sentence_vectors_equal_sentence_transformers(minilm):
         import sentence_transformers
 
         theirs = sentence_transformers.SentenceTransformer(str(minilm), device="cpu")

@@ -59,7 +59,7 @@ def test_a_whole_set_has_no_faults(a_set):
 
 
 @pytest.mark.slow
-def test_a_shard_cut_anywhere_is_named_even_between_records(a_set):
+def test_truncated_shard_is_named_for_any_cut(a_set):
     whole = a_set[0].read_bytes()
     entries = manifest.read_manifest(a_set[2])
     for cut in range(len(whole)):

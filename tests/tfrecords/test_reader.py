@@ -48,7 +48,7 @@ def test_files_keep_their_order_and_globs_are_sorted(folder, patterns, expected)
         ("", "--text is empty"),
     ],
 )
-def test_files_that_are_missing_are_named_with_their_flag(folder, patterns, message):
+def test_missing_file_error_names_its_flag(folder, patterns, message):
     with pytest.raises(InputError, match=re.escape(message.format(folder))):
         reader.expand_files(patterns.format(folder), flag="text")
 
@@ -131,7 +131,7 @@ def test_a_cut_plain_file_names_its_record(tmp_path, name):
 
 
 @pytest.mark.slow
-def test_a_compressed_file_cut_anywhere_is_said_to_be_cut(tmp_path):
+def test_truncated_compressed_file_is_reported(tmp_path):
     path = tmp_path / "data"
     whole = small_file(path, True)
     assert list(reader.checked_records(str(path))) == RECORDS
@@ -167,7 +167,7 @@ def test_a_flipped_bit_in_a_gzip_file_is_found(tmp_path):
     assert unnoticed <= 8, "of the header: its time, system and kind of packing"
 
 
-def test_a_record_that_is_no_example_is_refused_by_name(tmp_path):
+def test_refuses_record_that_is_not_an_example(tmp_path):
     path = str(tmp_path / "data")
     with tf.io.TFRecordWriter(path) as file:
         file.write(b"\xff\xff\xff not a protocol buffer")
@@ -192,7 +192,7 @@ def test_other_lengths_name_file_feature_and_flag(tmp_path, written, asked, mess
         reader.check_lengths([str(good), str(bad)], schema.pretraining_features(*asked))
 
 
-def test_a_missing_feature_is_named_with_those_that_are_there(tmp_path):
+def test_missing_feature_error_names_found_features(tmp_path):
     path = record_file(tmp_path / "data", drop=("segment_ids", "masked_lm_ids"))
     with pytest.raises(InputError, match=r"data: has no feature 'segment_ids' \(found: input_ids, input_mask, masked_"):
         reader.check_lengths([str(path)], schema.pretraining_features(8, 3))

@@ -49,7 +49,7 @@ def tables(draw):
 
 @given(tables())
 @settings(max_examples=200, deadline=None)
-def test_records_are_byte_for_byte_protobufs_deterministic_ones(table):
+def test_records_equal_deterministic_protobuf_bytes(table):
     features, columns, rows = table
     got = records.serialize(columns, features)
     expected = [example(columns, features, row) for row in range(rows)]
@@ -79,7 +79,7 @@ def random_columns(features, rows, vocab_size, seed=0) -> dict[str, np.ndarray]:
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_tf_models_officials_loader_reads_what_is_written(tmp_path, packed):
+def test_tf_models_loader_reads_written_records(tmp_path, packed):
     features = schema.pretraining_features(128, 20)
     columns = random_columns(features, 12, vocab_size=200_000)
     path = f"{tmp_path}/data.tfrecord"

@@ -47,7 +47,7 @@ def compiler(tmp_path, monkeypatch):
     return make
 
 
-def test_a_program_that_does_not_fit_says_what_it_needs(compiler):
+def test_program_too_large_reports_needed_memory(compiler):
     refusal = compile_program._refusal(
         "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.25G of 15.75G hbm."
     )
@@ -108,7 +108,7 @@ def traced_elsewhere(config, shape, device) -> str:
 
 
 @pytest.mark.slow
-def test_the_table_has_a_row_for_each_chip_and_a_failure_ends_it(compiler, tmp_path, capsys, monkeypatch):
+def test_table_has_row_per_chip_and_failure_is_error(compiler, tmp_path, capsys, monkeypatch):
     compiler(FOUND)
     run_check(check_settings(tmp_path, tmp_path / "python"))
     monkeypatch.setattr(steps, "our_step", traced_elsewhere)

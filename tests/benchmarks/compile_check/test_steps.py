@@ -59,7 +59,7 @@ def test_a_step_takes_and_gives_all_variables(program):
     assert weights <= given_back
 
 
-def test_dropout_masks_depend_on_the_step_that_is_an_argument(program):
+def test_dropout_masks_depend_on_step_argument(program):
     def dropped(text):
         counters = [name for name, kind in arguments(text).items() if kind == "tensor<i64>"]
         return [any(column) for column in zip(*(reached(text, c, "stablehlo.dot") for c in counters), strict=True)]

@@ -121,7 +121,7 @@ def download(server, tmp_path):
 
 
 @pytest.mark.slow
-def test_names_are_downloaded_once_and_wrong_ones_end_in_a_line(server, download):
+def test_hub_downloads_once_and_refuses_wrong_names(server, download):
     first, second, *errors = download(
         "hf://owner/tiny", "hf://owner/tiny@v1", "hf://owner/tiny@v2", "hf://owner/nothing", "hf://owner/closed",
         "hf://a/b/c",
@@ -160,7 +160,7 @@ def test_a_name_is_downloaded_and_loaded(monkeypatch, tmp_path):
     assert list(taken) == wanted
 
 
-def test_without_the_package_the_way_to_install_it_is_named(monkeypatch):
+def test_missing_hub_package_error_names_pip_command(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"needs: pip install huggingface-hub safetensors"):
         checkpoints.load_encoder("hf://owner/unknown")

@@ -91,12 +91,12 @@ def sharded(folder, tensors):
 
 
 @pytest.mark.parametrize("name", ["", "model.safetensors.index.json"])
-def test_several_files_with_an_index_are_one_checkpoint(values, tmp_path, name):
+def test_sharded_files_with_index_are_one_checkpoint(values, tmp_path, name):
     sharded(tmp_path, theirs(values))
     assert_same(values_of(checkpoints.open_checkpoint(str(tmp_path / name))), values)
 
 
-def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
+def test_refuses_index_that_does_not_match_files(values, tmp_path):
     index = sharded(tmp_path, theirs(values))
     second = max(json.loads(index.read_text())["weight_map"].values())
     (tmp_path / second).unlink()
@@ -107,7 +107,7 @@ def test_an_index_that_does_not_fit_its_files_is_refused(values, tmp_path):
         checkpoints.load_encoder(str(tmp_path))
 
 
-def test_a_classifier_is_one_of_tokens_if_its_class_says_so(values, tmp_path):
+def test_architectures_entry_selects_kind_of_head(values, tmp_path):
     weights = {"classifier.weight": np.ones([3, 16], np.float32), "classifier.bias": np.ones([3], np.float32)}
     for name, head in [("BertForSequenceClassification", "head"), ("BertForTokenClassification", "token_head")]:
         contents = opened(tmp_path, theirs(values) | weights, ENTRIES | {"architectures": [name]})
@@ -182,7 +182,7 @@ def test_what_is_not_this_bert_is_refused_by_tensor(values, tmp_path, change, me
         ("cls.predictions.decoder.bias", [40], "cls.predictions.bias"),
     ],
 )
-def test_a_masked_lm_with_an_output_of_its_own_is_left_out(values, tmp_path, caplog, name, shape, shared):
+def test_untied_masked_lm_output_is_left_out(values, tmp_path, caplog, name, shape, shared):
     contents = opened(tmp_path, theirs(values) | {name: np.ones(shape, np.float32)})
     assert f"the tensor {name} differs from {shared}, but must equal it in BERT; the masked-LM" in caplog.text
     assert_same(values_of(contents), {path: v for path, v in values.items() if not path.startswith("masked_lm/")})
@@ -221,7 +221,7 @@ def test_a_task_s_head_must_be_whole_and_fit(values, tmp_path, change, message):
         opened(tmp_path, theirs(values) | head).check_pretrained(CONFIG)
 
 
-def test_what_does_not_fit_names_the_configuration_that_was_read(values, tmp_path):
+def test_mismatch_error_names_configuration_file(values, tmp_path):
     path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
     with pytest.raises(InputError) as refused:
         checkpoints.load_encoder(path)
@@ -250,7 +250,7 @@ def test_a_truncated_file_is_refused(values, tmp_path, size):
         checkpoints.load_encoder(str(tmp_path))
 
 
-def test_a_model_of_another_kind_or_configuration_is_refused(values, tmp_path):
+def test_refuses_other_model_types_and_configurations(values, tmp_path):
     for change, message in [
         ({"model_type": "roberta"}, "config.json: model_type='roberta' is not BERT"),
         ({"layer_norm_eps": 1e-5}, "layer_norm_eps=1e-05: BERT only supports 1e-12"),

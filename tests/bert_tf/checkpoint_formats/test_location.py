@@ -28,7 +28,7 @@ def test_a_folder_means_its_latest_checkpoint(tmp_path):
     assert locate(str(tmp_path)) == Location(str(tmp_path / "model.safetensors"), True)
 
 
-def test_a_runs_folder_means_its_best_checkpoint_on_the_dev_data(tmp_path):
+def test_run_folder_means_best_checkpoint_on_dev_data(tmp_path):
     for step in (3, 7):
         tf.train.Checkpoint(global_step=tf.Variable(step)).write(str(tmp_path / f"ckpt-{step}"))
     assert locate(str(tmp_path)).path == str(tmp_path / "ckpt-7")

@@ -62,7 +62,7 @@ def test_an_h5_file_that_names_another_file_is_refused(model, tmp_path):
         checkpoints.open_checkpoint(str(tmp_path / "theirs"))
 
 
-def test_an_h5_file_of_transformers_has_the_weights_and_the_head(model, tmp_path):
+def test_transformers_h5_file_loads_weights_and_head(model, tmp_path):
     write_hugging_face(tmp_path / "theirs", model)
     (tmp_path / "theirs/pytorch_model.bin").write_bytes(b"\x80\x02")  # is not chosen
     again = make_classifier(checkpoints.open_checkpoint(str(tmp_path / "theirs")).config, 3)
@@ -123,7 +123,7 @@ def test_keras_hub_presets_keep_head_and_casing(model, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lower", [True, False])
-def test_a_model_of_tf_hub_has_its_outputs_vocabulary_and_casing(tmp_path, vocab_file, lower):
+def test_tf_hub_model_outputs_vocabulary_and_casing(tmp_path, vocab_file, lower):
     config = configs.BertConfig(60, 16, 2, 2, 32, max_position_embeddings=20, type_vocab_size=2)
     encoder = export_tfhub_lib.get_bert_encoder(config)
     for variable in encoder.trainable_variables:

@@ -27,7 +27,7 @@ def with_slots(named):
     return named | slots | {"global_step": np.int64(9)}
 
 
-def test_the_table_has_the_shapes_of_the_models_weights(values):
+def test_table_of_shapes_equals_model_weights(values):
     model = BertPretrainer(CONFIG)
     assert {path: tuple(v.shape) for path, v in checkpoints.variables_by_path(model).items()} == {
         path: value.shape for path, value in values.items()
@@ -37,7 +37,7 @@ def test_the_table_has_the_shapes_of_the_models_weights(values):
 
 
 @pytest.mark.core
-def test_an_original_with_heads_and_slots_is_read_whole(values, tmp_path):
+def test_reads_original_with_heads_and_optimizer_slots(values, tmp_path):
     save_original(tmp_path, with_slots(original_values(values)))
     contents = checkpoints.open_checkpoint(str(tmp_path))
     assert contents.format == "tf1" and contents.config == CONFIG
@@ -63,14 +63,14 @@ def test_the_path_may_be_a_folder_a_prefix_or_a_file(values, tmp_path, given):
 
 
 @pytest.mark.parametrize("scope", ["", "module/bert/"])
-def test_an_encoder_without_heads_may_stand_in_any_scope(values, tmp_path, scope):
+def test_reads_encoder_without_heads_in_any_scope(values, tmp_path, scope):
     named = {name.replace("bert/", scope): v for name, v in original_values(values).items() if "cls/" not in name}
     save_original(tmp_path, named)
     contents = checkpoints.open_checkpoint(str(tmp_path))
     assert_same(values_of(contents), {path: v for path, v in values.items() if path.startswith("encoder/")})
 
 
-def test_outputs_of_the_originals_fine_tuning_are_heads(values, tmp_path):
+def test_original_fine_tuning_outputs_become_heads(values, tmp_path):
     rng = np.random.default_rng(0)
     heads = {"output_weights": rng.random([3, 16], np.float32), "output_bias": rng.random(3, np.float32),
              "cls/squad/output_weights": rng.random([2, 16], np.float32),

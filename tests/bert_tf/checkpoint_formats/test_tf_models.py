@@ -121,7 +121,7 @@ def test_their_pretrainers_outputs_are_kept(tmp_path, caplog):
 
 
 @pytest.mark.slow
-def test_a_first_pretrainer_of_theirs_gives_its_outputs(tmp_path):
+def test_outputs_equal_first_tf_models_pretrainer(tmp_path):
     theirs = their_first_pretrainer(their_encoder(networks.BertEncoder))
     path = saved(tmp_path, model=theirs)
     ours = BertPretrainer(CONFIG)
@@ -133,7 +133,7 @@ def test_a_first_pretrainer_of_theirs_gives_its_outputs(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_legacy_pretraining_model_is_read_with_its_heads(values, tmp_path):
+def test_reads_legacy_pretraining_model_with_heads(values, tmp_path):
     config = configs.BertConfig.from_dict(json.loads(CONFIG.to_json_string()) | {"embedding_size": None})
     theirs, _ = bert_models.pretrain_model(config, seq_length=10, max_predictions_per_seq=4)
     contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
@@ -141,7 +141,7 @@ def test_the_legacy_pretraining_model_is_read_with_its_heads(values, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_head_of_another_task_in_a_pretrainer_is_left_over(tmp_path):
+def test_pretrainer_head_of_other_task_is_left_over(tmp_path):
     theirs = their_pretrainer(their_encoder(networks.BertEncoderV2), num_classes=5)
     contents = checkpoints.open_checkpoint(saved(tmp_path, model=theirs))
     assert not any(path.startswith("next_sentence") for path in contents.tensors)
@@ -183,7 +183,7 @@ def test_the_map_is_that_of_their_converter(values, tmp_path):
 
 @pytest.mark.quick_cases("BertEncoderV2")
 @pytest.mark.parametrize("kind", ENCODERS)
-def test_their_encoders_and_pretrainers_load_what_we_write(values, tmp_path, kind):
+def test_tf_models_loads_written_checkpoints(values, tmp_path, kind):
     prefix = tf_models.write(str(tmp_path), values, CONFIG)
     encoder = their_encoder(kind)
     tf.train.Checkpoint(encoder=encoder).read(prefix).assert_existing_objects_matched().expect_partial()
@@ -289,7 +289,7 @@ def test_another_number_of_heads_is_refused_by_tensor(tmp_path):
         checkpoints.initialize(BertPretrainer(dataclasses.replace(CONFIG, num_attention_heads=4)), path)
 
 
-def test_a_run_of_theirs_brings_its_shape_in_params_yaml(tmp_path):
+def test_reads_configuration_from_params_yaml(tmp_path):
     bert = {"vocab_size": 40, "hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
             "max_position_embeddings": 12, "type_vocab_size": 2}  # fmt: skip
     config = encoders.EncoderConfig(type="bert", bert=encoders.BertEncoderConfig(**bert))

@@ -181,7 +181,7 @@ def test_words_become_values_of_the_fields_types():
         (["--flagfile=nothing.flags"], "Unable to open flagfile: .*nothing.flags"),
     ],
 )
-def test_words_that_are_no_flag_or_no_value_of_it_are_refused(words, named):
+def test_refuses_unknown_flags_and_invalid_values(words, named):
     with pytest.raises(InputError, match=named):
         command_line.parse(ClassifierSettings, [*CLASSIFY, "--do_train", *words])
 
@@ -225,7 +225,7 @@ def test_a_number_out_of_its_bounds_is_refused(settings_class):
 
 
 @pytest.mark.parametrize("name", ["input_file", "vocab_file"])
-def test_the_generator_needs_its_input_unless_it_verifies(name):
+def test_generator_requires_inputs_unless_verifying(name):
     words = [word for word in GENERATE if name not in word]
     with pytest.raises(InputError, match=f"--{name} is missing; name the "):
         command_line.parse(GeneratorSettings, words)
@@ -351,7 +351,7 @@ def test_a_script_that_succeeds_ends_with_0(script):
         ),
     ],
 )
-def test_bad_input_ends_in_one_line_without_a_traceback(script, words, code, error):
+def test_bad_input_prints_one_line_without_traceback(script, words, code, error):
     done = script(*words)
     assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
 
@@ -379,7 +379,7 @@ def test_help_says_what_the_script_does_and_its_flags(script, kind):
 
 
 @pytest.mark.parametrize("settings_class", ALL_SETTINGS)
-def test_every_flag_has_one_group_and_help_shows_about_a_dozen(settings_class):
+def test_flag_groups_are_complete_and_help_is_short(settings_class):
     groups = command_line.flag_groups(settings_class)
     listed = [flag for members in groups.values() for flag in members]
     assert sorted(flag.name for flag in listed) == sorted(field.name for field in dataclasses.fields(settings_class))
@@ -390,7 +390,7 @@ def test_every_flag_has_one_group_and_help_shows_about_a_dozen(settings_class):
         assert max(map(len, lines)) <= max(50, min(columns, 100))
 
 
-def test_help_has_first_flags_in_groups_and_helpfull_all():
+def test_help_shows_first_flags_and_helpfull_shows_all():
     groups = command_line.flag_groups(SquadSettings)
     short, full = (help_text.text("Does it.", groups, is_full, 80) for is_full in (False, True))
     titles = [line for line in short.splitlines() if line.endswith(":") and not line.startswith(" ")]
@@ -435,7 +435,7 @@ def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
         ({"do_eval": 1}, "--do_eval=1: must be true or false"),
     ],
 )
-def test_settings_that_python_gives_are_checked_like_flags(values, message):
+def test_settings_from_python_are_checked_like_flags(values, message):
     given = {"task_name": "MRPC", "data_dir": "d", "output_dir": "o", "do_train": True}
     ClassifierSettings(**given, num_train_epochs=3, pooling=None)
     with pytest.raises(InputError, match=re.escape(message)):

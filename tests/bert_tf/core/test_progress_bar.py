@@ -6,7 +6,7 @@ import pytest
 from bert_tf.core import progress_bar
 
 
-def test_a_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
+def test_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     bar = progress_bar.ProgressBar("work", 100, "units", done=40)
@@ -47,7 +47,7 @@ def test_compilation_counts_in_no_rate(monkeypatch):
         (4_000_000, "tokens", "counting: 2,000,000 of 4,000,000 tokens, 100,000 tokens/s, 0:20 left"),
     ],
 )
-def test_without_a_terminal_a_line_comes_every_ten_seconds(monkeypatch, caplog, total, unit, expected):
+def test_logs_every_ten_seconds_without_terminal(monkeypatch, caplog, total, unit, expected):
     now = [100.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
     with caplog.at_level(logging.INFO), progress_bar.ProgressBar("counting", total, unit) as shown:

@@ -80,7 +80,7 @@ def test_a_disk_that_takes_no_more_leaves_nothing(tmp_path, full_disk):
         assert os.listdir(tmp_path) == []
 
 
-def test_atomic_path_reaches_the_disk_before_the_rename(tmp_path, monkeypatch):
+def test_atomic_path_calls_fsync_before_rename(tmp_path, monkeypatch):
     calls = []
     fsync, rename = os.fsync, tf.io.gfile.rename
     monkeypatch.setattr(os, "fsync", lambda fd: (calls.append("fsync"), fsync(fd)))
@@ -149,7 +149,7 @@ with storage.atomic_folder({str(tmp_path / "out")!r}) as folder:
     assert {path.name for path in tmp_path.iterdir()} == {"out", f"outer{storage.TEMPORARY}1"}
 
 
-def test_an_output_folder_that_holds_something_is_refused(tmp_path):
+def test_refuses_output_folder_that_is_not_empty(tmp_path):
     storage.check_new_folder(str(tmp_path), "output")
     storage.check_new_folder(str(tmp_path / "new"), "output")
     (tmp_path / "file").touch()
@@ -158,7 +158,7 @@ def test_an_output_folder_that_holds_something_is_refused(tmp_path):
             storage.check_new_folder(str(path), "output")
 
 
-def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatch):
+def test_refuses_output_folder_that_is_not_writable(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: path != str(tmp_path))  # as on a read-only file system
     message = f"--output: {tmp_path} is not writable; give a path in another folder, or change its permissions"
     (tmp_path / "empty").mkdir()
@@ -170,7 +170,7 @@ def test_an_output_folder_that_cannot_be_written_is_refused(tmp_path, monkeypatc
 
 
 @pytest.mark.parametrize("place", ["itself", "inside"])
-def test_a_link_is_deleted_without_the_folder_behind_it(tmp_path, place):
+def test_remove_tree_deletes_link_but_not_its_target(tmp_path, place):
     (tmp_path / "kept").mkdir()
     (tmp_path / "kept/file").touch()
     path = tmp_path / "saving"

@@ -27,7 +27,7 @@ def test_line_ends_do_not_change_a_vocabulary(tmp_path, text):
         (b"[PAD]\n\xe4\n", ", line 2: not UTF-8; save the vocabulary as UTF-8"),
     ],
 )
-def test_a_file_that_cannot_be_read_is_refused_with_its_remedy(tmp_path, content, message):
+def test_unreadable_vocabulary_error_names_remedy(tmp_path, content, message):
     path = tmp_path / "vocab.txt"
     if content:
         path.write_bytes(content)

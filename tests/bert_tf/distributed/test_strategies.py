@@ -37,7 +37,7 @@ def test_strategies_by_flag(kind, made, replicas):
     assert isinstance(strategy, made) and strategy.num_replicas_in_sync == replicas
 
 
-def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
+def test_float32_enables_onednn_unless_user_decides(monkeypatch):
     monkeypatch.setenv("TF_ENABLE_ONEDNN_OPTS", "")  # restored when the test ends
     monkeypatch.delenv("TF_ENABLE_ONEDNN_OPTS")
     dataclasses.replace(DeviceSettings(), dtype="bfloat16").set_environment()
@@ -50,7 +50,7 @@ def test_float32_takes_onednns_products_unless_the_user_decides(monkeypatch):
 
 
 @pytest.mark.parametrize("script", ["run_classifier", "run_ner", "run_pretraining", "run_squad", "run_swag"])
-def test_each_training_script_chooses_the_products_first(script):
+def test_training_scripts_set_environment_first(script):
     class Chosen(Exception):
         pass
 
@@ -261,7 +261,7 @@ def multi_worker(monkeypatch):
     return make
 
 
-def test_a_cluster_is_described_by_flags_or_by_tf_config(multi_worker):
+def test_cluster_is_read_from_flags_or_tf_config(multi_worker):
     by_flags = workers.describe(multi_worker(worker_hosts="a:1,b:2", task_index=1))
     assert (by_flags.hosts, by_flags.index) == (["a:1", "b:2"], 1)
     config = {"cluster": {"chief": ["c:1"], "worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -287,7 +287,7 @@ def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flag
         strategies.make_strategy(multi_worker(config, **flags))
 
 
-def test_workers_that_do_not_share_one_folder_are_refused(tmp_path, monkeypatch):
+def test_refuses_workers_without_shared_folder(tmp_path, monkeypatch):
     strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
     monkeypatch.setattr(workers, "_SECONDS_FOR_A_FILE", 0.0)
     monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [20, number])
@@ -315,7 +315,7 @@ def test_python_input_is_refused_where_none_runs():
             strategies.check_python_input(strategy, settings, dynamic_masking=False, pack_sequences=True)
 
 
-def test_workers_that_differ_in_what_they_train_are_refused(monkeypatch):
+def test_refuses_workers_that_train_on_different_data(monkeypatch):
     strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
     facts = {"model": [{"hidden_size": 16}], "data": [["abc", DynamicMasking(MaskingRule(9, 4), (2, 3))]]}
     digests = []

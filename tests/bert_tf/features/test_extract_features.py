@@ -308,7 +308,7 @@ def test_a_missing_pyarrow_is_one_line(folder, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("form", FORMATS)
 @pytest.mark.core
-def test_a_full_disk_leaves_no_shard_and_the_run_resumes(folder, tmp_path, form):
+def test_full_disk_leaves_no_shard_and_run_resumes(folder, tmp_path, form):
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     old = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -439,6 +439,6 @@ def test_contradicting_flags_are_one_line(flags, message):
     [("x.parquet", "parquet"), ("x.parquet@3", "parquet"), ("x.parquet, y.parquet", "parquet"), ("x.json", "jsonl"),
      ("x.txt", "jsonl"), ("x", "jsonl"), ("v1.2@2", "jsonl"), ("parquet", "jsonl")],
 )  # fmt: skip
-def test_the_end_of_the_outputs_name_decides_its_format(name, form):
+def test_output_name_suffix_decides_format(name, form):
     for given in ({"output_file": name}, {"output_file": "x", "output_format": form}):
         assert FeaturesSettings(input_file="a", init_checkpoint="c", **given).output_format == form

@@ -60,7 +60,7 @@ def watch(extractor, monkeypatch):
 
 
 @pytest.mark.core
-def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained):
+def test_packed_rows_have_same_layers_as_single_rows(extractor, pretrained):
     rng = np.random.default_rng(0)
     texts = [" ".join(rng.choice(WORDS, rng.integers(0, 40))) for _ in range(80)]
     texts += [(a, b) for a, b in zip(texts[:20], texts[20:40], strict=True)]
@@ -70,7 +70,7 @@ def test_packed_rows_have_the_layers_of_rows_of_their_own(extractor, pretrained)
 
 
 @pytest.mark.slow
-def test_rows_are_packed_and_layers_above_the_highest_are_gone(pretrained, monkeypatch):
+def test_rows_are_packed_and_unused_layers_are_removed(pretrained, monkeypatch):
     monkeypatch.setattr(packed_encoder, "_WIDTHS", (16,))
     extractor = FeatureExtractor(pretrained[0], layers="1,0", max_seq_length=40)
     masks = watch(extractor, monkeypatch)
@@ -105,7 +105,7 @@ def test_tokens_know_their_word_and_characters(extractor):
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_character_offsets_are_the_byte_offsets_of_the_tokenizer(extractor, text):
+def test_character_offsets_equal_decoded_byte_offsets(extractor, text):
     ids, starts, ends = (each.values.numpy()[:22] for each in extractor.tokenizer.encode_with_offsets([text]))
     (features,) = extractor.tokens([text])
     assert features.tokens[1:-1] == extractor.tokenizer.to_tokens(ids)
@@ -199,7 +199,7 @@ def test_another_pooling_keeps_the_other_settings(pretrained, tmp_path):
         ("sentence_bert_config.json", {"do_lower_case": True}, "do_lower_case, which is not supported for a cased"),
     ],
 )
-def test_texts_that_sentence_transformers_changes_are_refused(pretrained, tmp_path, file, entries, message):
+def test_refuses_sentence_transformers_text_changes(pretrained, tmp_path, file, entries, message):
     folder = shutil.copytree(pretrained[0], tmp_path / "model")
     sentence_transformer(folder, {"pooling_mode": "mean"})
     (folder / file).write_text(json.dumps(entries))
@@ -268,7 +268,7 @@ def test_a_text_that_is_none_is_refused(extractor, texts):
 
 
 @pytest.mark.parametrize("texts", ["a text", {"a"}, {"a": "b"}, np.array([["a", "b"]]), np.array("a")])
-def test_texts_that_are_no_list_are_refused_not_taken_apart(extractor, texts):
+def test_refuses_texts_that_are_not_a_list(extractor, texts):
     with pytest.raises(InputError, match=f"texts: is of type {type(texts).__name__}; give a list"):
         extractor.tokens(texts)
 

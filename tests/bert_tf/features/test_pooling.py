@@ -27,7 +27,7 @@ def formula(x: np.ndarray, mask: np.ndarray, pooling: str) -> np.ndarray:
 
 @pytest.mark.parametrize("pooling", ["mean", "max"])
 @pytest.mark.core
-def test_pooling_is_its_formula_over_the_tokens_without_padding(pooling):
+def test_pooling_follows_formula_and_ignores_padding(pooling):
     x = np.random.default_rng(0).normal(-3, 1, (3, 5, 8)).astype(np.float32)  # negative, so that padding would show
     pooled = pool_tokens(tf.constant(x), tf.constant(MASK, tf.int32), pooling)
     np.testing.assert_allclose(pooled, formula(x, MASK, pooling), rtol=1e-6)

@@ -19,9 +19,7 @@ from tests.small_configs import small_config
 @pytest.mark.parametrize(
     ("features", "layers"), [("embeddings", 1), pytest.param("weighted_sum_last_four", 4, marks=pytest.mark.slow)]
 )
-def test_rows_come_back_from_disk_as_the_encoder_gives_them(
-    vocab_file, tmp_path, monkeypatch, caplog, features, layers
-):
+def test_stored_activations_equal_encoder_outputs(vocab_file, tmp_path, monkeypatch, caplog, features, layers):
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)
     task = make_task(features=features, lstm_size=4, activations_dir=str(tmp_path))

@@ -39,7 +39,7 @@ def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, traine
         run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), lambda _: FindTheWord(folder))
 
 
-def test_the_first_examples_of_a_split_keep_all_their_rows():
+def test_first_examples_of_split_keep_all_rows():
     columns = {"tokens": tf.ragged.constant([[1], [2, 3], [4], [5], [6]]), "label_ids": tf.range(5)}
     split = Split("abc", columns, np.array([0, 0, 1, 2, 2]), np.array([3, 4, 3, 3, 3]))
     for count, rows in ((1, 2), (2, 3), (3, 5), (9, 5)):
@@ -59,9 +59,7 @@ def test_a_final_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_pat
     ("predictions", "loss", "name"),
     [(np.full([24, 2], np.nan), 0.0, "predictions"), (np.zeros([24, 2]), np.nan, "loss")],
 )
-def test_predictions_that_are_not_finite_are_not_written(
-    folder, vocab_file, trained, monkeypatch, predictions, loss, name
-):
+def test_non_finite_predictions_are_not_written(folder, vocab_file, trained, monkeypatch, predictions, loss, name):
     monkeypatch.setattr(engine, "_predictions", lambda *arguments: (predictions, {"loss": loss}))
     monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
     with pytest.raises(InputError, match=rf"step 48 of .* is not finite \({name}\)"):

@@ -136,14 +136,14 @@ def test_a_resumed_training_names_other_data(inputs, vocab_file, trained, caplog
     assert "test.csv is not the run's dev data" in caplog.text and dev_files(trained) == before
 
 
-def test_data_that_is_evaluated_and_predicted_is_scored_once(inputs, vocab_file, trained, caplog):
+def test_data_for_eval_and_predict_is_scored_once(inputs, vocab_file, trained, caplog):
     paths = (f"--eval_data_path={inputs}/test.csv", f"--test_data_path={inputs}/test.csv")
     run(inputs, vocab_file, trained, "--do_eval", "--do_predict", *paths)
     assert caplog.text.count("own test.csv, step") == caplog.text.count("is not the run's dev data") == 1
     assert (trained / "test_predictions.tsv").exists()
 
 
-def test_the_report_shows_the_best_checkpoint_and_says_steps(trained):
+def test_report_shows_best_and_last_checkpoint_by_step(trained):
     folder, values = str(trained), {"pearson": (0.9, 0.1), "spearman": (0.2, 0.8), "loss": (0.5, 0.4)}
     data = evaluations.read(folder).data
     rows = {step: {name: value[i] for name, value in values.items()} for i, step in enumerate((3, 6))}
@@ -216,7 +216,7 @@ def predicted(folder):
     return first
 
 
-def test_the_predictions_of_each_data_set_stay_in_its_folder(inputs, vocab_file, trained):
+def test_predictions_of_each_data_set_in_own_folder(inputs, vocab_file, trained):
     for name, text in (("one.csv", "the man\n"), ("two.csv", "all\nof\n")):
         (trained.parent / name).write_text("text\n" + text)
         run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/{name}")
@@ -227,7 +227,7 @@ def test_the_predictions_of_each_data_set_stay_in_its_folder(inputs, vocab_file,
 
 
 @pytest.mark.slow
-def test_questions_and_ensembles_know_the_dev_data_of_training(inputs, vocab_file, tmp_path, caplog, monkeypatch):
+def test_questions_and_ensembles_recognize_dev_data(inputs, vocab_file, tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
     out = tmp_path / "ensemble"
     squad = {"answers": [{"text": "man", "answer_start": 4}], "question": "who ?"}
@@ -268,7 +268,7 @@ def split_of(examples, label_ids=None):
     return Split(examples, columns, np.arange(len(examples)))
 
 
-def test_every_kind_of_task_has_its_best_constant_answer():
+def test_best_constant_answer_for_every_kind_of_task():
     classes = ClassificationTask("own", Classes(("x", "y", "z")))
     found = classes.baseline(split_of([], [0, 1, 1, 1, 2]))
     assert found.answer == "'y', the majority class"

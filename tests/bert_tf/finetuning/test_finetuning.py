@@ -119,7 +119,7 @@ def test_evaluation_does_not_depend_on_batches(tokenizer):
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
 
 
-def test_the_weights_of_a_model_that_only_predicts_are_not_drawn():
+def test_created_as_zeros_skips_random_initialization():
     with created_as_zeros():
         silent = FineTunedBert(CONFIG, make_task(2).head)
     drawn = FineTunedBert(CONFIG, make_task(2).head)

@@ -104,7 +104,7 @@ def test_both_orders_add_the_vectors_of_two_rows(tokenizer):
 
 
 @pytest.mark.parametrize("kind", ["both orders", "choices"])
-def test_no_gradient_comes_from_later_tokens_or_other_examples(tokenizer, kind):
+def test_no_gradient_to_later_tokens_or_other_examples(tokenizer, kind):
     task = BOTH_ORDERS if kind == "both orders" else TASKS[kind]
     read = examples("pairs" if kind == "both orders" else kind, tokenizer)
     split = encoded_split(task, read, tokenizer, 32)

@@ -72,7 +72,7 @@ def test_only_the_lowest_layers_are_transferred(tmp_path, vocab_file, layers, ta
 
 
 @pytest.mark.slow
-def test_no_gradient_is_computed_below_the_frozen_layers():
+def test_no_gradient_is_computed_below_frozen_layers():
     objective = make_objective(CONFIG, 2)
     everything = dict(zip(map(id, objective.model.trainable_variables), accumulate(objective), strict=True))
 
@@ -97,7 +97,7 @@ def test_no_gradient_is_computed_below_the_frozen_layers():
 
 
 @pytest.mark.core
-def test_lower_layers_learn_at_lower_rates_by_the_formula():
+def test_lower_layers_have_lower_rates_by_formula():
     objective, decay, rate = make_objective(CONFIG, 2), 0.5, 1e-2
     model = objective.model
     optimizer = AdamWeightDecay(rate, rate_factor=lower_layers.rate_factor(model.encoder, decay))

@@ -18,7 +18,7 @@ def random_lengths(count, seed=0, longest=100):
 
 @pytest.mark.parametrize(("count", "batch_size"), [(103, 8), (96, 8), (5, 8), (1, 1), (64, 64), (1000, 32)])
 @pytest.mark.core
-def test_each_epoch_has_every_row_once_in_an_order_of_its_own(count, batch_size):
+def test_each_epoch_has_each_row_once_in_new_order(count, batch_size):
     lengths = random_lengths(count)
     order = training_order(lengths, batch_size, seed=3, count=3 * count)
     epochs = order.reshape(3, count)
@@ -31,7 +31,7 @@ def test_each_epoch_has_every_row_once_in_an_order_of_its_own(count, batch_size)
     )
 
 
-def test_batches_have_like_numbers_of_tokens_also_in_each_share():
+def test_batches_and_shares_have_similar_token_counts():
     lengths, rng = random_lengths(3000), np.random.default_rng(1)
     order = training_order(lengths, 32, seed=0, count=9000)
     batches = lengths[order][: 9000 // 32 * 32].reshape(-1, 32)
@@ -105,7 +105,7 @@ def test_evaluation_has_every_row_once(count, batch_size, shares, packed_for):
         assert lengths.sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width) > 0.9
 
 
-def test_packed_rows_are_no_longer_than_the_model_has_positions():
+def test_packed_row_width_is_limited_by_positions():
     short = dataclasses.replace(CONFIG, max_position_embeddings=100)
     lengths = random_lengths(200)
     assert plan_training(lengths, batch_size=8, num_batches=5, packed_for=short).shape.width <= 100

@@ -36,7 +36,7 @@ def test_the_order_does_not_matter_and_the_seed_does():
     assert _held(examples, seed=1) != _held(examples)
 
 
-def test_texts_that_differ_in_case_or_spaces_stay_together():
+def test_case_and_space_variants_stay_together():
     examples = [
         (spelled, "ab"[number % 2]) for number in range(40) for spelled in (f"Text {number}", f"text  {number} ")
     ]
@@ -51,7 +51,7 @@ def test_the_rarest_of_several_classes_counts():
     assert sum("rare" in names for _, names in held) == 2 and len(held) == 20
 
 
-def test_a_class_keeps_an_example_and_one_is_held_out_at_least():
+def test_class_keeps_an_example_and_one_is_held_out():
     assert len(_held(_examples(a=3, b=3), share=0.01)) == 1
     kept = set(examples := _examples(a=2, b=1)) - _held(examples, share=0.9)
     assert {name for _, name in kept} == {"a", "b"}

@@ -101,7 +101,7 @@ def test_results_summarize_each_combination(tmp_path):
     assert results.table()[1] == ["0.001", "8", "2", "2", "0.7000", "0.2828", "0.9000"]
 
 
-def test_the_report_shows_combinations_trials_and_the_best(tmp_path):
+def test_report_shows_combinations_trials_and_best(tmp_path):
     failed = dataclasses.replace(finished(2e-3, 2, 0.0), scores={}, error="the loss <diverged>")
     pending = dataclasses.replace(finished(2e-3, 3, 0.0), scores={})
     trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
@@ -198,7 +198,7 @@ def swept(folder, vocab_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_trial_has_the_weights_of_the_same_command_alone(folder, vocab_file, swept, tmp_path):
+def test_trial_has_same_weights_as_single_run(folder, vocab_file, swept, tmp_path):
     best = swept[0] / "trials/lr0.01_batch10_epochs4_restart1"
     alone = settings(folder, vocab_file, tmp_path, "--do_train", "--do_eval", "--num_train_epochs=4")
     assert run_finetuning(alone, lambda _: FindTheWord(folder)) == swept[2]
@@ -291,7 +291,7 @@ def pretrained(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_sweep_over_checkpoints_starts_a_trial_from_each(tmp_path, pretrained):
+def test_sweep_over_checkpoints_starts_from_each(tmp_path, pretrained):
     flags = ["--sweep_checkpoints", f"--init_checkpoint={pretrained}", "--sweep_learning_rates=1e-3,2e-3"]
     output, started = tmp_path / "out", []
 
@@ -349,7 +349,7 @@ def test_transferred_layers_of_a_sweep_are_checked():
         parsed("out", "--sweep_transfer_layers=1")
 
 
-def test_a_sweep_over_checkpoints_needs_a_run_that_has_some(tmp_path):
+def test_sweep_over_checkpoints_requires_checkpoints(tmp_path):
     with pytest.raises(InputError, match="--sweep_checkpoints is for a sweep"):
         parse(FineTuningSettings, ["--output_dir=out", "--do_train", "--init_checkpoint=x", "--sweep_checkpoints"])
     with pytest.raises(InputError, match="holds no numbered checkpoints; give the folder of a pre-training run"):

@@ -100,7 +100,7 @@ def test_from_any_position_on_the_same_batches_follow(data):
 
 
 @pytest.mark.slow
-def test_another_batch_size_goes_on_where_the_first_one_ended(data):
+def test_other_batch_size_continues_at_same_position(data):
     whole = batches(data, "dynamic, packed", 12, seed=5)
     rows = np.concatenate([batch["input_ids"] for batch in whole])
     later = batches(data, "dynamic, packed", 4, seed=5, batch_size=9, start=position_after(whole[3]))
@@ -130,7 +130,7 @@ def test_every_epoch_has_every_record_once(data, kind):
 @pytest.mark.quick_cases("False-2-2")
 @pytest.mark.parametrize("training, workers, replicas", [(True, 3, 6), (False, 2, 2)])
 @pytest.mark.core
-def test_workers_and_replicas_partition_each_global_batch(data, training, workers, replicas):
+def test_workers_and_replicas_split_each_global_batch(data, training, workers, replicas):
     kind = "dynamic, packed" if training else "dynamic"
     steps = 8 if training else None
     whole = batches(data, kind, steps, training=training)

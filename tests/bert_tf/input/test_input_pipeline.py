@@ -156,7 +156,7 @@ def test_dynamic_and_static_masking_are_equal_in_law(unmasked):
     assert masking_reference.p_values(single, official)["runs"] < masking_reference.LEVEL, "and it can tell others"
 
 
-def test_each_epoch_masks_anew_and_evaluation_always_alike(unmasked):
+def test_masks_differ_by_epoch_but_not_in_evaluation(unmasked):
     got = ids(masked_batches(unmasked, 12))  # two epochs of 48 equal rows
     assert len({row.tobytes() for row in got.reshape(-1, len(ROW))}) > 80
     evaluations = [ids(masked_batches(unmasked, training=False)) for _ in range(2)]
@@ -169,7 +169,7 @@ def test_other_seeds_mask_in_another_way(unmasked):
     assert (ids(masked_batches(unmasked, 3)) != ids(masked_batches(unmasked, 3, seed=1))).any()
 
 
-def test_shapes_and_dtypes_are_those_of_rows_masked_when_written(unmasked):
+def test_dynamic_masking_keeps_shapes_and_dtypes(unmasked):
     reading = ReadingOptions(UNMASKED, 99, dynamic_masking=dynamic())
     spec = pretraining_batches(unmasked, reading, batch_size=8, training=True).element_spec
     length = len(ROW)

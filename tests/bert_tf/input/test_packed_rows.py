@@ -93,13 +93,13 @@ def test_packed_examples_are_found_once_and_whole(seed):
     assert packed["input_mask"].sum() == examples["input_mask"].sum()
 
 
-def test_an_example_goes_where_it_leaves_the_least_space():
+def test_example_goes_where_least_space_remains():
     row = best_fit(np.array([3, 6, 4, 8, 2, 2]), np.zeros(6, int), 10, RowShape(8, 8))
     assert row.tolist() == [2, 1, 1, 0, 0, 2]
     assert len(set(best_fit(np.array([2] * 6), np.array([2] * 6), 12, RowShape(8, 4)))) == 3, "4 predictions a row"
 
 
-def test_the_shape_is_what_nearly_all_rows_of_a_sample_need():
+def test_row_shape_fits_nearly_all_sampled_rows():
     lengths, predictions = np.array([20, 2, 2] * 50), np.array([3, 1, 1] * 50)
     assert shape_for(lengths, predictions, 24, 3) == RowShape(3, 5)
     assert shape_for(lengths, predictions, 24, 9) == RowShape(3, 9), "an example may have 9"

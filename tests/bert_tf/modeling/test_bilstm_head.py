@@ -77,7 +77,7 @@ def test_a_bilstm_head_reads_only_the_tokens(is_pooled):
     np.testing.assert_array_equal(logits[valid], again[valid], err_msg="padding is not read")
 
 
-def test_a_head_on_a_bilstm_is_trained_in_mixed_precision():
+def test_bilstm_head_trains_in_mixed_precision():
     policy = keras.mixed_precision.global_policy()
     keras.mixed_precision.set_global_policy("mixed_bfloat16")
     try:
@@ -106,7 +106,7 @@ def trained(inputs, vocab_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_later_command_rebuilds_the_bilstm_and_the_direction(inputs, vocab_file, trained):
+def test_later_command_restores_bilstm_and_direction(inputs, vocab_file, trained):
     run, flags, scores = trained
     assert scores["accuracy"] > 0.9
     assert description.read(str(run)).bilstm_head
@@ -133,7 +133,7 @@ def test_served_model_and_library_agree_with_the_run(inputs, trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_checkpoint_on_a_bilstm_gives_the_bilstm_and_the_head(trained, tmp_path):
+def test_initialize_loads_bilstm_and_head(trained, tmp_path):
     run, _, _ = trained
     config = BertConfig.from_json_file(str(run / "bert_config.json"))
     model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
@@ -167,7 +167,7 @@ def test_a_model_without_bilstm_says_so(inputs, vocab_file, trained, tmp_path, c
 
 
 @pytest.mark.slow
-def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp_path):
+def test_attention_keeps_direction_after_fine_tuning(folder, vocab_file, tmp_path):
     """A token changes the logits only in its direction, and not of other sequences in its packed row."""
     config = json.loads((folder / "config.json").read_text()) | {"directionality": "rtl"}
     (tmp_path / "config.json").write_text(json.dumps(config))
@@ -198,7 +198,7 @@ def test_attention_keeps_its_direction_after_fine_tuning(folder, vocab_file, tmp
         assert changed[row].sum() > 1
 
 
-def test_a_bilstm_refuses_a_head_that_reads_something_else():
+def test_bilstm_refuses_head_with_other_inputs():
     class Other(keras.layers.Layer):
         reads = "encoder_outputs"
 

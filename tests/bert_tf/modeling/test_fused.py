@@ -115,7 +115,7 @@ def value_and_gradients(function, inputs):
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 @pytest.mark.parametrize(("dtype", "bound"), [(tf.float32, 1e-5), (tf.bfloat16, 2**-7)], ids=["float32", "bfloat16"])
 @pytest.mark.parametrize("name", OPERATIONS)
-def test_an_operation_and_its_gradients_follow_the_formula(name, dtype, bound, large, monkeypatch):
+def test_operation_and_gradients_equal_formula(name, dtype, bound, large, monkeypatch):
     operation, formula, shapes = OPERATIONS[name]
     monkeypatch.setattr(compilation, "_LARGE", large)
     rng = np.random.default_rng(0)
@@ -163,7 +163,7 @@ def test_dropout_masks_are_independent():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dtype", "direction"), [("float32", "ltr")])
-def test_a_step_without_dropout_computes_what_evaluation_does(dtype, direction, monkeypatch):
+def test_step_without_dropout_equals_evaluation(dtype, direction, monkeypatch):
     """Loss and gradients are equal with plain operations and with fused ones and few positions in the last layer."""
     monkeypatch.setattr(compilation, "_LARGE", 1)
     keras.mixed_precision.set_global_policy(dtype if dtype == "float32" else f"mixed_{dtype}")

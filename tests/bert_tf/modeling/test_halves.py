@@ -82,7 +82,7 @@ def test_the_halves_own_the_weights_of_the_blocks():
     assert left + sum(map(np.prod, shapes)) + vectors == count
 
 
-def test_a_row_does_not_depend_on_other_rows_even_without_tokens():
+def test_row_without_tokens_is_independent_of_others():
     """Servers put requests of different clients into one batch."""
     encoder, inputs = make_encoder(CONFIG), batch(CONFIG)
     encoder.inference_operations = HalvedOperations(encoder)

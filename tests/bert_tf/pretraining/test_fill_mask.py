@@ -26,7 +26,7 @@ def sentences(tmp_path, text: str) -> str:
     return str(path)
 
 
-def test_own_sentences_are_tokenized_around_their_blanks(tokenizer, tmp_path):
+def test_own_sentences_are_tokenized_around_blanks(tokenizer, tmp_path):
     path = sentences(tmp_path, "The [MASK] was there.\n\n[MASK][MASK] walked\n")
     first, second = fill_mask.rows_of_file(path, tokenizer, 16)
     assert tokenizer.to_tokens(first.input_ids) == ["[CLS]", "the", "[MASK]", "was", "there", ".", "[SEP]"]

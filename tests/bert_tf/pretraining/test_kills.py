@@ -80,7 +80,7 @@ def finished(data, server, tmp_path_factory):
     return folder, int(count_file.read_text()), batches_file
 
 
-def test_a_run_killed_again_and_again_ends_with_the_same_bits(data, server, finished, tmp_path):
+def test_same_bits_after_repeated_kills(data, server, finished, tmp_path):
     rng, folder = random.Random(5), tmp_path / "run"
     kills, before = 0, 0
     # before the first checkpoint, then in turn at a file operation, during a checkpoint, and between two checkpoints
@@ -148,7 +148,7 @@ def test_killed_runs_read_the_same_batches(data, server, finished, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, finished, tmp_path, number, code):
+def test_signal_saves_at_next_step_and_sets_exit_code(data, server, finished, tmp_path, number, code):
     # training takes long enough for the signal to arrive during it
     flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
     assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
@@ -158,7 +158,7 @@ def test_a_signal_saves_at_the_next_step_and_exits_with_its_code(data, server, f
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
 
 
-def test_what_a_signal_saved_goes_on_with_the_same_bits(data, server, finished, tmp_path):
+def test_resume_after_signal_gives_same_bits(data, server, finished, tmp_path):
     code = server.do("pretrain", command(data, tmp_path, "--iterations_per_loop=3"), at_loop=[signal.SIGTERM, 5])
     assert code == 143, server.log
     step = checkpoint_folder.find(str(tmp_path)).step

@@ -41,7 +41,7 @@ def test_losses_and_accuracies_follow_their_definition():
         np.testing.assert_allclose(got[name], value, rtol=1e-5, err_msg=name)
 
 
-def test_the_loss_per_word_counts_only_tokens_that_begin_a_word():
+def test_word_loss_counts_only_word_start_tokens():
     batch = random_batch(CONFIG, batch=6, length=16, predictions=5)
     starts_word = np.random.default_rng(0).random(CONFIG.vocab_size) < 0.5
     objective = PretrainingObjective(random_pretrainer(CONFIG), next_sentence=False, starts_word=starts_word)

@@ -71,14 +71,14 @@ def look(data, names, *more: str, eval_names=""):
 
 
 @pytest.mark.slow
-def test_masked_data_without_pairs_is_trained_on_and_evaluated(data, tmp_path):
+def test_trains_and_evaluates_on_data_without_pairs(data, tmp_path):
     results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
     assert checkpoint_folder.find(str(tmp_path)).step == 2
     assert "next_sentence_loss" not in results and results["loss"] == results["masked_lm_loss"]
     assert 4 < results["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
 
 
-def test_the_rule_is_the_one_that_the_data_was_made_with(data):
+def test_masking_rule_comes_from_data_manifest(data):
     rule = look(data, "dynamic", f"--vocab_file={data}/vocab.txt").dynamic_masking.rule
     tokens = (data / "vocab.txt").read_text().split()
     assert (rule.vocab_size, rule.mask_id) == (len(tokens), tokens.index("[MASK]"))
@@ -136,7 +136,7 @@ def test_dynamic_data_is_masked_by_its_manifest(data, tmp_path, monkeypatch):
         run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--num_train_steps=2"))
 
 
-def test_flags_that_differ_from_the_manifest_are_used_and_logged(data, tmp_path, caplog):
+def test_flags_override_manifest_and_are_logged(data, tmp_path, caplog):
     other = ("--max_predictions_per_seq=7", "--masked_lm_prob=0.3")
     rule = look(data, "dynamic_wide dynamic2", f"--vocab_file={data}/vocab.txt", *other).dynamic_masking.rule
     assert (rule.max_predictions_per_seq, rule.masked_lm_prob) == (7, 0.3)
@@ -184,7 +184,7 @@ def test_other_data_has_20_predictions_by_default(data, tmp_path, name, masked):
         ("mlm static", "", None),
     ],
 )
-def test_data_of_kinds_that_do_not_go_together_is_refused(data, names, eval_names, message):
+def test_refuses_incompatible_kinds_of_data(data, names, eval_names, message):
     if message is None:  # labels in only one file are ignored
         assert not look(data, names).has_pairs
         return
@@ -220,7 +220,7 @@ def test_data_made_for_one_direction_is_taken(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
+def test_packed_run_resumes_with_equal_evaluation(data, tmp_path):
     flags = ["--pack_sequences", f"--vocab_file={data}/vocab.txt"]
     whole = run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags, "--do_eval"))
     shutil.copytree(tmp_path / "whole", tmp_path / "parts")
@@ -233,7 +233,7 @@ def test_packed_rows_train_resume_and_leave_evaluation_as_it_is(data, tmp_path):
         run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags[1:], "--do_eval"))
 
 
-def test_masked_data_does_not_train_a_model_that_looks_one_way(data, tmp_path):
+def test_one_directional_model_refuses_masked_data(data, tmp_path):
     with pytest.raises(
         InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=lm"
     ):
@@ -330,7 +330,7 @@ def test_shards_may_be_left_out_only_on_purpose(three_shards, tmp_path, caplog):
     assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
 
 
-def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_path):
+def test_refuses_shards_of_unfinished_set(three_shards, tmp_path):
     os.remove(tmp_path / "set.manifest.json")
     assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
     (tmp_path / "set.work").mkdir()
@@ -340,7 +340,7 @@ def test_the_finished_shards_of_an_unfinished_set_are_refused(three_shards, tmp_
 
 
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])
-def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, caplog, place):
+def test_finds_vocabulary_by_hash_in_any_place(data, tmp_path, caplog, place):
     named = {"named": f"{data}/vocab.txt", "same_name": "/gone/old.txt"}.get(place, "/gone/vocab.txt")
     with_manifest(data, tmp_path, "dynamic", vocab_file=named)
     out = tmp_path / "out"
@@ -368,7 +368,7 @@ def test_the_vocabulary_is_found_by_its_hash_wherever_it_is(data, tmp_path, capl
          "/other: made with another tokenizer than .*/static: --do_lower_case=false instead of --do_lower_case=true"),
     ],
 )  # fmt: skip
-def test_data_of_two_vocabularies_or_casings_is_refused(data, tmp_path, changes, message, eval_names):
+def test_refuses_data_of_two_vocabularies_or_casings(data, tmp_path, changes, message, eval_names):
     with_manifest(data, tmp_path, "static")
     with_manifest(data, tmp_path, "static", "other", **changes)
     with pytest.raises(InputError, match=message):
@@ -408,7 +408,7 @@ def test_other_tools_records_take_a_vocabulary_flag(data, tmp_path, caplog):
 
 
 @pytest.mark.parametrize("name", ["static", "mlm"])
-def test_a_shard_cut_short_against_its_manifest_is_refused(data, tmp_path, name):
+def test_refuses_shard_smaller_than_in_manifest(data, tmp_path, name):
     for file in (name, f"{name}.manifest.json", "config.json"):
         shutil.copy(data / file, tmp_path)
     size = os.path.getsize(tmp_path / name)

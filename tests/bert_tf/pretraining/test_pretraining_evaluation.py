@@ -73,7 +73,7 @@ def finished(data, drawn_charts, tmp_path_factory):
     return folder / "run", results
 
 
-def test_training_and_evaluation_leave_all_their_figures(finished):
+def test_run_writes_training_and_evaluation_metrics(finished):
     folder, results = finished
     assert results.keys() == EVALUATED
     entries = lines(folder / "metrics.jsonl")
@@ -117,7 +117,7 @@ def test_tensorboard_has_the_same_names(finished):
     assert b"the [1] was there" in held_out["fill_mask"][0][1]
 
 
-def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
+def test_every_evaluation_fills_the_same_blanks(finished):
     entries = lines(finished[0] / "fill_mask.jsonl")
     assert [entry["step"] for entry in entries] == [0, 3, 6]
     texts = [[sample["text"] for sample in entry["samples"]] for entry in entries]
@@ -130,7 +130,7 @@ def test_the_same_blanks_are_filled_in_with_every_evaluation(finished):
 
 
 @pytest.mark.slow
-def test_an_evaluation_afterwards_gives_the_same_figures(data, finished, tmp_path, monkeypatch, caplog):
+def test_later_evaluation_gives_equal_metrics(data, finished, tmp_path, monkeypatch, caplog):
     def no_optimizer(*_):
         raise AssertionError("an evaluation needs no optimizer")
 
@@ -164,7 +164,7 @@ def test_evaluation_on_training_data_is_named_so(data, finished, tmp_path, caplo
 
 
 @pytest.mark.slow
-def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_path):
+def test_other_held_out_data_is_recorded_separately(data, finished, tmp_path):
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
     records = list(tf.data.TFRecordDataset(f"{data}/held_out.tfrecord").as_numpy_iterator())
@@ -184,7 +184,7 @@ def test_other_held_out_data_joins_no_curve_of_the_first(data, finished, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_last_checkpoint_that_evaluates_to_nan_is_an_error(data, finished, tmp_path, monkeypatch):
+def test_refuses_last_checkpoint_that_evaluates_to_nan(data, finished, tmp_path, monkeypatch):
     monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
     with pytest.raises(InputError, match=r"the last checkpoint of .*run is unusable: .*not finite \(loss\)"):
         run(data, finished[0], "--do_eval")

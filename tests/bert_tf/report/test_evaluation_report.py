@@ -57,7 +57,7 @@ def test_the_mean_of_the_classes_is_macro_f1(tokenizer, tmp_path):
 
 
 @pytest.mark.parametrize("num_labels", [1, 3])
-def test_metrics_of_several_labels_an_example_are_scikit_learns(num_labels):
+def test_multi_label_metrics_equal_scikit_learn(num_labels):
     targets, answers = np.random.default_rng(1).random((2, 50, num_labels)) > 0.6
     *rows, mean = class_table(targets, answers, "abc"[:num_labels]).rows
     expected = [metrics.f1_score(*columns) for columns in zip(targets.T, answers.T, strict=True)]
@@ -97,7 +97,7 @@ def test_a_classifiers_answers_are_kept_and_shown(tokenizer, tmp_path):
         assert f"<h2>{heading}</h2>" in page
 
 
-def test_the_worst_answers_to_questions_are_kept_and_shown(tmp_path):
+def test_report_shows_worst_answers_to_questions(tmp_path):
     context = "the " * 100 + "<b>old</b> man said " + "so " * 200
     spoken = Answer("old", context.index("old"))
     questions = [
@@ -151,7 +151,7 @@ def test_label_sets_show_the_counts_of_each_label(tmp_path):
     assert f"<td>a</td>{cells}" in page and "1 of 3 examples have a wrong label" in page and page.count("two") == 1
 
 
-def test_the_sentences_with_the_most_wrong_entities_come_first(tmp_path):
+def test_sentences_with_most_wrong_entities_are_first(tmp_path):
     lines = [
         "New B-LOC B-PER", "York I-LOC O", "<b> O O", "", "all O O", "right B-PER B-PER", "",
         "a O B-LOC", "man O O", "so O O", "",
@@ -167,7 +167,7 @@ def test_the_sentences_with_the_most_wrong_entities_come_first(tmp_path):
     assert first < second
 
 
-def test_a_regression_shows_correlations_errors_and_diagrams(tokenizer, tmp_path):
+def test_regression_shows_correlations_and_diagrams(tokenizer, tmp_path):
     examples = [Example("a", None, str(score)) for score in (1.0, 2.0, 5.0)]
     folder = folder_of(tmp_path, tokenizer, 0, examples, np.array([[1.0], [2.5], [2.0]], np.float32))
     page = evaluation.sections(folder)

@@ -185,7 +185,7 @@ def report_script():
     return lambda *folders: exit_code(lambda: report_main.main(folders))
 
 
-def test_the_script_writes_the_report_of_every_folder_again(tmp_path, capsys, report_script):
+def test_script_rewrites_report_of_each_folder(tmp_path, capsys, report_script):
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()

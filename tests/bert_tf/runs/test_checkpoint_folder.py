@@ -115,7 +115,7 @@ def test_damaged_checkpoints_are_kept_aside(folder):
         assert checkpoint_folder.find(str(folder)) == ResumePoint(f"{folder}/ckpt-6")
 
 
-def test_what_a_kill_left_is_tidied_up_and_nothing_else(folder):
+def test_tidy_removes_only_what_a_kill_left(folder):
     left = ["saving/ckpt-9_temp/part-00000-of-00001", "checkpoint.tmp-0123", "ckpt-1.data-00000-of-00001"]
     others = ["vocab.txt", "train/events", "report.html.tmp-0123"]
     for name in (*left, *others):
@@ -234,7 +234,7 @@ def test_unreadable_is_not_damaged(folder, monkeypatch, where):
     assert sorted(os.listdir(folder)) == before
 
 
-def test_a_folder_without_a_checkpoint_is_refused_by_what_it_is(tmp_path):
+def test_refuses_folder_without_checkpoint(tmp_path):
     for folder, message in (
         (tmp_path / "missing", "no such folder"),
         (tmp_path, "holds no checkpoint; give a folder where training has saved a checkpoint"),

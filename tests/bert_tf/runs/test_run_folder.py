@@ -58,7 +58,7 @@ def content(folder):
         return file.read()
 
 
-def test_a_new_folder_is_claimed_and_its_phase_read_back(folder):
+def test_recorded_phase_is_read_back_from_new_folder(folder):
     assert run_record.read_phases(folder) == [FIRST]
     assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
 
@@ -73,7 +73,7 @@ SCRIPTS = {
 
 
 @pytest.mark.parametrize("trained_by", SCRIPTS)
-def test_every_script_says_which_script_has_trained_a_folder(trained_by, tmp_path):
+def test_each_script_names_script_that_trained_folder(trained_by, tmp_path):
     path = str(tmp_path / "run")
     run_folder.begin(path, dataclasses.replace(FIRST, script=trained_by), 0)
     save_a_checkpoint(path)
@@ -86,7 +86,7 @@ def test_every_script_says_which_script_has_trained_a_folder(trained_by, tmp_pat
                 script.main(parse(settings_class, [*words, f"--output_dir={path}", flag]))
 
 
-def test_a_folder_where_nothing_was_trained_has_no_phase(tmp_path):
+def test_folder_without_training_has_no_phase(tmp_path):
     assert run_record.read_phases(str(tmp_path)) == []
     run_folder.check_model(str(tmp_path), FIRST.model)
 
@@ -209,12 +209,12 @@ def test_a_fallback_may_be_in_the_earlier_phase(folder, phase):
 
 
 @pytest.mark.parametrize(("step", "warned"), [(0, True), (9, True), (10, False), (11, False)])
-def test_a_checkpoint_of_unfinished_training_is_a_warning(folder, caplog, step, warned):
+def test_warns_of_checkpoint_of_unfinished_training(folder, caplog, step, warned):
     run_folder.warn_if_unfinished(f"{folder}/ckpt-{step}")
     assert caplog.messages == [f"{folder}/ckpt-{step} has step {step} of 10: the training is not finished"] * warned
 
 
-def test_a_copy_for_use_is_finished_and_is_not_trained_on(folder, caplog):
+def test_saved_model_is_finished_and_not_trainable(folder, caplog):
     with pytest.raises(InputError, match="has step 4 of 10; finish the training"):
         run_folder.check_finished(folder, 4, False)
     run_record.write(folder, run_record.read_phases(folder), 4)
@@ -298,7 +298,7 @@ def test_whole_fingerprints_show_any_change(tmp_path, size):
         (["a, 1 bytes, 0f"], "files number 2 (2 before, 1 now) was 'b, 2 bytes, 1f', is None"),
     ],
 )
-def test_of_other_files_the_first_that_differs_is_named(tmp_path, files, message):
+def test_first_different_file_is_named(tmp_path, files, message):
     run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
     save_a_checkpoint(tmp_path)
     with pytest.raises(InputError, match=re.escape(f"other data ({message});")):

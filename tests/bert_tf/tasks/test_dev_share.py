@@ -154,7 +154,7 @@ def test_the_choices_on_a_context_stay_together(flags, tmp_path):
     assert len(dev) == 8 and not {e.context for e in train} & {e.context for e in dev}
 
 
-def test_sentences_are_held_out_alone_or_with_their_document(flags, tmp_path):
+def test_holds_out_sentences_or_whole_documents(flags, tmp_path):
     own = (conll(tmp_path / "all.conll", DOCUMENTS), "--do_train", "--do_eval", "--dev_share=0.2")
     _, dev = parts(tagging_task(flags(NerSettings, *own)))
     assert len(dev) == 6 and sum("B-PER" in sentence.tags for sentence in dev) == 3
@@ -164,7 +164,7 @@ def test_sentences_are_held_out_alone_or_with_their_document(flags, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_classifier_keeps_its_dev_data_in_later_commands(flags, tmp_path, caplog):
+def test_classifier_keeps_dev_data_in_later_commands(flags, tmp_path, caplog):
     own = ("--task_name=own", table(tmp_path / "train.tsv"), f"--data_dir={tmp_path}")
     scores = run_classifier(flags(ClassifierSettings, *own, "--do_train", "--do_eval", "--dev_share=0.2"))
     assert description.read(str(tmp_path / "out")).data["dev_share"] == 0.2

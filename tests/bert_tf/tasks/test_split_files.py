@@ -39,7 +39,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_leaks_and_contradictions_are_warned_of_for_every_kind(tmp_path, kind, caplog):
+def test_warns_of_leaks_and_contradictions(tmp_path, kind, caplog):
     make, end, content, other = KINDS[kind]
     path = tmp_path / f"a{end}"
     path.write_text(content % (2, *other))
@@ -51,7 +51,7 @@ def test_leaks_and_contradictions_are_warned_of_for_every_kind(tmp_path, kind, c
 
 
 @pytest.mark.parametrize("kind", ["classification", "choice", "questions"])
-def test_an_id_that_is_there_twice_is_refused_for_every_kind(tmp_path, kind):
+def test_refuses_duplicate_ids(tmp_path, kind):
     make, end, content, other = KINDS[kind]
     path = tmp_path / f"a{end}"
     path.write_text(content % (1, *other))

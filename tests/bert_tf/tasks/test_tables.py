@@ -24,7 +24,7 @@ def test_a_file_of_a_heading_alone_has_no_rows(tmp_path, quoted, format):
         (tables.Layout("tsv"), "text\tlabel\na\tx\n\n\n", ["a"]),
     ],
 )
-def test_blank_lines_at_the_end_are_no_texts_but_empty_cells_are(tmp_path, layout, text, expected):
+def test_ignores_blank_last_lines_but_not_empty_cells(tmp_path, layout, text, expected):
     path = tmp_path / "a"
     path.write_bytes(text.encode())
     assert [cells[0] for _, cells in tables.read_columns(str(path), layout, ["text"]).rows] == expected

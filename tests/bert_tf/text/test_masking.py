@@ -98,7 +98,7 @@ def test_masked_random_and_kept_tokens_follow_the_rule(mask, random):
 
 
 @pytest.mark.parametrize("size", [7, 70_000, (1 << 20) + 3])
-def test_random_pieces_come_from_the_whole_vocabulary_evenly(size):
+def test_random_pieces_are_uniform_over_vocabulary(size):
     rows, length = 4000, 10
     rule = masking.MaskingRule(size, MASK, 0.99, length, mask_fraction=0.0, random_fraction=1.0)
     ids, every = np.full((rows, length), 5, np.int32), np.ones((rows, length), bool)

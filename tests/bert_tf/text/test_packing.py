@@ -69,7 +69,7 @@ def pop_one_at_a_time(length_a, length_b, budget):
     return length_a, length_b
 
 
-def test_truncated_lengths_equal_popping_one_piece_at_a_time():
+def test_truncated_lengths_equal_popping_single_pieces():
     sizes = list(itertools.product(range(15), range(15)))
     length_a, length_b = (tf.constant(side, tf.int64) for side in zip(*sizes, strict=True))
     for budget in range(20):

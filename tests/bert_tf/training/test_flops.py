@@ -47,7 +47,7 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
     ("direction", "examples"),
     [("bidi", 6), ("ltr", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("bidi", 1), ("ltr", 6)))],
 )
-def test_the_formula_of_pretraining_counts_what_the_graph_does(direction, examples):
+def test_pretraining_flops_formula_equals_graph(direction, examples):
     packed = {"sequence_ids": LENGTH, "position_ids": LENGTH, "cls_positions": examples} if examples > 1 else {}
     config = BertConfig.from_dict({**vars(CONFIG), "directionality": direction})
 

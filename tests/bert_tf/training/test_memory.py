@@ -15,7 +15,7 @@ from bert_tf.training import session
         ("Out of memory while trying to allocate 5 bytes", "out of memory; lower --train_batch_size"),
     ],
 )
-def test_out_of_memory_is_one_line_with_the_flags_that_help(message, shown):
+def test_out_of_memory_error_names_helpful_flags(message, shown):
     for kind in (tf.errors.ResourceExhaustedError, tf.errors.InternalError):
         with pytest.raises(InputError, match=shown), session.clear_memory_errors():
             raise kind(None, None, message)

@@ -89,7 +89,7 @@ def test_only_steps_in_a_row_are_counted_together():
 
 
 @pytest.mark.slow
-def test_a_few_in_a_row_are_passed_over_and_one_more_is_not():
+def test_skips_limited_number_of_non_finite_steps():
     trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
     before = state(trainer)
     results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
@@ -171,7 +171,7 @@ def test_a_stopped_run_names_its_step_and_checkpoint(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_no_checkpoint_of_weights_that_are_not_finite_is_written(data, tmp_path):
+def test_no_checkpoint_of_non_finite_weights(data, tmp_path):
     with pytest.raises(
         InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
     ):

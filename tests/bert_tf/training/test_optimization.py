@@ -31,7 +31,7 @@ def applied(optimizer, variables):
 
 
 @pytest.mark.core
-def test_200_steps_equal_the_originals_update_in_float64():
+def test_200_steps_equal_original_update_in_float64():
     rng = np.random.default_rng(0)
     names = {"kernel": True, "bias": False, "gamma": False, "beta": False, "word_embeddings": True}
     start = {name: rng.standard_normal((5, 3)) for name in names}
@@ -127,7 +127,7 @@ def test_sparse_gradients_update_like_dense_ones(make, rows):
 
 
 @pytest.mark.parametrize("corrects", [False, True])
-def test_the_kernel_and_the_compiled_update_are_the_same(corrects):
+def test_kernel_equals_compiled_update(corrects):
     class Compiled(AdamWeightDecay):
         def _has_kernel(self, variable):
             return False
@@ -156,7 +156,7 @@ def test_the_kernel_and_the_compiled_update_are_the_same(corrects):
      (0, 0, 1.0), (0, 50, 0.5)],
 )  # fmt: skip
 @pytest.mark.core
-def test_schedule_rises_then_follows_the_line_from_step_zero(warmup, step, expected):
+def test_schedule_warms_up_then_decays_linearly(warmup, step, expected):
     np.testing.assert_allclose(WarmupLinearDecay(1.0, 100, warmup)(step), expected, rtol=1e-6)
 
 
@@ -166,7 +166,7 @@ def first_moments(optimizer) -> list[np.ndarray]:
 
 
 @pytest.mark.core
-def test_clipping_scales_to_norm_one_and_leaves_smaller_ones():
+def test_clipping_scales_only_norms_above_one():
     for gradients, expected in (([[3.0], [4.0]], [[0.6], [0.8]]), ([[0.3], [0.4]], [[0.3], [0.4]])):
         variables = [tf.Variable([1.0], name="kernel") for _ in gradients]
         optimizer = AdamWeightDecay(0.1)
@@ -226,7 +226,7 @@ def test_a_compiled_step_equals_the_step_op_by_op(make, monkeypatch):
 @pytest.mark.parametrize("bad", [np.inf, np.nan])
 @pytest.mark.parametrize("large", [1, 1 << 62], ids=["compiled", "op_by_op"])
 @pytest.mark.parametrize("scaling", [False, True])
-def test_a_step_whose_norm_is_not_finite_changes_nothing(bad, large, scaling, monkeypatch):
+def test_step_with_non_finite_norm_changes_nothing(bad, large, scaling, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", large)
     variables = [tf.Variable(tf.ones([2]), name=name) for name in ("kernel", "bias")]
     optimizer = inner = AdamWeightDecay(0.1)
@@ -307,7 +307,7 @@ def test_bias_correction_counts_updates(lamb, scaling, tmp_path):
 
 
 @pytest.mark.core
-def test_no_replica_decays_a_bias_and_all_decay_a_kernel():
+def test_all_replicas_decay_kernels_but_not_biases():
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     with strategy.scope():
         variables = [tf.Variable(tf.ones([2]), name=name) for name in ("bias", "kernel")]

@@ -60,7 +60,7 @@ def test_short_runs_log_every_tenth(tmp_path, caplog, monkeypatch):
         assert len(steps) == min(last_step, 10) and steps[-1] == last_step and len(set(steps)) == len(steps)
 
 
-def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch):
+def test_narrow_terminal_shows_most_important_values(tmp_path, monkeypatch):
     terminal = io.StringIO()
     terminal.isatty = lambda: True
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -74,7 +74,7 @@ def test_a_narrow_terminal_shows_the_most_important_values(tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("kept", [0, 1, 25, -1])
-def test_a_line_that_a_kill_left_half_written_spoils_no_other(tmp_path, kept):
+def test_partial_line_leaves_other_lines_readable(tmp_path, kept):
     path = tmp_path / "metrics.jsonl"
     metrics_file.record(str(tmp_path), "train", 1, {"loss": 1.0})
     whole = path.read_bytes()
@@ -113,7 +113,7 @@ def test_perplexity_is_the_exponential_of_the_mean(loss):
     np.testing.assert_allclose(values["masked_lm_perplexity"], np.exp(np.float64(loss)), rtol=2e-5)
 
 
-def test_perplexity_never_overflows_and_shows_what_is_no_number():
+def test_perplexity_never_overflows_and_keeps_nan():
     assert np.isfinite(derived(masked_lm_loss=1e6)["masked_lm_perplexity"])
     assert np.isnan(derived(masked_lm_loss=np.nan)["masked_lm_perplexity"])
 

@@ -50,7 +50,7 @@ def drawn_in_first_step(replicas: int, micro_batches: int) -> float:
     return replicas * float(trainer.train(tf.constant(1))["drawn"])
 
 
-def test_each_replica_and_each_micro_batch_has_its_own_seed():
+def test_replicas_and_micro_batches_have_own_seeds():
     uniform = tf.random.stateless_uniform
     of_replicas = [fold_in(tf.constant([11, 0]), replica) for replica in range(2)]
     numbers = [float(uniform([], fold_in(seed, part))) for seed in of_replicas for part in range(2)]

@@ -60,7 +60,7 @@ def utilizations(counter, loops):
     return found
 
 
-def test_a_published_peak_that_training_exceeds_is_left_out(clock, caplog):
+def test_published_peak_that_is_exceeded_is_left_out(clock, caplog):
     assert utilizations(Throughput(flops_per_row=50.0, peak=Peak(100.0, "a toy")), 1) == [None]
     assert "computes 150 FLOP/s, more than a toy" in caplog.text
 

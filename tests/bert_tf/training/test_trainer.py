@@ -40,7 +40,7 @@ def whole():
 
 
 @pytest.mark.slow
-def test_a_step_does_not_depend_on_how_its_rows_are_spread(whole):
+def test_replicas_and_micro_batches_give_equal_steps(whole):
     assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
     assert_same(run(make_trainer(replicas=2, micro_batches=4)), whole)
 
@@ -51,7 +51,7 @@ def test_a_step_does_not_depend_on_its_parts(whole):
 
 
 @pytest.mark.slow
-def test_a_step_whose_gradients_xla_compiles_is_the_same(whole):
+def test_xla_compiled_gradients_give_equal_step(whole):
     assert_same(run(make_trainer(replicas=2, micro_batches=4, compiles=True)), whole)
 
 
@@ -65,7 +65,7 @@ def test_xla_draws_the_same_dropout_masks():
 
 
 @pytest.mark.slow
-def test_xla_compiles_forward_and_backward_pass_as_one_program():
+def test_xla_compiles_forward_and_backward_together():
     """The compiled function contains the whole forward and backward pass."""
     trainer = make_trainer(replicas=2, compiles=True)
     iterator = iter(trainer._train_dataset)
@@ -84,7 +84,7 @@ def test_xla_compiles_forward_and_backward_pass_as_one_program():
 
 
 @pytest.mark.slow
-def test_a_step_of_fine_tuning_does_not_depend_on_it_either():
+def test_replicas_give_equal_fine_tuning_steps():
     expected = run(make_trainer(FineTuningObjective))
     assert_same(run(make_trainer(FineTuningObjective, replicas=2, micro_batches=2)), expected)
 

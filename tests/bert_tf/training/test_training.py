@@ -38,7 +38,7 @@ def losses(output_dir) -> list[float]:
     ("num_train_steps", "most", "off_tpu", "on_tpu"),
     [(6, 1000, 1, 1), (50, 1000, 2, 2), (150, 1000, 7, 7), (150, 3, 3, 3), (10**6, 1000, 50, 1000)],
 )
-def test_a_short_run_is_divided_into_enough_loops_for_a_curve(num_train_steps, most, off_tpu, on_tpu):
+def test_short_run_has_enough_loops_for_curve(num_train_steps, most, off_tpu, on_tpu):
     given = types.SimpleNamespace(iterations_per_loop=most, save_checkpoints_steps=1000)
     for kind, steps in ((tf.distribute.OneDeviceStrategy, off_tpu), (tf.distribute.TPUStrategy, on_tpu)):
         assert loop._steps_per_loop(given, num_train_steps, object.__new__(kind)) == steps
@@ -84,7 +84,7 @@ def test_weights_that_are_not_finite_are_refused(data, tmp_path):
     assert not (tmp_path / "second").exists()
 
 
-def test_a_run_leaves_checkpoints_results_figures_and_summaries(finished):
+def test_run_writes_checkpoints_results_and_summaries(finished):
     folder, metrics = finished
     assert {"ckpt-0.index", "ckpt-3.index", "ckpt-6.index", "bert_config.json", "run.json"} <= set(os.listdir(folder))
     results = dict(line.split(" = ") for line in (folder / "eval_results.txt").read_text().splitlines())
@@ -121,7 +121,7 @@ def test_half_precision_keeps_float32_weights(data, tmp_path, dtype):
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
 )
-def test_a_folder_of_another_run_is_refused_and_left_alone(data, finished, change, message):
+def test_refuses_folder_of_other_run_and_keeps_it(data, finished, change, message):
     before = sorted(os.listdir(finished[0]))
     with pytest.raises(InputError, match=message):
         run_pretraining(settings(data, finished[0], *change.format(data=data).split()))
@@ -257,7 +257,7 @@ def test_lamb_trains(data, tmp_path):
 
 
 @pytest.mark.parametrize(("number", "raised"), [(signal.SIGTERM, Terminated), (signal.SIGINT, KeyboardInterrupt)])
-def test_a_signal_after_the_work_has_last_looked_is_not_lost(number, raised):
+def test_signal_after_last_check_is_not_lost(number, raised):
     # a shell's background job starts with SIGINT ignored, which an interruption respects
     before = signal.signal(number, signal.default_int_handler)
     try:

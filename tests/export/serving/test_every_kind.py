@@ -221,7 +221,7 @@ def test_broken_examples_are_refused(server, model):
 
 
 @pytest.mark.core
-def test_the_server_answers_as_the_export_does_in_process(server, model):
+def test_server_answers_equal_export_in_process(server, model):
     loaded = tf.saved_model.load(f"{server.settings.model_base_path}/1")
     tensors = {name: tf.constant(value, tf.string) for name, value in GOOD[model].items()}
     expected = loaded.signatures["serving_default"](**tensors)

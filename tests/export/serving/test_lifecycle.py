@@ -23,7 +23,7 @@ def answered_version(server, model="m", path="") -> float:
     return answer["predictions"][0]
 
 
-def test_a_new_version_takes_over_and_a_broken_one_does_not(tmp_path):
+def test_new_version_replaces_old_unless_broken(tmp_path):
     base, made = tmp_path / "m", tmp_path / "made"
     base.mkdir()
     made.mkdir()

@@ -95,7 +95,7 @@ def test_no_work_goes_on_after_its_504(base, flags):
         wait_until(lambda: server.post(PATH, {"instances": [1.0]})[0] == 200)
 
 
-def test_loading_and_warm_up_may_take_longer_than_a_request(tmp_path):
+def test_loading_and_warm_up_may_exceed_run_limit(tmp_path):
     steps = 5000  # takes at least a tenth of a second; the limit is a thousandth
     write_warmup(write_model(tmp_path, 1), "slow", "steps", [np.full(1, steps, np.int32)])
     with running(f"--model_base_path={tmp_path}", "--max_run_seconds=0.001") as server:

@@ -86,7 +86,7 @@ def server(tmp_path_factory):
         yield started
 
 
-def test_the_page_is_served_and_loads_nothing_from_elsewhere(server):
+def test_page_is_served_and_loads_nothing_external(server):
     status, headers, body = server.http("GET", "/")
     assert status == 200 and headers["Content-Type"] == "text/html; charset=utf-8"
     assert "default-src 'none'" in headers["Content-Security-Policy"]

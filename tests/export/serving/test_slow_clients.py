@@ -89,7 +89,7 @@ def test_clients_that_do_not_read_are_dropped(base):
         assert len(until_closed(client)) < 10_000_000, "not the whole answer"
 
 
-def test_more_connections_close_those_that_have_waited_longest(server):
+def test_too_many_connections_close_longest_waiting(server):
     clients = [connect(server.rest_port, b"POST / HTTP/1.1\r\n") for _ in range(3 * MOST)]
     assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": halves([1.0])})
     assert until_closed(clients[0]) == b"", "the first is closed, not the last"

@@ -37,7 +37,7 @@ def read(path, split="train"):
     return choice_data("", {split: (path,)}).read(split)
 
 
-def test_swags_columns_are_read_with_and_without_labels(tmp_path):
+def test_reads_swag_columns_with_and_without_labels(tmp_path):
     expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "7")
     assert read(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0")) == [expected]
     (example,) = read(write(tmp_path / "b.csv", SWAG, ROW), "test")
@@ -55,7 +55,7 @@ def test_the_full_files_name_the_right_ending(tmp_path):
     assert read(path) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
 
 
-def test_a_story_cloze_file_has_two_endings_counted_from_1(tmp_path):
+def test_story_cloze_has_two_endings_counted_from_one(tmp_path):
     header = "InputStoryid,InputSentence1,InputSentence2,InputSentence3,InputSentence4,RandomFifthSentenceQuiz1,"
     header += "RandomFifthSentenceQuiz2,AnswerRightEnding"
     rows = [
@@ -84,7 +84,7 @@ def write_race(folder):
                 (folder / split / level / f"{number}.txt").write_text(json.dumps(entry))
 
 
-def test_a_folder_of_race_has_the_questions_of_all_levels(tmp_path):
+def test_race_folder_has_questions_of_all_levels(tmp_path):
     write_race(tmp_path)
     source = choice_data(str(tmp_path), {})
     first, second, *rest = source.read("train")
@@ -247,7 +247,7 @@ def test_a_run_learns_and_predicts_by_id(folder, trained):
 
 
 @pytest.mark.slow
-def test_evaluation_is_the_same_packed_or_not_in_any_batch(folder, vocab_file, trained):
+def test_evaluation_is_equal_for_any_packing_and_batch(folder, vocab_file, trained):
     output, scores = trained
     for flags in (["--nopack_sequences", "--eval_batch_size=7"], ["--eval_batch_size=3"], ["--eval_batch_size=64"]):
         again = run_swag(settings(folder, vocab_file, output, "--do_eval", *flags))

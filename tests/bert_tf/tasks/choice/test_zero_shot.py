@@ -47,7 +47,7 @@ def test_a_continuation_scores_its_own_likelihood(models, tmp_path):
         assert len(continuation["tokens"]) == len(both["tokens"]) - len(context["tokens"])
 
 
-def test_the_choice_has_the_highest_mean_log_probability(models, tmp_path):
+def test_choice_has_highest_mean_log_probability(models, tmp_path):
     lines = [json.dumps({"context": c, "choices": choices, "label": label}) for c, choices, label in CHOICES]
     found = score(tmp_path, models, "choose", lines, name="examples.jsonl")
     pairs = [f"{context}\t{choice}" for context, choices, _ in CHOICES for choice in choices]

@@ -63,7 +63,7 @@ def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained, mo
     assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
 
 
-def test_predictions_have_a_file_with_header_and_labels_too(trained):
+def test_predictions_file_has_header_and_labels(trained):
     folder, _ = trained
     results = (folder / "test_results.tsv").read_text().splitlines()
     header, *rows = (folder / "test_predictions.tsv").read_text().splitlines()
@@ -204,7 +204,7 @@ def test_a_regression_learns_its_score(inputs, vocab_file, tmp_path):
     assert metrics["pearson"] > 0.9 and metrics["loss"] < 0.7
 
 
-def test_rows_of_a_model_with_few_positions_are_as_long_as_these(inputs, vocab_file, trainings, tmp_path):
+def test_default_row_length_is_limited_by_positions(inputs, vocab_file, trainings, tmp_path):
     given = dataclasses.replace(settings(inputs, vocab_file, tmp_path / "out", "--do_train"), max_seq_length=None)
     for positions, length in ((32, 32), (500, 128)):
         config = config_with(inputs, tmp_path, max_position_embeddings=positions).partition("=")[2]
@@ -248,7 +248,7 @@ def test_a_vocabulary_larger_than_the_model_is_refused(inputs, vocab_file, train
         (["--nodo_train", "--do_eval"], "no such folder|holds no checkpoint"),
     ],
 )
-def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, message):
     with pytest.raises(InputError, match=message):
         run_classifier(settings(inputs, vocab_file, tmp_path / "out", "--do_train", *more))
     assert not (tmp_path / "out").exists()

@@ -109,7 +109,7 @@ def test_a_bad_file_is_refused_by_file_and_line(tmp_path, name, path, text, mess
         task_of(name, tmp_path).data.read(split)
 
 
-def test_qqps_incomplete_lines_are_counted_named_and_skipped(tmp_path, caplog):
+def test_qqp_incomplete_lines_are_counted_and_skipped(tmp_path, caplog):
     text = f"{QQP}1\t1\t2\ta\tb\t1\n2\t1\t2\tmissing\n3\t1\t2\tc\td\t\n4\t1\t2\te\tf\t0\n"
     write_files(tmp_path, "QQP", **{"train.tsv": text})
     with caplog.at_level(logging.WARNING, "absl"):
@@ -143,7 +143,7 @@ def make_split(task, examples):
     return Split(examples, {"label_ids": tf.constant(labels, tf.float32)}, np.arange(len(examples)))
 
 
-def test_mnlis_scores_and_files_are_those_of_both_test_sets(tmp_path):
+def test_mnli_scores_and_files_of_both_test_sets(tmp_path):
     write_files(tmp_path, "MNLI")
     task = task_of("MNLI", tmp_path)
     dev, test = task.data.read("dev"), task.data.read("test")
@@ -173,14 +173,14 @@ def test_predictions_for_glues_server(tmp_path, name, predictions, content):
     assert (tmp_path / f"{name}.tsv").read_text() == f"index\tprediction\n{content}\n"
 
 
-def test_wnli_needs_its_training_data_before_it_predicts(tmp_path):
+def test_wnli_prediction_requires_training_data(tmp_path):
     write_files(tmp_path, "WNLI")
     (tmp_path / "train.tsv").unlink()
     with pytest.raises(InputError, match="train.tsv: no such file"):
         task_of("WNLI", tmp_path).data.read("test")
 
 
-def test_sts_bs_scores_are_clipped_and_have_three_decimals(tmp_path):
+def test_sts_b_predictions_are_clipped_and_rounded(tmp_path):
     examples = [Example("a", "b", None, str(i)) for i in (4, 2, 9)]
     task, predictions = task_of("STS-B"), np.array([[-0.1], [5.01], [2.34567]], np.float32)
     task.write_predictions(str(tmp_path), make_split(task, examples), predictions)
@@ -253,7 +253,7 @@ def test_correlations_equal_scipys():
 
 
 @pytest.mark.parametrize(("name", "logits"), [("RTE", [[1.0, 0], [np.nan, 0]]), ("STS-B", [[1.0], [np.nan]])])
-def test_a_prediction_that_is_nan_makes_every_score_nan(name, logits):
+def test_nan_prediction_makes_every_score_nan(name, logits):
     task = task_of(name)
     examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
     found = task.scores(make_split(task, examples), np.array(logits))

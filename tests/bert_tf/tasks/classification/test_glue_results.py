@@ -50,7 +50,7 @@ def settings(runs, *more, omit=""):
     return parse(GlueSubmissionSettings, [*flags, *more])
 
 
-def test_the_script_shows_the_dev_scores_and_packs_all_files(runs, capsys, caplog):
+def test_script_shows_dev_scores_and_zips_all_files(runs, capsys, caplog):
     with caplog.at_level(logging.WARNING, "absl"):
         main(settings(runs))
     lines = capsys.readouterr().out.splitlines()

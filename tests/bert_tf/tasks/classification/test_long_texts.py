@@ -37,7 +37,7 @@ def head_tail(a, b, max_seq_length):
     return packing.pack(ragged(a), b, **options)["input_ids"].numpy().tolist()
 
 
-def test_head_and_tail_are_a_quarter_and_three_quarters():
+def test_head_is_a_quarter_and_tail_the_rest():
     assert head_tail([range(10), [1, 2]], None, 8) == [[CLS, 0, 1, 6, 7, 8, 9, SEP], [CLS, 1, 2, SEP, 0, 0, 0, 0]]
     (row,) = head_tail([range(1000)], None, 512)
     assert row[1:-1] == [*range(128), *range(1000 - 382, 1000)], "510 tokens: 128 and 382, as in Sun et al."
@@ -61,7 +61,7 @@ def test_windows_start_a_stride_apart():
     assert cut([range(9)], None, 6, 0)[0] == [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [5, 6, 7, 8]]
 
 
-def test_of_a_pair_the_longer_text_moves_and_the_shorter_stands():
+def test_longer_text_of_pair_is_cut_into_windows():
     short, moving = [7, 8], list(range(20, 26))
     expected = [[20, 21, 22], [22, 23, 24], [23, 24, 25]]
     assert cut([short], [moving], 8, 2) == ([short] * 3, expected, [0, 0, 0])

@@ -77,7 +77,7 @@ def test_labels_may_stand_in_brackets(tmp_path):
 CONTENT = "text,label\na,x\nb,y\nc,\nd,y\n"
 
 
-def test_the_loss_is_the_mean_of_the_labels_cross_entropies(tmp_path):
+def test_loss_is_mean_of_label_cross_entropies(tmp_path):
     logits = np.array([[2.0, -1.0], [0.0, 3.0]], np.float32)
     labels = np.array([[1.0, 0.0], [0.0, 1.0]], np.float32)
     batch = {"label_ids": tf.constant(labels)}

@@ -47,7 +47,7 @@ def test_a_users_file_is_read_by_column_names(tmp_path):
     assert task.data.read("test") == [Example("x", "y", None)]
 
 
-def test_a_users_file_is_read_by_column_numbers_without_a_header(tmp_path):
+def test_reads_columns_by_number_without_header(tmp_path):
     write(tmp_path, "yes\ta b\nno\tc\n")
     by_number = settings("OWN", tmp_path, has_header=False, text_a_column="1", label_column="0")
     task = find_task(by_number)
@@ -234,7 +234,7 @@ def test_a_format_may_be_chosen_by_flag(tmp_path):
         ("tsv", "\ntext\tlabel\na\tx\n", "line 1: is blank; remove blank lines"),
     ],
 )  # fmt: skip
-def test_a_bad_file_of_ones_own_is_refused_with_its_line(tmp_path, end, text, message):
+def test_bad_own_file_is_refused_with_its_path(tmp_path, end, text, message):
     path = write(tmp_path, text, end=end)
     with pytest.raises(InputError, match=message) as refused:
         find_task(settings("own", tmp_path))

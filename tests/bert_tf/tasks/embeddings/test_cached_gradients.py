@@ -27,7 +27,7 @@ def assert_same(found, expected):
 
 
 @pytest.mark.parametrize("name", ["infonce", "cosent"])
-def test_without_micro_batches_they_are_those_of_one_tape(vocab_file, name):
+def test_gradients_of_whole_batch_equal_one_tape(vocab_file, name):
     task = small_model.tasks()[name]
     objective = small_model.objective_of(task)
     batch = small_model.batch_of(task, small_model.examples(8, scored=name == "cosent"), vocab_file)
@@ -49,7 +49,7 @@ def test_micro_batches_and_parts_change_nothing(vocab_file, name, packed):
 
 
 @pytest.mark.slow
-def test_a_micro_batch_is_computed_again_with_its_dropout_masks(vocab_file):
+def test_recomputation_uses_the_same_dropout_masks(vocab_file):
     """The gradient along a direction is the derivative of the loss in that direction, with the same masks."""
     task = small_model.tasks()["infonce"]
     objective = small_model.objective_of(task)

@@ -51,7 +51,7 @@ def test_rows_may_have_different_numbers_of_negatives(tmp_path):
     assert [example.texts for example in data.read(path, "train")] == [("a", "b"), ("c", "d", "e")]
 
 
-def test_a_collection_has_the_judged_queries_and_all_documents(tmp_path):
+def test_collection_has_judged_queries_and_documents(tmp_path):
     found = data.read(collection(tmp_path), "dev")
     assert {example.form for example in found} == {COLLECTION}
     assert [(one.texts[0], one.relevant) for one in found[:2]] == [("was", {"d2": 2.0}), ("is", {"d1": 1.0})]

@@ -39,7 +39,7 @@ def triplets():
 
 
 @pytest.mark.parametrize("both", [False, True])
-def test_the_positive_is_chosen_among_all_texts_of_the_batch(triplets, both):
+def test_positive_is_chosen_among_all_texts_of_batch(triplets, both):
     vectors, batch = triplets
     real = vectors[:-2].reshape(GROUPS, 2 + NEGATIVES, SIZE)
     candidates = real[:, 1:].reshape(-1, SIZE)
@@ -83,7 +83,7 @@ def test_right_texts_are_not_negatives(both):
     np.testing.assert_allclose(found["loss"].numpy()[anchors], expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_cosines_of_scored_pairs_are_ordered_by_their_scores():
+def test_cosent_loss_orders_cosines_by_scores():
     vectors = RNG.normal(size=(8, SIZE)).astype(np.float32)
     labels = [3.0, 1.0, 1.0, 2.5]
     batch = batch_of([0, 1] * 4, np.arange(8), [1] * 6 + [0, 0], np.repeat(labels, 2))
@@ -94,7 +94,7 @@ def test_the_cosines_of_scored_pairs_are_ordered_by_their_scores():
     np.testing.assert_allclose(found["loss"], np.full(8, expected), rtol=1e-5)
 
 
-def test_a_matryoshka_loss_is_the_sum_over_the_first_numbers(triplets):
+def test_matryoshka_loss_is_sum_over_vector_prefixes(triplets):
     vectors, batch = triplets
 
     def of(part):

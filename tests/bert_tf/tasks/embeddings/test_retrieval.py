@@ -41,7 +41,7 @@ def test_metrics_are_those_of_sorting_everything(monkeypatch, in_memory):
         np.testing.assert_array_equal(ranking.best, np.argsort(-row, kind="stable")[:3])
 
 
-def test_of_equal_documents_the_first_has_the_lowest_rank():
+def test_first_of_equal_documents_has_lowest_rank():
     documents = np.float32([[1, 0], [0, 1], [0, 1], [0, 1]])
     (ranking,) = retrieval.search(np.float32([[0, 1]]), documents, [[2]])
     assert ranking.ranks.tolist() == [2] and ranking.best.tolist() == [1, 2, 3]

@@ -64,7 +64,7 @@ def trained(folder):
     return output, run_embeddings(flags(folder, output, *TRAINED, *data))
 
 
-def test_a_run_trains_on_pairs_and_is_evaluated_on_scores(folder, trained):
+def test_trains_on_pairs_and_evaluates_on_scores(folder, trained):
     output, scores = trained
     assert list(scores) == ["spearman", "pearson", "spearman_8"]
     lines = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
@@ -92,7 +92,7 @@ def test_a_collection_and_pairs_are_searched(folder, trained):
 
 
 @pytest.mark.slow
-def test_vectors_are_the_same_wherever_they_are_computed(folder, trained, tmp_path):
+def test_vectors_are_equal_wherever_computed(folder, trained, tmp_path):
     output, _ = trained
     model = TextEmbedder.load(str(output))
     plain, asked = model.encode(TEXTS), model.encode(TEXTS, "query")
@@ -195,7 +195,7 @@ def test_the_python_class_trains_on_lists(folder, tmp_path):
             TextEmbedder.train(given, str(folder / "start"), str(tmp_path / "other"))
 
 
-def test_negatives_are_similar_texts_that_are_no_positives(folder, tmp_path):
+def test_mined_negatives_are_similar_and_not_positive(folder, tmp_path):
     corpus = [*small_model.WORDS, "the man said"]
     write(tmp_path / "corpus.txt", *corpus)
     write(

@@ -193,7 +193,7 @@ def test_a_context_without_a_token_is_answered_too(tokenizers, tmp_path):
 
 
 @pytest.mark.quick_cases("uncased")
-def test_exact_offsets_cut_the_answer_out_of_the_context(hard, tokenizers):
+def test_exact_offsets_cut_answer_from_context(hard, tokenizers):
     task = make_task(hard, exact_offsets=True, max_answer_length=1000)
     questions = [q for q in squad_file.read_questions(hard) if q.answers and q.text.startswith("who said")]
     split = encoded_split(task, questions, tokenizers[0], LENGTH)
@@ -310,7 +310,7 @@ def test_a_threshold_belongs_to_its_checkpoint(tmp_path):
         squad_results.NULL_THRESHOLD.read(folder)
 
 
-def test_answers_not_at_their_offset_are_counted_and_named(tmp_path, caplog):
+def test_answers_not_at_offset_are_counted_and_named(tmp_path, caplog):
     good = [paragraph("the man said so", ["man"], f"good {i}") for i in range(3)]
     wrong = [paragraph("the man said so", ["man"], f"wrong {i}") for i in range(4)]
     for entry, start in zip(wrong, (9, -4, 900, 14), strict=True):
@@ -377,7 +377,7 @@ def test_bad_files_are_refused_by_their_place(tmp_path, content, message):
             make_task(str(path)).data.read(split)
 
 
-def test_a_question_with_an_empty_list_of_answers_has_none(tmp_path):
+def test_question_with_empty_answers_is_impossible(tmp_path):
     path = tmp_path / "a.json"
     content = {"context": "the man said so", "qas": [QA | {"answers": []}]}
     path.write_text(json.dumps({"data": [{"paragraphs": [content]}]}))

@@ -115,7 +115,7 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
 
 
 @pytest.mark.slow
-def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file, trained, trained_v2, tmp_path):
+def test_later_command_takes_rows_and_version_from_run(inputs, vocab_file, trained, trained_v2, tmp_path):
     for (folder, scores), version in ((trained, "v1"), (trained_v2, "v2")):
         before = [(folder / name).read_bytes() for name in FILES if (folder / name).exists()]
         command = [f"--predict_file={inputs}/{version}.json", f"--output_dir={folder}", "--do_eval"]
@@ -128,7 +128,7 @@ def test_a_later_command_takes_rows_and_version_from_the_run(inputs, vocab_file,
 
 
 @pytest.mark.slow
-def test_a_test_file_needs_no_answers_to_predict_but_to_evaluate(inputs, trained, tmp_path):
+def test_answers_are_required_to_evaluate_not_predict(inputs, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
     command = [f"--predict_file={inputs}/test.json", f"--output_dir={folder}"]
     run_squad(parse(SquadSettings, [*command, "--do_predict", "--exact_answer_offsets"]))
@@ -281,7 +281,7 @@ def test_an_export_answers_as_the_prediction_files(inputs, trained_v2, tmp_path)
         (["--ensemble_checkpoints=a,b"], "drop --do_train"),
     ],
 )
-def test_bad_flags_are_refused_before_anything_is_written(inputs, vocab_file, tmp_path, more, message):
+def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, message):
     with pytest.raises(InputError, match=message):
         run_squad(settings(inputs, vocab_file, tmp_path / "out", "v1", "--do_train", *more))
     assert not (tmp_path / "out").exists()
@@ -330,7 +330,7 @@ def test_a_threshold_needs_its_answer_lengths(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_killed_again_and_again_ends_with_the_same_bits(inputs, vocab_file, tmp_path):
+def test_same_bits_after_repeated_kills(inputs, vocab_file, tmp_path):
     server = Server(tmp_path)
 
     def command(folder):

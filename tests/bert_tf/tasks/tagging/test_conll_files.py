@@ -84,7 +84,7 @@ def test_impossible_tags_are_refused_or_repaired(tmp_path, caplog):
     assert "2 sentences have tags that IOB2 does not allow" in caplog.text
 
 
-def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
+def test_finds_files_by_shared_task_names(tmp_path):
     files = file_data(str(tmp_path), {}, FILE_NAMES.__getitem__, TaggedFiles(WordColumns()).read)
     with pytest.raises(InputError, match=r"has none of train.txt, eng.train, .*; check the folder, or give --train_da"):
         files.files("train")
@@ -96,7 +96,7 @@ def test_files_are_found_by_the_names_of_the_shared_tasks(tmp_path):
         files.files("train")
 
 
-def test_predictions_are_what_the_official_scorer_reads(tmp_path):
+def test_predictions_are_in_official_scorer_format(tmp_path):
     sentences = read(tmp_path, CONLL_2003)
     path = tmp_path / "out.txt"
     conll_files.write_predictions(str(path), sentences, [["O", "O"], ["I-PER", "O"]])

@@ -176,7 +176,7 @@ def test_bad_data_and_flags_are_refused_first(inputs, tmp_path, content, more, m
     assert not (tmp_path / "out").exists()
 
 
-def test_a_type_of_dev_that_train_lacks_is_refused_by_line(inputs, tmp_path):
+def test_refuses_unknown_dev_entity_type_with_line(inputs, tmp_path):
     (tmp_path / "dev.txt").write_text("a NN O\nb NN B-ORG\n")
     with pytest.raises(InputError, match=r"dev.txt, line 2: the tag 'B-ORG' has an unknown type; known types: PER"):
         run_ner(settings(inputs, tmp_path / "out", "--do_train", "--do_eval", f"--eval_data_path={tmp_path}/dev.txt"))
@@ -273,7 +273,7 @@ def test_replicas_learn_what_one_device_learns(inputs, tmp_path):
 
 
 @pytest.mark.torch
-def test_hugging_faces_token_classifier_gives_the_same_logits(inputs, trained, tmp_path):
+def test_logits_equal_hugging_face_token_classifier(inputs, trained, tmp_path):
     import torch
     import transformers
 

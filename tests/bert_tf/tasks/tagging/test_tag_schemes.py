@@ -90,7 +90,7 @@ def test_the_table_is_the_official_scorers():
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_entities_come_back_from_the_tags_of_every_scheme(scheme):
+def test_entities_round_trip_through_every_scheme(scheme):
     rng = np.random.default_rng(1)
     known = set(tag_schemes.tags_of_types(TYPES, scheme))
     for tags in random_tags(rng, "BIES"):

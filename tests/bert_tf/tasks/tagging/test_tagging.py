@@ -120,7 +120,7 @@ def test_the_document_fills_rows_on_both_sides(tokenizer):
     assert all((span.begin, span.end) == (span.first, span.last) for span in alone)
 
 
-def test_words_at_a_cut_are_read_with_words_on_both_sides():
+def test_words_at_cut_have_context_on_both_sides():
     sentence = Sentence(tuple("abcdefghijklmnopqrst"), ("O",) * 20, 1)
     spans = list(spans_of([sentence], np.arange(21), 8, False))
     assert [(s.first, s.last) for s in spans] == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20)]
@@ -195,7 +195,7 @@ def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
     np.testing.assert_allclose(total, np.sum(losses), rtol=1e-5)
 
 
-def test_features_are_what_the_encoder_gives_first_tokens(tokenizer):
+def test_features_equal_encoder_output_of_first_tokens(tokenizer):
     config = dataclasses.replace(CONFIG, num_hidden_layers=4)
     found = sentences(tokenizer.vocabulary, 6)
     for features, layers in itertools.islice({"concat_last_four": (1, 2, 3, 4), "embeddings": (0,)}.items(), 2):
