@@ -125,7 +125,7 @@ def our_training(recipe: Recipe, train: pathlib.Path, learning_rate: float, seed
     """Returns the flags of training."""
     return [
         "--do_train", f"--train_data_path={train}", f"--learning_rate={learning_rate}", f"--random_seed={seed}",
-        f"--num_train_epochs={epochs}", f"--train_batch_size={recipe.batch_size}", "--adam_bias_correction",
+        f"--num_train_epochs={epochs}", f"--train_batch_size={recipe.batch_size}",
     ]  # fmt: skip
 
 

@@ -168,7 +168,7 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
         else:
             options += ["--nopack_sequences"] if peer == "unpacked" else []
             command = [
-                *our_command(task, data, output, dtype), *options, "--do_train", "--do_eval", "--adam_bias_correction",
+                *our_command(task, data, output, dtype), *options, "--do_train", "--do_eval",
                 f"--init_checkpoint={checkpoint()}", f"--random_seed={seed}", "--train_batch_size=32",
                 "--eval_batch_size=32",
             ]  # fmt: skip
@@ -240,7 +240,7 @@ def answer_once(
             command += [
                 f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={args.question_epochs}",
                 f"--random_seed={seed}", f"--train_batch_size={asked.batch_size}", "--eval_batch_size=16",
-                "--do_train", "--do_eval", "--adam_bias_correction",
+                "--do_train", "--do_eval",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
             command = [sys.executable, "-m", "bert_tf.run_squad", *command]
@@ -273,7 +273,6 @@ def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, ep
                 sys.executable, "-m", "bert_tf.run_ner", f"--train_data_path={train}", f"--eval_data_path={dev}",
                 f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--train_batch_size=32",
                 "--eval_batch_size=32", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
-                "--adam_bias_correction",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
         command += [f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={NER_RATE}"]

@@ -29,7 +29,7 @@ def test_published_checkpoint_learns_continuations(data_dir, minilm, tmp_path):
             SwagSettings,
             [f"--train_data_path={tmp_path}/train.csv", f"--eval_data_path={tmp_path}/dev.csv", "--max_seq_length=64",
              f"--init_checkpoint={minilm}", f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1",
-             "--do_train", "--do_eval", "--adam_bias_correction", "--train_batch_size=8", "--learning_rate=3e-4"],
+             "--do_train", "--do_eval", "--train_batch_size=8", "--learning_rate=3e-4"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "accuracy" and scores["accuracy"] > 0.4, f"chance is 0.25: {scores}"
@@ -48,7 +48,7 @@ def test_published_checkpoint_learns_to_answer(data_dir, minilm, tmp_path):
             SquadSettings,
             [f"--train_file={files['train']}", f"--predict_file={files['dev']}", f"--init_checkpoint={minilm}",
              f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1", "--train_batch_size=8", "--eval_batch_size=16",
-             "--max_seq_length=192", "--learning_rate=2e-4", "--adam_bias_correction", "--do_train", "--do_eval"],
+             "--max_seq_length=192", "--learning_rate=2e-4", "--do_train", "--do_eval"],
         )
     )  # fmt: skip
     assert next(iter(scores)) == "f1" and scores["f1"] > 0.15, scores
@@ -71,7 +71,7 @@ def test_a_published_checkpoint_learns_named_entities(data_dir, minilm, tmp_path
             [f"--train_data_path={sentences_with_entities(train, tmp_path / 'train', 440)}",
              f"--eval_data_path={sentences_with_entities(dev, tmp_path / 'dev', 80)}", f"--init_checkpoint={minilm}",
              f"--output_dir={tmp_path / 'run'}", "--num_train_epochs=1", "--do_train", "--do_eval",
-             "--adam_bias_correction", "--learning_rate=4e-4", "--train_batch_size=8", "--eval_batch_size=32",
+             "--learning_rate=4e-4", "--train_batch_size=8", "--eval_batch_size=32",
              "--max_seq_length=64"],
         )
     )  # fmt: skip

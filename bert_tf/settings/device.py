@@ -7,6 +7,10 @@ from bert_tf.core.command_line import check_values, hidden_modules, require, set
 
 # Exclusive upper bound of seeds.
 SEEDS = 1 << 31
+BIAS_CORRECTION = (
+    "apply Adam's bias correction, which google-research/bert omits; as in TensorFlow, epsilon is added before the "
+    "correction, so epsilon has more effect in the first steps than in PyTorch"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +53,7 @@ class DeviceSettings:
         "adamw: Adam as in google-research/bert; lamb: LAMB, for very large batches", "adamw",
         choices=("adamw", "lamb"), group="Training",
     )  # fmt: skip
-    adam_bias_correction: bool = setting(
-        "apply Adam's bias correction, which google-research/bert omits; as in TensorFlow, epsilon is added before the "
-        "correction, so epsilon has more effect in the first steps than in PyTorch",
-        False,
-        group="Training",
-    )
+    adam_bias_correction: bool = setting(BIAS_CORRECTION, False, group="Training")
     gradient_accumulation_steps: int = setting(
         "number of micro-batches per step and device; more micro-batches need less memory",
         1,

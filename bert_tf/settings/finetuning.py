@@ -7,6 +7,7 @@ from typing import ClassVar
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.settings import protocol
+from bert_tf.settings.device import BIAS_CORRECTION
 from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
 
 # For each split, the flag that names the split's files.
@@ -16,6 +17,8 @@ PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
     """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert.
+
+    One default differs: Adam's bias is corrected.
 
     Attributes:
       path_flags: for each split, the flag that names the split's files.
@@ -81,6 +84,9 @@ class FineTuningSettings(protocol.ProtocolSettings):
         "examples of full length per prediction step, over all devices", 8, group="Evaluation", above=0
     )
     num_train_epochs: float = setting("number of epochs", 3.0, first=True, above=0)
+    adam_bias_correction: bool = setting(
+        f"{BIAS_CORRECTION}; without it, training on a few thousand examples fails more often", True
+    )
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
         "load only the encoder of a fine-tuned --init_checkpoint, and initialize the head randomly",

@@ -132,7 +132,8 @@ def finetuning(
         f"--init_checkpoint={checkpoints.get(model, OUT / f'pretrain-{model}')}",
         f"--output_dir={OUT}/{name}", "--do_train", "--do_eval", "--max_seq_length=64", "--eval_batch_size=64",
         "--sweep", f"--sweep_learning_rates={rate}", "--sweep_batch_sizes=32", f"--sweep_epochs={EPOCHS[task]}",
-        f"--sweep_restarts={seeds}", "--save_checkpoints_steps=100000", "--iterations_per_loop=50", *more,
+        f"--sweep_restarts={seeds}", "--save_checkpoints_steps=100000", "--iterations_per_loop=50",
+        "--noadam_bias_correction", *more,
     ]  # fmt: skip
     return Cell(name, (tuple(words),), needs)
 

@@ -110,8 +110,8 @@ def f1_of(labels, probabilities, thresholds):
 def test_the_tuned_threshold_has_the_best_f1_of_all():
     generator = np.random.default_rng(0)
     for decimals in (1, 6):
-        probabilities = generator.random([40, 3]).astype(np.float32).round(decimals)
-        labels = generator.random([40, 3]) < probabilities * 0.7
+        probabilities = generator.random([40, 200]).astype(np.float32).round(decimals)
+        labels = generator.random([40, 200]) < probabilities * 0.7
         chosen = best_thresholds(labels, probabilities)
         reached = f1_of(labels, probabilities, chosen)
         every = [f1_of(labels, probabilities, threshold) for threshold in np.linspace(-0.001, 0.999, 1001)]
