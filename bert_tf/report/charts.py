@@ -123,6 +123,28 @@ def panel(
 
 
 @_with_style
+def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool = False) -> str:
+    """Draws the values of groups on one axis, with one row per group, and marks the mean of each group.
+
+    Args:
+      title: the name of the values.
+      rows: the name and the values of each group, from top to bottom.
+      percent: whether values are fractions.
+    """
+    figure, axis = _axes(title, size=(8.8, 0.7 + 0.26 * len(rows)))
+    axis.grid(visible=False, axis="y")
+    for place, (_, values) in enumerate(rows):
+        axis.plot(values, [place] * len(values), "o", color=BLUE, alpha=0.6, markersize=5)
+        if len(values) > 1:
+            axis.plot([np.mean(values)], [place], "|", color=ORANGE, markersize=13, markeredgewidth=2)
+    axis.set_yticks(range(len(rows)), [label for label, _ in rows])
+    axis.set_ylim(len(rows) - 0.5, -0.5)
+    if percent:
+        axis.xaxis.set_major_formatter(_PERCENT)
+    return _svg(figure)
+
+
+@_with_style
 def histogram(title: str, groups: Mapping[str, np.ndarray], what: str) -> str:
     """Draws the distributions of groups of values, float [N] each, as shares of their group; `what` names a value."""
     figure, axis = _axes(title, size=(4.4, 3.3), xlabel=what, ylabel="share of the group")

@@ -6,6 +6,12 @@ import pytest
 from bert_tf.core import progress_bar
 
 
+@pytest.fixture(autouse=True)
+def no_notebook(monkeypatch):
+    """Another test of this process may have run a notebook."""
+    monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
+
+
 def test_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
