@@ -202,7 +202,8 @@ def written(monkeypatch):
     return names
 
 
-FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3"]
+FEATURES = ["--feature_layers=concat_last_four", "--lstm_size=32", "--document_context", "--learning_rate=5e-3",
+            "--noadam_bias_correction"]  # fmt: skip
 
 
 def features(inputs, output_dir, *more: str) -> NerSettings:
