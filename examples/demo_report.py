@@ -50,4 +50,4 @@ def accuracy_dots(scores: dict[str, list[float]]) -> str:
     """Plots the dev accuracy of the majority class, and of every seed with and without pre-training."""
     named = (("pre-trained", "pretrained"), ("without pre-training", "scratch"), ("majority class", "majority"))
     rows = [(label, scores[name]) for label, name in named]
-    return charts.dots("dev accuracy of every seed, and the mean", rows, percent=True)
+    return charts.dots("dev accuracy of every seed, and the mean", rows)

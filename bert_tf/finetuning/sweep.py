@@ -134,7 +134,7 @@ def train(
         with traced_graphs.released():
             trained = _trained(trial, run_trial, trial_settings(settings, trial))
         trials = (*results.trials[:number], trained, *results.trials[number + 1 :])
-        results = Results(task.name, trials, results.higher_is_better)
+        results = dataclasses.replace(results, trials=trials)
         results = dataclasses.replace(results, higher_is_better=higher_is_better.get(results.metric, True))
         _record(folder, results, strategy)
     if not results.best:

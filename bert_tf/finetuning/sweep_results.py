@@ -77,7 +77,7 @@ class Results:
 
         Returns:
           A dict for each combination with a finished trial: the settings in `Trial.combination`; the number of
-          `finished` trials; and mean, sample standard `deviation` (0 for one trial) and `best` value of their main
+          `finished` trials; and mean, sample standard `deviation` (None for one trial) and `best` value of their main
           metric.
         """
         scores: dict[tuple, list[float]] = {}
@@ -87,7 +87,7 @@ class Results:
         best = max if self.higher_is_better else min
         rows = [
             dict(combination) | {"finished": len(values), "mean": statistics.fmean(values),
-                                 "deviation": statistics.stdev(values) if len(values) > 1 else 0.0,
+                                 "deviation": statistics.stdev(values) if len(values) > 1 else None,
                                  "best": best(values)}
             for combination, values in scores.items()
         ]  # fmt: skip
@@ -96,7 +96,7 @@ class Results:
     def best_by(self, name: str) -> list[tuple[int, float]]:
         """Returns each value of PRETRAINED or TRANSFERRED with its best combination's mean of the main metric."""
         rows = [row for row in self.combinations() if name in row]
-        return sorted({row[name]: row["mean"] for row in reversed(rows)}.items())
+        return sorted({row[name]: row["mean"] for row in reversed(rows)}.items())  # of each value, the best is last
 
     def table(self) -> list[list[str]]:
         """Returns a table: the header, then a row for each combination with a finished trial, the best first."""
@@ -105,7 +105,7 @@ class Results:
         head = [*map(TITLES.get, names), "trials", f"{self.metric} mean", "deviation", "best"]
         return [head, *(
             [*(f"{row[name]:g}" if name in row else "-" for name in (*names, "finished")),
-             *(f"{row[name]:.4f}" for name in ("mean", "deviation", "best"))]
+             *("-" if row[name] is None else f"{row[name]:.4f}" for name in ("mean", "deviation", "best"))]
             for row in rows
         )]  # fmt: skip
 

@@ -123,13 +123,12 @@ def panel(
 
 
 @_with_style
-def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool = False) -> str:
-    """Draws the values of groups on one axis, with one row per group, and marks the mean of each group.
+def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]]) -> str:
+    """Draws the fractions of groups on one axis, with one row per group, and marks the mean of each group.
 
     Args:
-      title: the name of the values.
-      rows: the name and the values of each group, from top to bottom.
-      percent: whether values are fractions.
+      title: the name of the fractions.
+      rows: the name and the fractions of each group, from top to bottom.
     """
     figure, axis = _axes(title, size=(8.8, 0.7 + 0.26 * len(rows)))
     axis.grid(visible=False, axis="y")
@@ -139,8 +138,7 @@ def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]], percent: bool 
             axis.plot([np.mean(values)], [place], "|", color=ORANGE, markersize=13, markeredgewidth=2)
     axis.set_yticks(range(len(rows)), [label for label, _ in rows])
     axis.set_ylim(len(rows) - 0.5, -0.5)
-    if percent:
-        axis.xaxis.set_major_formatter(_PERCENT)
+    axis.xaxis.set_major_formatter(_PERCENT)
     return _svg(figure)
 
 

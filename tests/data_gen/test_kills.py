@@ -118,11 +118,11 @@ def test_kills_during_refusal_leave_nothing(generate, whole, tmp_path):
     expected, _ = whole
     for kill_at in range(1, 200):
         folder = folder_with(tmp_path / str(kill_at), corpus(1))
-        killed = generate(folder, kill_at) == KILLED
+        ended = generate(folder, kill_at)
         (folder / "corpus").write_text(corpus(8))
         mended = generate(folder) == 0
         if mended:
             assert shards(folder) == expected, f"killed at event {kill_at}"
-        if not killed:
+        if ended != KILLED:
             break
-    assert mended and kill_at > 10
+    assert ended and mended and kill_at > 10

@@ -88,7 +88,7 @@ def test_results_summarize_each_combination(tmp_path):
         "learning_rate": 1e-3, "train_batch_size": 8, "num_train_epochs": 2.0, "finished": 2,
         "mean": pytest.approx(0.7), "deviation": pytest.approx(np.std([0.5, 0.9], ddof=1)), "best": 0.9,
     }  # fmt: skip
-    assert (second["mean"], second["deviation"], second["finished"]) == (0.6, 0.0, 1)
+    assert (second["mean"], second["deviation"], second["finished"]) == (0.6, None, 1)
     assert results.best == trials[2]
     assert dataclasses.replace(results, higher_is_better=False).best == trials[0]
     tied = tuple(dataclasses.replace(finished(1e-3, n, 0.5), scores={"f1": 0.5, "loss": loss})
