@@ -10,12 +10,13 @@ from bert_tf.report.page import elements, render
 
 def page(folder: str) -> str:
     results = sweep_results.read(folder)
-    best, trained = results.best, sum(trial.is_trained for trial in results.trials)
+    best, failed = results.best, sum(bool(trial.error) for trial in results.trials)
+    finished = sum(bool(trial.scores) for trial in results.trials)
     head, *rows = results.table()
     return render(
         "sweep.html",
         title=f"Sweep: {os.path.basename(os.path.abspath(folder))}",
-        status=f"{results.task}, {trained} of {len(results.trials)} trials trained",
+        status=f"{results.task}, {len(results.trials)} trials: {finished} finished, {failed} failed",
         best=best and f"{sweep_results.TRIALS}/{best.name}",
         score=best and f"{results.metric} {best.scores[results.metric]:.4f}",
         curves=[panel for name in (PRETRAINED, TRANSFERRED) for panel in _curve(results, name)],

@@ -107,7 +107,7 @@ def test_report_shows_combinations_trials_and_best(tmp_path):
     trials = (finished(1e-3, 1, 0.5), finished(1e-3, 2, 0.9), failed, pending)
     sweep_results.write(str(tmp_path), Results("toy", trials))
     page = open(run_report.write_or_refuse(str(tmp_path))).read()
-    assert "toy, 3 of 4 trials trained" in page and "<code>trials/0.001-2</code>: f1 0.9000" in page
+    assert "toy, 4 trials: 2 finished, 1 failed" in page and "<code>trials/0.001-2</code>: f1 0.9000" in page
     assert "the loss &lt;diverged&gt;" in page and "0.2828" in page
 
 
