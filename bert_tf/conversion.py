@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -51,7 +50,8 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
       InputError: the input cannot be read or is incomplete, the output format cannot represent the model, or the
         output folder is not empty or cannot be written.
     """
-    contents, lacks_pooler = _convert(settings)
+    with unreadable(settings.input):
+        contents, lacks_pooler = _convert(settings)
     if lacks_pooler:
         logging.warning("%s has no pooler, so %s has none", contents.source, settings.output)
     logging.info("wrote %s (%s)", settings.output, settings.format)
@@ -59,11 +59,6 @@ def convert_checkpoint(settings: ConversionSettings) -> None:
 
 def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     """Returns the converted checkpoint, and whether it lacks the pooler."""
-    with unreadable(settings.input):
-        return _converted(settings)
-
-
-def _converted(settings: ConversionSettings) -> tuple[Contents, bool]:
     storage.check_new_folder(settings.output, "output")
     path = _checkpoint(settings)
     contents = checkpoints.open_checkpoint(path, settings.bert_config_file)
@@ -71,7 +66,8 @@ def _converted(settings: ConversionSettings) -> tuple[Contents, bool]:
         contents = with_trained_pooler(contents)
     config = contents.require_config()
     fresh = contents.check_pretrained(config)
-    _check_format(settings.format, contents, config)
+    recorded = description.read(contents.folder) if description.exists(contents.folder) else None
+    _check_format(settings.format, contents, config, recorded)
     contents = contents.with_own_heads(contents.own_heads)
     run_folder.warn_if_unfinished(contents.source)
     rules = checkpoint_tokenizer.resolve(settings, contents) if settings.vocab_file or contents.vocab_file else None
@@ -80,23 +76,28 @@ def _converted(settings: ConversionSettings) -> tuple[Contents, bool]:
         written = tokenizer_files.read(settings.extended_vocab_file, default=rules)
     _check_vocabulary(settings, contents, rules, written)
 
-    entries = _entries_of(contents, written)
-    task, contents = _taken_over(contents, settings, rules, entries, config)
+    entries = _entries_of(contents, written, recorded)
+    task = recorded
+    if not recorded and settings.format == "bert_tf" and rules:
+        task, contents = _taken_over(contents, settings, entries, config)
     tensors = contents.read(contents.tensors)
     if settings.extended_vocab_file:
         tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, written.vocabulary)
-    if settings.format != "bert_tf":
-        tensors = _with_users_scores(tensors, contents.folder)
-    with _clear_errors(settings.output), storage.atomic_folder(settings.output) as folder:
+    if task and settings.format != "bert_tf":
+        tensors = _with_users_scores(tensors, task)
+    with _write_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
         else:
             _write(settings.format, folder, tensors, config)
-        _write_tokenizer(folder, settings, contents, written, task)
-        _write_task(folder, settings, contents, task)
+        _write_tokenizer(folder, settings.format, contents, written, task.max_seq_length if task else None)
+        if task and settings.format == "bert_tf":
+            _write_task(folder, contents, task)
         sentence_transformers.copy(contents.folder, folder)
-        _write_record(folder, settings, entries)
-        if task and not _read_task(contents.folder):
+        # Later conversions need the entries, which not all formats can store.
+        record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
+        storage.write_json(os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME), record)
+        if task and not recorded:
             script = registry.of_task(task, folder).settings.script
             description.write_run(folder, contents.source, task, config, written, script)
     contents.report(tensors, [])
@@ -120,7 +121,8 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, os.path.basename(path.rstrip("/")))
-        _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
+        with unreadable(path):
+            _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
         if not description.exists(run):
             raise InputError(
                 f"{path}: has no head for a task, or a classifier of which no file states whether it reads pairs of "
@@ -140,7 +142,7 @@ def _checkpoint(settings: ConversionSettings) -> str:
 
 
 @contextlib.contextmanager
-def _clear_errors(output: str) -> Iterator[None]:
+def _write_errors(output: str) -> Iterator[None]:
     """Converts a write error into one line that names the output."""
     try:
         yield
@@ -154,29 +156,21 @@ def _clear_errors(output: str) -> Iterator[None]:
 
 
 def _write_tokenizer(
-    folder: str,
-    settings: ConversionSettings,
-    contents: Contents,
-    rules: TokenizerRules | None,
-    task: TaskDescription | None,
+    folder: str, format: str, contents: Contents, rules: TokenizerRules | None, trained_length: int | None
 ) -> None:
-    """Writes the vocabulary and the tokenizer's rules."""
     if not rules:
-        if settings.format in _OF_TRANSFORMERS:
+        if format in _OF_TRANSFORMERS:
             logging.warning("the folder of %s has no %s, without which transformers reads every word as [UNK]; give "
                             "--vocab_file", contents.source, checkpoints.VOCABULARY_NAME)  # fmt: skip
         return
     known = tokenizer_files.read_config(contents.folder)
     known.pop("added_tokens_decoder", None)
     # transformers truncates texts to the length in this file. For a fine-tuned model, write the row length in training.
-    length = task.max_seq_length if task else contents.require_config().max_position_embeddings
+    length = trained_length or contents.require_config().max_position_embeddings
     tokenizer_files.write(folder, rules, length, known)
 
 
-def _write_task(folder: str, settings: ConversionSettings, contents: Contents, task: TaskDescription | None) -> None:
-    """Writes, in bert_tf's format, the record of the task, which export needs."""
-    if not task or settings.format != "bert_tf":
-        return
+def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
     description.write(folder, task)
     step = checkpoint_folder.step_of(contents.source) if checkpoint_folder.step_of(contents.source) >= 0 else None
     kind = registry.of_task(task, contents.folder)
@@ -185,19 +179,12 @@ def _write_task(folder: str, settings: ConversionSettings, contents: Contents, t
 
 
 def _taken_over(
-    contents: Contents,
-    settings: ConversionSettings,
-    rules: TokenizerRules | None,
-    entries: dict,
-    config: BertConfig,
+    contents: Contents, settings: ConversionSettings, entries: dict, config: BertConfig
 ) -> tuple[TaskDescription | None, Contents]:
-    """Returns the description of the checkpoint's task, and the checkpoint with outputs in the description's order.
+    """Returns the description of another project's task, and the checkpoint with outputs in the description's order.
 
     The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
     """
-    task = _read_task(contents.folder)
-    if task or settings.format != "bert_tf" or not rules:
-        return task, contents
     entries = entries | hugging_face.read_entries(contents)
     stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
     answers = takeover.FlagAnswers(
@@ -212,28 +199,25 @@ def _taken_over(
             raise
         logging.info("only the weights are converted, not the task: %s", missing)
         return None, contents
-    if not task:
-        return None, contents
-    return task, initial.adapted(contents, task, "token_head")
+    return task, initial.adapted(contents, task, "token_head") if task else contents
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
     config_file = os.path.join(folder, model_config.ORIGINAL_NAME)
     if format == "tf_models":
-        storage.write_text(config_file, json.dumps(model_config.to_tf_models(config), indent=2) + "\n")
+        storage.write_json(config_file, model_config.to_tf_models(config))
         tf_models.write(folder, tensors, config)
     else:
         storage.write_text(config_file, config.to_json_string())
         (tf1 if format == "tf1" else native).write(folder, tensors)
 
 
-def _with_users_scores(tensors: dict, folder: str) -> dict:
+def _with_users_scores(tensors: dict, task: TaskDescription) -> dict:
     """Returns tensors with which a regression's head computes scores in the range of the user's labels.
 
     Only bert_tf's format can store the scale of a regression, so other formats need these tensors.
     """
-    task = _read_task(folder)
-    scale = description.score_scale(task.parameters) if task else (0.0, 1.0)
+    scale = description.score_scale(task.parameters)
     if scale == (0.0, 1.0) or _HEAD_KERNEL not in tensors:
         return tensors
     mean, deviation = map(np.float32, scale)
@@ -241,30 +225,17 @@ def _with_users_scores(tensors: dict, folder: str) -> dict:
     return tensors | head
 
 
-def _entries_of(contents: Contents, rules: TokenizerRules | None) -> dict:
+def _entries_of(contents: Contents, rules: TokenizerRules | None, task: TaskDescription | None) -> dict:
     """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
     folder = contents.folder
-    recorded = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
-    task = _read_task(folder)
-    entries = recorded | hugging_face.read_task_entries(contents)
+    entries = checkpoint_tokenizer.read_conversion(folder).get(hugging_face.ENTRIES, {})
+    entries |= hugging_face.read_task_entries(contents)
     if task:
         entries |= hugging_face.label_entries(task.labels) | dict(registry.of_task(task, folder).config_entries)
     return entries | ({"pad_token_id": rules.vocabulary.index(PAD)} if rules else {})
 
 
-def _write_record(folder: str, settings: ConversionSettings, entries: dict) -> None:
-    """Writes the settings, and the data that later conversions need but the format cannot store."""
-    record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
-    path = os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME)
-    storage.write_text(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def _read_task(folder: str) -> TaskDescription | None:
-    """Reads the record of the task in the folder of a fine-tuned model; returns None for other folders."""
-    return description.read(folder) if description.exists(folder) else None
-
-
-def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
+def _check_format(format: str, contents: Contents, config: BertConfig, task: TaskDescription | None) -> None:
     """Refuses a model if the format's original code would compute other outputs; warns about smaller differences."""
     if config.directionality not in _DIRECTIONS.get(format, ("bidi",)):
         raise InputError(
@@ -277,7 +248,6 @@ def _check_format(format: str, contents: Contents, config: BertConfig) -> None:
             "run_embeddings or of sentence-transformers"
         )
     heads = names.heads_in(contents.tensors)
-    task = _read_task(contents.folder)
     if task and format != "bert_tf":
         _check_kind(format, contents.source, task)
     if contents.own_heads and format != "bert_tf":

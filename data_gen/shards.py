@@ -93,7 +93,7 @@ def make_shards(
         )
     units = [(task.path, found.examples) for task, found in zip(tasks, facts, strict=True)]
     units_path = f"{job.folder}/units/units.json"
-    storage.write_text(units_path, json.dumps(units))
+    storage.write_json(units_path, units)
     buckets = math.ceil(sum(found.bytes for found in facts) / len(job.outputs) / BUCKET_BYTES)
     shuffles = [
         ShuffleTask(

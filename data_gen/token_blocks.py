@@ -97,7 +97,7 @@ def tokenize_sources(task: TokenizeTask) -> list[TokenBlock]:
         block = _write_block(f"{task.prefix}-{index:05d}.npz", documents, files, tokenizer)
         if block.documents:
             blocks.append(block)
-    storage.write_text(task.result_path, json.dumps([dataclasses.asdict(block) for block in blocks]))
+    storage.write_json(task.result_path, [dataclasses.asdict(block) for block in blocks])
     return blocks
 
 

@@ -10,7 +10,6 @@ alphabet, so greedy longest-match tokenization never gives [UNK] for a word that
 import collections
 import dataclasses
 import heapq
-import json
 from collections.abc import Iterable, Mapping
 
 import tensorflow as tf
@@ -71,7 +70,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     summary = _summary(tokens, counted, existing)
     storage.write_text(settings.output_file, text)
     kept = {**dataclasses.asdict(settings), "summary": summary}
-    storage.write_text(f"{settings.output_file}.settings.json", json.dumps(kept, indent=2) + "\n")
+    storage.write_json(f"{settings.output_file}.settings.json", kept)
     _log_result(settings.output_file, summary)
     return tokens
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
-from bert_tf.core import command_line, storage
+from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.precision import policy, policy_name
@@ -77,7 +76,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
         signatures.set_method(folder, served.method)
         warmup.write(folder, versions.model_name(settings.export_dir), requests)
         loading.check(folder)
-    storage.write_text(os.path.join(folder, SETTINGS_NAME), command_line.to_json(settings))
+    storage.write_json(os.path.join(folder, SETTINGS_NAME), settings)
 
 
 @contextlib.contextmanager
@@ -93,13 +92,13 @@ def _assets(source: Trained, settings: Mapping[str, Any], folder: str) -> dict[s
     """Writes the assets into a folder; returns a map from the assets' names (without suffix) to their paths."""
     texts = {
         checkpoints.CONFIG_NAME: source.config.to_json_string(),
-        description.NAME: json.dumps(dataclasses.asdict(source.description), indent=2, ensure_ascii=False) + "\n",
         model_card.NAME: model_card.text(source, settings),
     }
     if source.description.labels:
         texts[LABELS_NAME] = "".join(f"{label}\n" for label in source.description.labels)
     for name, text in texts.items():
         storage.write_text(os.path.join(folder, name), text)
+    description.write(folder, source.description)
     tokenizer_files.write(folder, source.tokenizer.rules, source.description.max_seq_length)
-    names = (*texts, tokenizer_files.VOCABULARY, tokenizer_files.CONFIG)
+    names = (*texts, description.NAME, tokenizer_files.VOCABULARY, tokenizer_files.CONFIG)
     return {name.partition(".")[0]: os.path.join(folder, name) for name in names}

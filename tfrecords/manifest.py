@@ -1,7 +1,6 @@
 """The manifest of a set of shards: the settings that made the shards, and their sizes and checksums."""
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -39,14 +38,14 @@ def work_folder(path: str) -> str:
     return path.removesuffix(SUFFIX) + ".work"
 
 
-def to_json(settings: Mapping, shards: list[Shard], **facts) -> str:
-    """Returns the text of a manifest.
+def write(path: str, settings: Mapping, shards: list[Shard], **facts) -> None:
+    """Writes a manifest.
 
     Args:
       **facts: additional entries, such as the size and SHA-256 of the vocabulary.
     """
     entries = {**facts, "settings": settings, "shards": [dataclasses.asdict(shard) for shard in shards]}
-    return json.dumps(entries, indent=2) + "\n"
+    storage.write_json(path, entries)
 
 
 def read_manifest(path: str) -> dict | None:

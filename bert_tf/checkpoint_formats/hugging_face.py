@@ -235,7 +235,7 @@ def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more:
         if key not in entries or not isinstance(value, Mapping) or len(value) == len(entries[key]):
             entries[key] = value
     config_file = os.path.join(folder, HUGGING_FACE_NAME)
-    storage.write_text(config_file, json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    storage.write_json(config_file, entries)
     path = os.path.join(folder, FILE_NAME)
     try:
         # transformers requires the value "pt", whichever library writes the file.

@@ -1,6 +1,5 @@
 """The files of sentence-transformers that define a model's pooling, normalization, prompts and sequence length."""
 
-import json
 import os
 from collections.abc import Mapping
 
@@ -77,7 +76,7 @@ def write(
     }
     tf.io.gfile.makedirs(os.path.join(folder, POOLING))
     for name, entries in contents.items():
-        storage.write_text(os.path.join(folder, name), json.dumps(entries, indent=2) + "\n")
+        storage.write_json(os.path.join(folder, name), entries)
 
 
 def copy(source: str, target: str) -> None:

@@ -10,7 +10,6 @@ import difflib
 import functools
 import gc
 import inspect
-import json
 import math
 import numbers
 import operator
@@ -192,11 +191,6 @@ def of_keywords(settings_class: type, values: Mapping[str, Any]):
             alike = " or ".join(difflib.get_close_matches(name, known, n=3))
             raise InputError(f"{name}: no such argument" + (f"; did you mean {alike}?" if alike else ""))
     return settings_class(**values)
-
-
-def to_json(settings) -> str:
-    """Returns the resolved settings as JSON text, which is stored beside the output."""
-    return json.dumps(dataclasses.asdict(settings), indent=2) + "\n"
 
 
 def require(condition: bool, message: str) -> None:

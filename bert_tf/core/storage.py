@@ -4,6 +4,7 @@ A file gets its final name only when it is complete and on disk.
 """
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import json
@@ -217,3 +218,11 @@ def write_text(path: str, text: str) -> None:
     _gfile().makedirs(os.path.dirname(path) or ".")
     with atomic_path(path) as temporary, _gfile().GFile(temporary, "w") as file:
         file.write(text)
+
+
+def write_json(path: str, value: Any) -> None:
+    """Writes a dataclass or a JSON value as `write_text` does; other characters than ASCII stay readable."""
+    value = dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    # In paths that are not UTF-8, Python has lone surrogates. Python's escapes for them are also those of JSON.
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())

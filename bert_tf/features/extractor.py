@@ -15,6 +15,7 @@ import numpy as np
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import sentence_transformers
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import without_surrogates
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features import model
 from bert_tf.features.packed_encoder import PackedEncoder
@@ -198,9 +199,7 @@ def _text(given: str | tuple[str, str], number: int) -> Text:
         raise InputError(f"texts[{number}]: is {type(given).__name__}; give strings, or pairs of strings")
     if not all(isinstance(segment, str) for segment in segments):
         raise InputError(f"texts[{number}]: must contain only strings")
-    # Lone surrogates are dropped, since UTF-8 cannot encode them.
-    segments = tuple(segment.encode("utf-8", "ignore").decode() for segment in segments)
-    return Text(number, segments, (0,) * len(segments))
+    return Text(number, tuple(map(without_surrogates, segments)), (0,) * len(segments))
 
 
 def _groups(texts: Iterable[Text]) -> Iterator[list[Text]]:

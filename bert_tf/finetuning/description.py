@@ -1,7 +1,6 @@
 """Writes and reads `task.json`, which describes a run's task for evaluation, export and conversion."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -96,8 +95,7 @@ def write_run(
 
 def write(folder: str, description: TaskDescription) -> None:
     """Writes `task.json` into a run's folder."""
-    text = json.dumps(dataclasses.asdict(description), indent=2, ensure_ascii=False)
-    storage.write_text(os.path.join(folder, NAME), text + "\n")
+    storage.write_json(os.path.join(folder, NAME), description)
 
 
 def exists(folder: str) -> bool:

@@ -44,24 +44,8 @@ from bert_tf.training.session import session
 from bert_tf.training.throughput import Throughput
 from bert_tf.training.trainer import Trainer, make_optimizer
 
-
-class DevOutputs:
-    """The predictions and the loss on the dev split, of the steps that a later evaluation may need again."""
-
-    def __init__(self):
-        self._of_step: dict[int, tuple[np.ndarray, dict[str, float]]] = {}
-
-    def __contains__(self, step: int) -> bool:
-        return step in self._of_step
-
-    def of(self, step: int, compute: Callable[[], tuple[np.ndarray, dict[str, float]]]):
-        """Returns the outputs of the weights at a step; computes them at the first call."""
-        if step not in self._of_step:
-            self._of_step[step] = compute()
-        return self._of_step[step]
-
-    def keep_only(self, *steps: int | None) -> None:
-        self._of_step = {step: found for step, found in self._of_step.items() if step in steps}
+# The predictions and the mean loss on the dev split, by the step of the weights.
+DevOutputs = dict[int, tuple[np.ndarray, dict[str, float]]]
 
 
 def run_finetuning(
@@ -136,7 +120,7 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
     objective = FineTuningObjective(model, run.task, settings.lm_coefficient)
-    dev_outputs = DevOutputs()
+    dev_outputs: DevOutputs = {}
     is_taken_over = run_folder.takes_over(settings)
     if is_taken_over:
         _take_over(run, objective)
@@ -281,7 +265,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     def evaluate() -> None:
         step = int(trainer.global_step.numpy())
         schedule(step)
-        dev_outputs.keep_only(step, schedule.best_step)
+        for old in dev_outputs.keys() - {step, schedule.best_step}:
+            del dev_outputs[old]
 
     loop.train(trainer, settings, num_train_steps, found, evaluate, schedule.next_after, schedule.has_ended)
     evaluate()
@@ -337,15 +322,17 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     if not data.is_dev:
         evaluated_data.refuse_tuning(settings)
     is_new = step not in dev_outputs
-    predictions, loss = dev_outputs.of(step, lambda: _predictions(run, objective, "dev", settings.eval_batch_size))
+    if is_new:
+        dev_outputs[step] = _predictions(run, objective, "dev", settings.eval_batch_size)
+    predictions, loss = dev_outputs[step]
     split, predictions = run.task.by_example(run.splits["dev"], predictions)
     scores = {**run.task.scores(split, predictions), **loss}
     if strategies.is_chief(run.strategy):
         evaluated_data.become_dev(folder, data)
         evaluated_data.record(folder, data, run.task, split, predictions, scores, step, is_new)
     metrics.require_finite(scores, f"step {step} of {folder}")
-    is_asked = settings.do_predict and run.task.test_is_dev and not data.is_dev
-    if is_asked and strategies.is_chief(run.strategy):
+    writes_predictions = settings.do_predict and run.task.test_is_dev and not data.is_dev
+    if writes_predictions and strategies.is_chief(run.strategy):
         evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     return scores
 

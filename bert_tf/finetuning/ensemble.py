@@ -4,7 +4,6 @@ Paper: Tables 2 and 3 (the ensemble of seven systems).
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Sequence
 
@@ -146,7 +145,7 @@ def _write(
     folder, task, scores = settings.output_dir, run.task, {}
     tf.io.gfile.makedirs(folder)
     entries = {"checkpoints": _paths(members), "settings": dataclasses.asdict(settings)}
-    storage.write_text(os.path.join(folder, checkpoint_folder.ENSEMBLE_NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_json(os.path.join(folder, checkpoint_folder.ENSEMBLE_NAME), entries)
     if "dev" in means:
         split, predictions = task.by_example(run.splits["dev"], means["dev"])
         scores = task.scores(split, predictions)

@@ -88,15 +88,11 @@ def _series(output_dir: str, data: str) -> str:
 
 def refuse_tuning(settings: FineTuningSettings) -> None:
     """Refuses flags that would tune thresholds on data that is not the dev data."""
-    if flags := _tuning_flags(settings):
+    if flags := [name for name in settings.tuned_on_dev if getattr(settings, name)]:
         raise InputError(
             f"--{flags[0]}: chooses thresholds on the run's dev data, but this is other data; drop the flag, or "
             "evaluate on the dev data"
         )
-
-
-def _tuning_flags(settings: FineTuningSettings) -> list[str]:
-    return [name for name in settings.tuned_on_dev if getattr(settings, name)]
 
 
 def become_dev(output_dir: str, data: EvaluatedData) -> None:

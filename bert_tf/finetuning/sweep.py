@@ -132,7 +132,7 @@ def train(
             continue
         logging.info("trial %d of %d: %s", number + 1, len(results.trials), trial.name)
         with traced_graphs.released():
-            trained = _trained(trial, run_trial, trial_settings(settings, trial))
+            trained = _train_trial(trial, run_trial, trial_settings(settings, trial))
         trials = (*results.trials[:number], trained, *results.trials[number + 1 :])
         results = dataclasses.replace(results, trials=trials)
         results = dataclasses.replace(results, higher_is_better=higher_is_better.get(results.metric, True))
@@ -150,7 +150,7 @@ def train(
     return results
 
 
-def _trained(trial: Trial, run_trial: Callable, settings: FineTuningSettings) -> Trial:
+def _train_trial(trial: Trial, run_trial: Callable, settings: FineTuningSettings) -> Trial:
     try:
         return dataclasses.replace(trial, scores=dict(run_trial(settings)))
     except NotFinite as error:

@@ -4,7 +4,6 @@ Paper: appendix A.3 (choice on the dev set).
 """
 
 import dataclasses
-import json
 import os
 import statistics
 from collections.abc import Mapping
@@ -134,7 +133,7 @@ def write(folder: str, results: Results) -> None:
         "best": best and {"trial": best.name, "folder": f"{TRIALS}/{best.name}", "scores": dict(best.scores)},
         "combinations": results.combinations(),
     }
-    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_json(os.path.join(folder, NAME), entries)
 
 
 def best_folder(folder: str, allow_unfinished: bool) -> str:

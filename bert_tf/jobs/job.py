@@ -188,24 +188,20 @@ class Job:
             logging.info("wrote the missing shards again: %d", finished.count(None))
             return
         entries = {key: value for key, value in self.identity.items() if key not in ("settings", "outputs")}
-        text = manifest.to_json(self.identity["settings"], shards, **entries, **summary())
-        storage.write_text(self.manifest_path, text)
+        manifest.write(self.manifest_path, self.identity["settings"], shards, **entries, **summary())
 
     def open(self) -> None:
         """Creates the work folder, or resumes the work folder of an interrupted run."""
         tf.io.gfile.makedirs(self.folder)
         path = f"{self.folder}/{_PLAN}"
-        strange = [
-            name for name in storage.list_folder(self.folder) if name != lock.NAME and storage.TEMPORARY not in name
-        ]
-        if strange and not tf.io.gfile.exists(path):
+        if strange := self._strange_names():
             raise InputError(
                 f"{self.folder}: contains {strange[0]} and no plan of a run, but the run needs this folder; move the "
                 "folder away, or give another --output_file"
             )
         self._lock.take()
         if not tf.io.gfile.exists(path):
-            storage.write_text(path, json.dumps(self.identity, indent=2) + "\n")
+            storage.write_json(path, self.identity)
         else:
             with tf.io.gfile.GFile(path) as file:
                 plan = json.load(file)
@@ -228,10 +224,17 @@ class Job:
 
     def clear(self) -> None:
         """Removes the remaining files of a run that was killed after it wrote the manifest."""
-        if tf.io.gfile.exists(self.folder):
+        if tf.io.gfile.exists(self.folder) and not self._strange_names():
             self._lock.take()
             self.close()
         self._remove_leftovers()
+
+    def _strange_names(self) -> list[str]:
+        """Returns the names of files in the work folder if the folder does not belong to a run."""
+        if tf.io.gfile.exists(f"{self.folder}/{_PLAN}"):
+            return []
+        names = storage.list_folder(self.folder)
+        return [name for name in names if name != lock.NAME and storage.TEMPORARY not in name]
 
     def release(self) -> None:
         """Releases the lock on the work folder."""
@@ -261,7 +264,7 @@ def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
 
 def write_result(path: str, result: Any) -> None:
     """Marks a task as finished: writes its result, a dataclass, as JSON."""
-    storage.write_text(path, json.dumps(dataclasses.asdict(result)))
+    storage.write_json(path, result)
 
 
 def _hashed(path: str) -> tuple[str, str]:

@@ -5,7 +5,6 @@ only on this file, so both agree with the evaluations even if the run is killed.
 """
 
 import dataclasses
-import json
 import os
 from collections.abc import Mapping
 
@@ -24,7 +23,7 @@ class Evaluations:
       metric: name of the main metric; "" before the first evaluation.
       higher_is_better: whether a higher value of the main metric is better.
       patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
-      data: name, number of examples and hash of the dev data; "" before the first evaluation.
+      data: name, number of examples and hash of the dev data; "" if the run has no dev data yet.
       scores: maps the step of each evaluated checkpoint to the metrics by name; the steps are in ascending order.
     """
 
@@ -49,7 +48,7 @@ class Evaluations:
         return steps[-1] if len(steps) - 1 - steps.index(self.best_step) >= self.patience else None
 
     def up_to(self, step: int) -> "Evaluations":
-        """Returns the evaluations up to a step, for a run that lost its later checkpoints."""
+        """Returns the evaluations up to a step; their best step is the best one until then."""
         return dataclasses.replace(self, scores={s: values for s, values in self.scores.items() if s <= step})
 
 
@@ -63,7 +62,7 @@ def exists(folder: str) -> bool:
 
 
 def read(folder: str) -> Evaluations:
-    """Reads the evaluations in a run's folder; the result is empty if the run was not evaluated during training."""
+    """Reads the evaluations in a run's folder; the result is empty if the run has no dev data."""
     if not exists(folder):
         return Evaluations()
     remedy = "copy the run's folder again, or train in a new folder"
@@ -86,4 +85,4 @@ def write(folder: str, evaluations: Evaluations) -> None:
         "best_step": evaluations.best_step,  # for people; programs compute the step from the scores
         "evaluations": [{"step": step, "scores": dict(values)} for step, values in evaluations.scores.items()],
     }
-    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_json(os.path.join(folder, NAME), entries)

@@ -1,7 +1,6 @@
 """Reads and writes the record of a run: `run.json`, which lists the phases of training in the run's folder."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Sequence
 
@@ -51,7 +50,7 @@ def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -
     """
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
     entries |= {} if saved_step is None else {"saved_step": saved_step}
-    storage.write_text(os.path.join(folder, NAME), json.dumps(entries, indent=2) + "\n")
+    storage.write_json(os.path.join(folder, NAME), entries)
 
 
 def saved_step(folder: str) -> int | None:

@@ -1,7 +1,6 @@
 """Reads and writes files with tuned thresholds."""
 
 import dataclasses
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
@@ -44,8 +43,8 @@ class TunedFile(Generic[_Tuned]):
         Args:
           step: step of the checkpoint; None for an ensemble.
         """
-        text = json.dumps({"step": step, self.key: self.to_json(tuned, labels)}, indent=2, ensure_ascii=False)
-        storage.write_text(os.path.join(folder, self.name), text + "\n")
+        entries = {"step": step, self.key: self.to_json(tuned, labels)}
+        storage.write_json(os.path.join(folder, self.name), entries)
 
     def read(self, folder: str, step: int | None = None, labels: Sequence[str] = ()) -> _Tuned:
         """Reads the thresholds that `write` wrote; returns the default thresholds if there is no file.

@@ -3,7 +3,6 @@
 The files are those of google-research/bert (only a vocabulary), transformers, KerasHub, and TF Hub's SavedModels.
 """
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -140,7 +139,7 @@ def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[st
     entries["do_lower_case"] = rules.do_lower_case
     entries["strip_accents"] = None if rules.strip_accents == rules.do_lower_case else rules.strip_accents
     entries |= {"added_tokens_decoder": _decoder(rules)} if rules.added_tokens else {}
-    storage.write_text(os.path.join(folder, CONFIG), json.dumps(entries, indent=2, ensure_ascii=False) + "\n")
+    storage.write_json(os.path.join(folder, CONFIG), entries)
 
 
 def _write_vocabulary(target: str, rules: TokenizerRules) -> None:

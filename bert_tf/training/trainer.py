@@ -135,11 +135,9 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
 
     def non_finite_variable(self) -> str:
         """Returns the name of a weight or optimizer moment that is not finite; "" if there is none."""
-        floats = [v for v in self._variables() if v.dtype.is_floating]
+        variables = [*self.objective.model.variables, *self.optimizer.variables]
+        floats = [v for v in variables if v.dtype.is_floating]
         return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
-
-    def _variables(self) -> list[tf.Variable]:
-        return [*self.objective.model.variables, *self.optimizer.variables]
 
     def create_train_loop_fn(self):
         """Splits orbit's loop into shorter loops.

@@ -18,7 +18,7 @@ from export import warmup
 from export.serve.errors import Code, ServingError, from_exception, invalid, reason
 
 Arrays = Mapping[str, np.ndarray]
-# Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so the cache has a limit.
+# Each set of inputs and outputs needs a TensorFlow callable. Clients choose the outputs, so there is a limit.
 _KEPT_CALLS = 32
 DEFAULT_SIGNATURE = "serving_default"
 _MOST_WARMUP_REQUESTS = 1000
@@ -29,7 +29,7 @@ class Servable:
     """A SavedModel in its own session, so that unloading frees all of the model's memory. `run` is thread-safe.
 
     Attributes:
-      counts: names of the tensors that are an output `num_...`: the number of columns of each row, such as `num_words`.
+      counts: names of the output tensors that count the values of each row, such as `num_words`.
       most_seconds: maximum time of each `run`.
     """
 
@@ -63,13 +63,15 @@ class Servable:
         self.most_seconds = math.inf
         self._making_calls = threading.Lock()
         self._kept_calls = functools.lru_cache(_KEPT_CALLS)(self._make_call)
+        # A graph never shrinks, so a set of outputs adds operations only once, even if its callable was dropped.
+        self._kept_outputs = functools.cache(self._limit)
 
     def run(self, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> dict[str, np.ndarray]:
         """Computes tensors.
 
         Args:
           feeds: maps tensor names to values.
-          seconds: maximum time, in addition to `most_seconds`.
+          seconds: maximum time, at most `most_seconds`.
 
         Raises:
           tf.errors.OpError, ServingError: an operation fails, the run takes too long, or the tensors are too large.
@@ -97,19 +99,21 @@ class Servable:
         return dict(zip(fetched, values, strict=True))
 
     def _make_call(self, fed: tuple[str, ...], fetched: tuple[str, ...]):
-        """Returns a function that computes tensors; the graph itself refuses large ones, so they are never copied."""
+        return self._session.make_callable(self._kept_outputs(fetched), feed_list=list(fed))
+
+    def _limit(self, fetched: tuple[str, ...]) -> list[tf.Tensor]:
+        """Returns tensors that the graph itself refuses to compute if they are large, so they are never copied."""
         graph = self._session.graph
         with graph.as_default():
             tensors = [graph.get_tensor_by_name(name) for name in fetched]
             size = tf.add_n(list(map(_bytes_of, tensors)))
             with tf.control_dependencies([tf.debugging.Assert(size <= self._largest_answer, [_TOO_LARGE])]):
-                tensors = [tf.identity(tensor) for tensor in tensors]
-        return self._session.make_callable(tensors, feed_list=list(fed))
+                return [tf.identity(tensor) for tensor in tensors]
 
     def close(self) -> None:
         """Frees the weights. No `run` may be active, and none may start afterwards."""
         session, self._session = self._session, None
-        self._kept_calls = None  # the cache refers to this object
+        self._kept_calls = self._kept_outputs = None  # the caches refer to this object
         session.close()
         del session
         gc.collect()  # otherwise the graph, which refers to itself, would stay in memory until the next full collection

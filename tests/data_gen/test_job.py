@@ -162,3 +162,16 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     begun.release()
     make(tmp_path, names).open()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*keep, "out[1].work"])
+
+
+def test_a_folder_of_the_user_stays(tmp_path):
+    notes = tmp_path / "out.work/notes.txt"
+    notes.parent.mkdir()
+    notes.write_text("mine")
+    make(tmp_path).clear()
+    assert notes.read_text() == "mine"
+    with pytest.raises(InputError, match="contains notes.txt and no plan of a run"):
+        make(tmp_path).open()
+    notes.unlink()
+    make(tmp_path).clear()
+    assert not notes.parent.exists()

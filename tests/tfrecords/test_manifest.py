@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from tfrecords import manifest, reader, writer
 
@@ -50,7 +49,7 @@ def a_set(tmp_path, request):
         os.remove(part)
         shards.append(manifest.Shard(name, 3, size, digest))
     path = manifest.manifest_path(str(tmp_path / names[0]))
-    storage.write_text(path, manifest.to_json({}, shards))
+    manifest.write(path, {}, shards)
     return tmp_path / names[0], tmp_path / names[1], path
 
 
@@ -86,7 +85,7 @@ def test_any_shard_leads_to_the_manifest(tmp_path):
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(name)
     shards = [manifest.Shard(name, 1, 1, "") for name in "ab"]
-    (tmp_path / "a.manifest.json").write_text(manifest.to_json({"seed": 1}, shards))
+    manifest.write(str(tmp_path / "a.manifest.json"), {"seed": 1}, shards)
     (tmp_path / "0.manifest.json").write_text("damaged, of another set")
     for name in "ab":
         assert manifest.find_manifest(str(tmp_path / name))["settings"] == {"seed": 1}

@@ -61,7 +61,7 @@ def test_only_what_a_manifest_lists_is_to_be_deleted(tmp_path):
     ):
         reader.first_example(str(path))
     shard = manifest.Shard("corpus.txt", 1, 9, "")
-    (tmp_path / "corpus.txt.manifest.json").write_text(manifest.to_json({}, [shard]))
+    manifest.write(str(tmp_path / "corpus.txt.manifest.json"), {}, [shard])
     with pytest.raises(InputError, match="; delete the file and repeat the command that wrote it"):
         reader.first_example(str(path))
 

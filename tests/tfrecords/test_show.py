@@ -127,8 +127,7 @@ def shown(folder, monkeypatch, capsys):
 
 def test_the_manifest_leads_to_the_vocabulary(folder, shown):
     record_file(folder / "data")
-    text = manifest.to_json({"vocab_file": str(folder / "vocab.txt")}, [])
-    (folder / "data.manifest.json").write_text(text)
+    manifest.write(str(folder / "data.manifest.json"), {"vocab_file": str(folder / "vocab.txt")}, [])
     code, output, error = shown("data")
     assert (code, error) == (0, "") and output.splitlines()[1:] == [A, B, ""]
 
@@ -136,8 +135,7 @@ def test_the_manifest_leads_to_the_vocabulary(folder, shown):
 def test_another_vocabulary_than_the_datas_is_refused(folder):
     record_file(folder / "data")
     sha256 = vocabulary_file.tokens_sha256(VOCABULARY)
-    text = manifest.to_json({"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
-    (folder / "data.manifest.json").write_text(text)
+    manifest.write(str(folder / "data.manifest.json"), {"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
     (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())
     (folder / "other.txt").write_text("".join(f"{token}\n" for token in [*VOCABULARY[:-1], "asked"]))
     path = str(folder / "data")

@@ -4,11 +4,12 @@ import gc
 import shutil
 import weakref
 
+import numpy as np
 import pytest
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from export.serve.servable import Servable
+from export.serve.servable import Servable, plan_predict
 from export.serve.settings import ServeSettings
 from export.serve.versions import numbers_in
 from tests.export.serving.models import halves, write_model, write_warmup
@@ -75,6 +76,27 @@ def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
         assert graph() is None, "it does not wait for Python's own collection"
     finally:
         gc.enable()
+
+
+def test_chosen_outputs_do_not_make_the_graph_grow(tmp_path, monkeypatch):
+    monkeypatch.setattr("export.serve.servable._KEPT_CALLS", 1)
+    servable = Servable(str(write_model(tmp_path, 1)))
+
+    def ask(*names):
+        arrays, outputs = plan_predict(servable, "text", {"text": np.array([b"one"])}, names)
+        return servable.run(arrays, tuple(outputs.values()))
+
+    def operations():
+        return len(servable._session.graph.get_operations())
+
+    for names in [("length",), ("echo",)]:
+        ask(*names)
+    once = operations()
+    for names in [("length",), ("echo",)] * 2:
+        assert len(ask(*names)) == 1
+    assert operations() == once
+    ask("length", "echo")
+    assert operations() > once
 
 
 @pytest.mark.slow
