@@ -3,20 +3,16 @@
 import contextlib
 import ctypes
 import dataclasses
-import functools
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import tensorflow as tf
 import tf_keras as keras
 from absl import logging
-from tensorflow.python.data.ops import multi_device_iterator_ops
-from tensorflow.python.framework import config
 
-from bert_tf.core.datasets import without_autotune
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import workers
+from bert_tf.distributed import workarounds, workers
 from bert_tf.modeling.precision import policy_name
 from bert_tf.settings import DeviceSettings, FineTuningSettings, PretrainingSettings
 
@@ -30,11 +26,6 @@ _GPU_ENVIRONMENT = {
 }
 # The compute capability of NVIDIA's first GPUs with bfloat16 matrix products.
 _FIRST_WITH_BFLOAT16 = (8, 0)
-# Options of glibc's `mallopt`.
-_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
-_MAKE_DEVICE_DATASET = "_create_device_dataset"
-# The mangled name of absl::SetMinLogLevel in TensorFlow's library.
-_SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAtLeastE"
 
 
 def with_devices(settings: _Settings) -> _Settings:
@@ -95,9 +86,9 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     Args:
       settings: settings from `with_devices`.
     """
-    silence_compilation_messages()
-    _keep_freed_memory()
-    _end_iterators_at_once()
+    workarounds.silence_compilation_messages()
+    workarounds.keep_freed_memory()
+    workarounds.end_iterators_at_once()
     keras.mixed_precision.set_global_policy(policy_name(settings.dtype))
     kind = "tpu" if settings.use_tpu else settings.distribution_strategy
     if kind != "multi_worker_mirrored" and os.environ.get("TF_CONFIG"):
@@ -114,61 +105,6 @@ def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
     if kind == "one_device" or num_gpus:
         return tf.distribute.OneDeviceStrategy("GPU:0" if num_gpus else "CPU:0")
     return tf.distribute.get_strategy()
-
-
-@contextlib.contextmanager
-def deterministic_operations(wanted: bool) -> Iterator[None]:
-    """Turns on deterministic operations if `wanted`, and restores the previous state for later runs in the process."""
-    is_set_here = wanted and not config.is_op_determinism_enabled()
-    if is_set_here:
-        config.enable_op_determinism()
-    try:
-        yield
-    finally:
-        if is_set_here:
-            config.disable_op_determinism()  # TensorFlow has no public function for this
-
-
-def _keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next step, instead of returning the memory to the operating system.
-
-    A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks
-    immediately, and the operating system clears each block before it provides the block again. The clearing can take a
-    quarter of a step. The function has no effect with other C libraries, or if the user has set one of glibc's options
-    in the environment.
-    """
-    if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
-        return
-    with contextlib.suppress(OSError, AttributeError):
-        library = ctypes.CDLL(None)
-        library.gnu_get_libc_version  # noqa: B018 - fails with other C libraries
-        library.mallopt(_MMAP_MAX, 0)
-        library.mallopt(_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def _end_iterators_at_once() -> None:
-    """Applies `without_autotune` to the dataset that a strategy creates for each device.
-
-    TensorFlow has no interface for the options of this dataset, so a function of TensorFlow is replaced. If a version
-    of TensorFlow creates the dataset with another function, ending an iterator may take up to a minute.
-    """
-    make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
-    if make and not hasattr(make, "__wrapped__"):
-        made = functools.wraps(make)(lambda *args, **options: without_autotune(make(*args, **options)))
-        setattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, made)
-
-
-def silence_compilation_messages() -> None:
-    """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
-
-    TensorFlow 2.20 does not apply the variable to these messages, and has no interface for their level. With other
-    versions of TensorFlow, this function has no effect.
-    """
-    level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
-    framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
-    with contextlib.suppress(OSError, AttributeError):
-        # Set at most level 2, because higher levels hide errors.
-        ctypes.CDLL(framework)[_SET_MIN_LOG_LEVEL](min(int(level), 2) if level.isdecimal() else 0)
 
 
 def _mirrored_strategy(num_gpus: int) -> tf.distribute.Strategy:

@@ -14,7 +14,7 @@ from absl import logging
 from bert_tf import checkpoints
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import strategies
+from bert_tf.distributed import strategies, workarounds
 from bert_tf.finetuning import data_summary, description, evaluated_data, prepared_run, resolution
 from bert_tf.finetuning.evaluated_data import EvaluatedData
 from bert_tf.finetuning.evaluation import evaluate_rows
@@ -25,7 +25,7 @@ from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
 from bert_tf.text import tokenizer_files
-from bert_tf.training import metrics, traced_graphs
+from bert_tf.training import metrics
 from bert_tf.training.session import session
 
 
@@ -125,7 +125,7 @@ def _mean_predictions(run: PreparedRun, members: Sequence[Member], sizes: dict[s
     for member in members:
         logging.info("predicting with %s", member.prefix)
         config = checkpoints.read_config(os.path.join(member.folder, checkpoints.CONFIG_NAME))
-        with traced_graphs.released():
+        with workarounds.released_graphs():
             with run.strategy.scope():
                 model = FineTunedBert(config, run.make_head)
             tf.train.Checkpoint(model=model).restore(member.prefix).expect_partial()

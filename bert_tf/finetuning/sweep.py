@@ -14,14 +14,14 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import strategies, workers
+from bert_tf.distributed import strategies, workarounds, workers
 from bert_tf.finetuning import sweep_results
 from bert_tf.finetuning.sweep_results import PRETRAINED, TRANSFERRED, Results, Trial
 from bert_tf.finetuning.task import Task
 from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings
 from bert_tf.settings.protocol import SWEEP_FLAGS, ProtocolSettings
-from bert_tf.training import metrics_file, traced_graphs
+from bert_tf.training import metrics_file
 from bert_tf.training.metrics import NotFinite
 
 
@@ -131,7 +131,7 @@ def train(
         if trial.is_trained:
             continue
         logging.info("trial %d of %d: %s", number + 1, len(results.trials), trial.name)
-        with traced_graphs.released():
+        with workarounds.released_graphs():
             trained = _train_trial(trial, run_trial, trial_settings(settings, trial))
         trials = (*results.trials[:number], trained, *results.trials[number + 1 :])
         results = dataclasses.replace(results, trials=trials)

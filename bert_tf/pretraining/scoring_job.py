@@ -16,7 +16,7 @@ from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.core.errors import InputError
-from bert_tf.distributed.strategies import silence_compilation_messages
+from bert_tf.distributed.workarounds import silence_compilation_messages
 from bert_tf.jobs import local_files, text_job
 from bert_tf.jobs.job import Job
 from bert_tf.jobs.line_ranges import LineRange, read_lines

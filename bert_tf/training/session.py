@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import strategies, workers
+from bert_tf.distributed import strategies, workarounds, workers
 from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings, PretrainingSettings
 
@@ -28,7 +28,7 @@ def session(
     """
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
-        strategies.deterministic_operations(settings.deterministic),
+        workarounds.deterministic_operations(settings.deterministic),
         workers.clear_errors(),
         clear_memory_errors(),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,

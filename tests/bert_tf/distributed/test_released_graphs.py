@@ -3,7 +3,7 @@ import weakref
 
 import tensorflow as tf
 
-from bert_tf.training.traced_graphs import released
+from bert_tf.distributed.workarounds import released_graphs
 
 
 def traced():
@@ -25,9 +25,9 @@ def traced():
 
 
 def test_a_graph_with_a_custom_gradient_is_released():
-    with released():
+    with released_graphs():
         graph = traced()
     assert graph() is None
     kept = traced()
     gc.collect()
-    assert kept() is not None  # if this fails, TensorFlow releases graphs itself, and `released` is not needed
+    assert kept() is not None  # if this fails, TensorFlow releases graphs itself, and `released_graphs` is not needed
