@@ -12,7 +12,6 @@ Letters: N rows of a split, P maximum number of tokens per row that the head rea
 import dataclasses
 import functools
 import hashlib
-import io
 import os
 from collections.abc import Callable, Iterator
 
@@ -28,6 +27,7 @@ from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation
+from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task import Split, Task
 from bert_tf.tokenization import BertTokenizer
 
@@ -36,61 +36,6 @@ _DTYPE = np.float16
 # Number of tokens in a batch, including padding. Larger batches are not faster on a CPU.
 _TOKENS_PER_BATCH = 4096
 _ROWS_PER_CALL = 1024
-
-
-@dataclasses.dataclass(frozen=True)
-class StoredActivations:
-    """The activations of a split's rows.
-
-    Attributes:
-      path: path of the file with an array of the shape [tokens of all rows, K, H].
-      counts: int64 [N], number of tokens that the head reads in each row.
-      starts: int64 [N], index of each row's first token in the array.
-      shape: shape of a row's activations, (P, K, H).
-    """
-
-    path: str
-    counts: np.ndarray
-    starts: np.ndarray
-    shape: tuple[int, int, int]
-
-    @property
-    def array_shape(self) -> tuple[int, int, int]:
-        return int(self.counts.sum()), *self.shape[1:]
-
-    @property
-    def size(self) -> int:
-        """Size of the array, in bytes."""
-        return int(np.prod(self.array_shape, dtype=np.int64)) * np.dtype(_DTYPE).itemsize
-
-    def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
-        """Reads the activations of rows. The function can be called in the graph of a dataset.
-
-        Args:
-          rows: integer [B], indices of rows.
-
-        Returns:
-          The activations, float16 [B, P, K, H]; 0 at padding.
-        """
-        found = tf.numpy_function(self._read, [rows], tf.float16)
-        return tf.ensure_shape(found, [rows.shape[0], *self.shape])
-
-    def is_there(self) -> bool:
-        try:
-            return tf.io.gfile.exists(self.path) and _open(self.path).shape == self.array_shape
-        except (ValueError, EOFError, OSError):
-            return False
-
-    def _read(self, rows: np.ndarray) -> np.ndarray:
-        found = np.zeros((len(rows), *self.shape), _DTYPE)
-        for place, row in enumerate(rows):
-            start, count = self.starts[row], self.counts[row]
-            found[place, :count] = self._array[start : start + count]
-        return found
-
-    @functools.cached_property
-    def _array(self) -> np.ndarray:
-        return _open(self.path)
 
 
 def with_activations(
@@ -122,7 +67,7 @@ def with_activations(
     starts = np.zeros_like(counts)
     starts[order] = np.cumsum(counts[order]) - counts[order]
     shape = (int(counts.max()), len(model.task_head.layers), model.config.hidden_size)
-    stored = StoredActivations(path, counts, starts, shape)
+    stored = StoredRows(path, counts, starts, shape, _DTYPE)
     if stored.is_there():
         logging.info("%s: the encoder's outputs are already in %s, and are not computed again", name, path)
     else:
@@ -160,7 +105,7 @@ def _counts_and_digest(
 
 
 def _results(
-    stored: StoredActivations, batches: Callable, model: FineTunedBert, strategy: tf.distribute.Strategy
+    stored: StoredRows, batches: Callable, model: FineTunedBert, strategy: tf.distribute.Strategy
 ) -> Iterator[dict[int, np.ndarray]]:
     """Yields, for each batch, the activations [P, K, H] of its rows by the rows' indices."""
 
@@ -177,7 +122,7 @@ def _results(
         yield dict(zip(row_ids.tolist(), found, strict=True))
 
 
-def _write(stored: StoredActivations, order: np.ndarray, results: Iterator[dict[int, np.ndarray]], name: str) -> None:
+def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np.ndarray]], name: str) -> None:
     """Writes the activations of all rows in the order of their starts, which is the order of the batches."""
     logging.info("%s: running the encoder once over %d rows; its outputs (%.2f GB) are kept in %s", name, len(order),
                  stored.size / 1e9, stored.path)  # fmt: skip
@@ -188,21 +133,12 @@ def _write(stored: StoredActivations, order: np.ndarray, results: Iterator[dict[
         storage.atomic_path(stored.path) as temporary,
         tf.io.gfile.GFile(temporary, "wb") as file,
     ):
-        header = {"descr": np.dtype(_DTYPE).str, "fortran_order": False, "shape": stored.array_shape}
-        np.lib.format.write_array_header_1_0(file, header)
+        stored.write_header(file)
         for row in order.tolist():
             while row not in found:
                 found = next(results)
                 shown.update(sum(each < len(order) for each in found))
             file.write(found[row][: stored.counts[row]].tobytes())
-
-
-def _open(path: str) -> np.ndarray:
-    """Opens an array. A local file is memory-mapped, so that only the values that are read need memory."""
-    if "://" not in path:
-        return np.load(path, mmap_mode="r")
-    with tf.io.gfile.GFile(path, "rb") as file:
-        return np.load(io.BytesIO(file.read()))
 
 
 def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) -> str:
