@@ -6,6 +6,7 @@ tf-models-official and Hugging Face.
 """
 
 import dataclasses
+import hashlib
 import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
@@ -165,7 +166,8 @@ def initialize(
       reinitialize_head: whether to ignore the checkpoint's fine-tuned head.
       adapt: function that adapts the checkpoint's head to the task; see `initial.adapted`. None to change nothing.
       transfer_layers: number of the lowest layers to initialize, in addition to the embeddings. The other layers, the
-        pooler and the heads keep their initial values. None, or the number of all layers, initializes everything.
+        pooler and the heads keep their initial values. None, or the number of all layers, initializes everything. The
+        checkpoint may have more layers than the model, except if the value is None.
       new_tokens: ids of the tokens whose embeddings keep their initial values.
 
     Returns:
@@ -175,6 +177,8 @@ def initialize(
       InputError: see `open_checkpoint`; or a tensor of the checkpoint is missing, unexpected, or of another shape.
     """
     contents = with_trained_pooler(open_checkpoint(path))
+    if transfer_layers is not None:
+        contents = contents.with_lowest_layers(model.config.num_hidden_layers)
     variables = variables_by_path(model)
     contents = contents.without_task_heads() if reinitialize_head else contents.with_own_heads(variables)
     contents = adapt(contents) if adapt else contents
@@ -193,7 +197,11 @@ def initialize(
 
 
 def check_initial(
-    path: str, config: BertConfig, with_heads: bool = False, head_shapes: Mapping[str, tuple[int, ...]] = {}
+    path: str,
+    config: BertConfig,
+    with_heads: bool = False,
+    head_shapes: Mapping[str, tuple[int, ...]] = {},
+    transfer_layers: int | None = None,
 ) -> Contents:
     """Checks, before any long work, that a checkpoint can initialize a model.
 
@@ -202,11 +210,14 @@ def check_initial(
       config: the model's configuration.
       with_heads: whether the model has the pre-training heads.
       head_shapes: shapes of the task head's variables by path. A task head in the checkpoint must have these shapes.
+      transfer_layers: see `initialize`.
 
     Returns:
       The open checkpoint.
     """
     contents = open_checkpoint(path)
+    if transfer_layers is not None:
+        contents = contents.with_lowest_layers(config.num_hidden_layers)
     if with_heads:
         contents.check_pretrained(config)
         return contents
@@ -286,3 +297,11 @@ def variables_by_path(root: tf.Module) -> dict[str, tf.Variable]:
 
     walk(root, "")
     return found
+
+
+def digest_of_weights(variables: Mapping[str, tf.Variable]) -> str:
+    """Returns a hash of weights by path."""
+    digest = hashlib.sha256()
+    for name, variable in sorted(variables.items()):
+        digest.update(name.encode() + tf.convert_to_tensor(variable).numpy().tobytes())
+    return digest.hexdigest()

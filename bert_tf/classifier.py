@@ -17,7 +17,7 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import conversion, report
+from bert_tf import conversion, report, teachers
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
@@ -135,7 +135,7 @@ class TextClassifier(FinishedRun):
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.data.read("train")), settings))
         _check_dev(command, task, has_dev)
         with policy():
-            scores = run_finetuning(parsed, lambda _: task, report.write)
+            scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
         report.conclude(parsed.output_dir, scores, "predict(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from bert_tf import report
+from bert_tf import report, teachers
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
@@ -105,7 +105,7 @@ class TextEmbedder(FinishedRun):
         parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
         task = embedding_task(Command.of(parsed), texts)
         with policy():
-            scores = run_finetuning(parsed, lambda _: task, report.write)
+            scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
         report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
         return cls(parsed.output_dir, scores, parsed.use_checkpoint)
 

@@ -19,7 +19,7 @@ def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[]
 def main(settings: FineTuningSettings) -> dict[str, float]:
     """Runs a script with resolved settings; returns the metrics of the evaluation."""
     settings.set_environment()
-    from bert_tf import report
+    from bert_tf import report, teachers
     from bert_tf.finetuning.engine import run_finetuning
     from bert_tf.finetuning.ensemble import run_ensemble
     from bert_tf.tasks import registry, takeover
@@ -27,7 +27,7 @@ def main(settings: FineTuningSettings) -> dict[str, float]:
     make_task = takeover.known_from_checkpoint(registry.of_settings(settings).make_task, settings)
     if settings.ensemble_members:
         return run_ensemble(settings, make_task, settings.ensemble_members)
-    scores = run_finetuning(settings, make_task, report.write)
+    scores = run_finetuning(settings, make_task, report.write, teachers.load)
     if settings.do_train:
         following = f"export_saved_model --checkpoint_dir={settings.output_dir} --export_dir=models/NAME"
         report.conclude(settings.output_dir, scores, following)

@@ -107,6 +107,11 @@ class Contents:
         dropped = [self.describe(path) for path in self.tensors if path not in kept]
         return dataclasses.replace(self, tensors=kept, own_heads={}, left_over=(*self.left_over, *dropped))
 
+    def with_lowest_layers(self, layers: int) -> "Contents":
+        """Returns the contents without the layers above the lowest ones."""
+        kept = {path: s for path, s in self.tensors.items() if (names.layer_of(path) or 0) < layers}
+        return dataclasses.replace(self, tensors=kept)
+
     def has_bilstm_unlike(self, model_paths: Iterable[str]) -> bool:
         """Returns whether the checkpoint's head has a BiLSTM, but the model with these variables does not."""
         return not any(path.startswith(names.BILSTM) for path in model_paths) and any(

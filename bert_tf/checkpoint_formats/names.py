@@ -203,10 +203,15 @@ def component_of(path: str) -> str:
     return "encoder/pooler" if _DIRECTION.sub("", path).startswith("encoder/pooler/") else path.split("/")[0]
 
 
+def layer_of(path: str) -> int | None:
+    """Returns the number of the layer to which a path belongs, counted from 0; None for a path of no layer."""
+    layer = _OUR_LAYER.search(_DIRECTION.sub("", path))
+    return int(layer[0]) if layer else None
+
+
 def is_in_lowest_layers(path: str, layers: int) -> bool:
-    path = _DIRECTION.sub("", path)
-    layer = _OUR_LAYER.search(path)
-    return int(layer[0]) < layers if layer else path.startswith("encoder/embeddings/")
+    layer = layer_of(path)
+    return _DIRECTION.sub("", path).startswith("encoder/embeddings/") if layer is None else layer < layers
 
 
 def heads_in(paths: Mapping[str, object] | Iterable[str]) -> set[str]:

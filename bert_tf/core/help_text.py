@@ -11,8 +11,8 @@ from absl import flags
 # The titles of all groups, in the order in which the help shows them.
 GROUPS = (
     "Data", "Input", "Examples", "Masking", "Vocabulary", "Extending a vocabulary", "Model", "Models", "Vectors",
-    "Output", "Questions", "Embeddings and masks", "Run", "Training", "Evaluation", "Sweep", "Addresses",
-    "Batching and threads", "Limits", "Monitoring", "Devices", "Flags",
+    "Output", "Questions", "Embeddings and masks", "Run", "Training", "Evaluation", "Distillation", "Sweep",
+    "Addresses", "Batching and threads", "Limits", "Monitoring", "Devices", "Flags",
 )  # fmt: skip
 # A script with at most this many flags lists all of them in --help.
 _FEW = 15

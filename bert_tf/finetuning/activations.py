@@ -20,7 +20,7 @@ import tensorflow as tf
 import tf_keras as keras
 from absl import logging
 
-from bert_tf.checkpoints import variables_by_path
+from bert_tf.checkpoints import digest_of_weights, variables_by_path
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
@@ -142,15 +142,11 @@ def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np
 
 
 def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) -> str:
-    weights = hashlib.sha256()
-    for name, variable in sorted(variables_by_path(model.encoder).items()):
-        # The activations do not depend on the pooler, which has random weights if the checkpoint lacks a pooler.
-        if name.startswith("pooler/"):
-            continue
-        weights.update(name.encode() + tf.convert_to_tensor(variable).numpy().tobytes())
+    # The activations do not depend on the pooler, which has random weights if the checkpoint lacks a pooler.
+    read = {name: v for name, v in variables_by_path(model.encoder).items() if not name.startswith("pooler/")}
     facts = {
         "version": _VERSION,
-        "weights": weights.hexdigest(),
+        "weights": digest_of_weights(read),
         "config": dataclasses.asdict(model.config),
         "layers": list(model.task_head.layers),
         "dtype": keras.mixed_precision.global_policy().name,

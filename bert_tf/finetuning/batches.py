@@ -51,7 +51,7 @@ def row_batches(
 
     Returns:
       Dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split has
-      stored activations, the dict has `activations`. Each dict also has these columns:
+      stored activations or a teacher's outputs, the dict has `activations` or `teacher`. Each dict also has:
 
       - `row_weights`: float32 [B], 0 for padding rows, which only fill the batch, and 1 for all other rows.
       - `row_ids`: int64 [B], indices of the rows; N for padding rows.
@@ -87,6 +87,8 @@ def row_batches(
         inputs = task.model_inputs(columns, tokenizer, max_seq_length)
         if split.activations is not None:
             inputs["activations"] = split.activations.of_rows(rows)
+        if split.teacher is not None:
+            inputs["teacher"] = split.teacher.of_rows(rows)
         # Operations on ragged columns lose the static number of rows. Micro-batches and TPUs need this number.
         inputs = {name: tf.ensure_shape(value, [rows.shape[0], *value.shape[1:]]) for name, value in inputs.items()}
         dense = {name: column for name, column in columns.items() if not isinstance(column, tf.RaggedTensor)}

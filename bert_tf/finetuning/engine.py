@@ -27,6 +27,7 @@ from bert_tf.finetuning import (
     sweep,
     sweep_results,
 )
+from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.finetuning.initial import adapted
@@ -52,6 +53,7 @@ def run_finetuning(
     settings: FineTuningSettings,
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
+    load_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
 ) -> dict[str, float]:
     """Trains a model, evaluates it, and predicts with it, as the settings request.
 
@@ -59,6 +61,7 @@ def run_finetuning(
       make_task: see `resolution.resolve`.
       write_report: function that is called with the run's folder at the end of a command that trains, evaluates, or
         predicts a labeled test split, also if the command fails.
+      load_teacher: function that loads the model of `--teacher`, and checks that it fits the task.
 
     Returns:
       The metrics and the loss of the evaluation; {} without `do_eval`.
@@ -71,7 +74,7 @@ def run_finetuning(
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
         settings, task = resolution.resolve(settings, make_task)
-        run = prepared_run.prepare(settings, task, strategy, parts)
+        run = prepared_run.prepare(settings, task, strategy, parts, load_teacher)
         try:
             if settings.sweep:
                 return _sweep(run, lock)
@@ -119,7 +122,10 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
         )
     frozen = lower_layers.WHOLE_ENCODER if run.task.activations_dir else settings.frozen_layers
     lower_layers.freeze(model.encoder, frozen)
-    objective = FineTuningObjective(model, run.task, settings.lm_coefficient)
+    distill_weight = settings.distill_weight if run.teacher else 0.0
+    objective = FineTuningObjective(
+        model, run.task, settings.lm_coefficient, distill_weight, settings.distill_temperature
+    )
     dev_outputs: DevOutputs = {}
     is_taken_over = run_folder.takes_over(settings)
     if is_taken_over:
@@ -240,7 +246,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
             lock.make_folder()
         if found.prefix:
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
-    run = run.with_activations(objective.model)
+    run = run.with_activations(objective.model).with_teacher()
     plan = run.training_plan(num_train_steps)
     if strategies.is_chief(strategy):
         lock.make_folder()
@@ -302,7 +308,7 @@ def _predictions(
     plan, parts = run.evaluation_plan(split, batch_size), run.parts(batch_size)
     return evaluate_rows(
         objective,
-        run.task,
+        run.task.prediction,
         run.strategy,
         run.batches(split, plan, parts),
         len(run.splits[split]),

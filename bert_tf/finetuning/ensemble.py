@@ -132,7 +132,9 @@ def _mean_predictions(run: PreparedRun, members: Sequence[Member], sizes: dict[s
             objective = FineTuningObjective(model, run.task)
             for split, size in sizes.items():
                 batches, rows = run.batches(split, run.evaluation_plan(split, size)), len(run.splits[split])
-                found, _ = evaluate_rows(objective, run.task, run.strategy, batches, rows, what=f"predicting {split}")
+                found, _ = evaluate_rows(
+                    objective, run.task.prediction, run.strategy, batches, rows, what=f"predicting {split}"
+                )
                 total = float(np.sum(found, dtype=np.float64))
                 metrics.require_finite({f"predictions for {split}": total}, member.prefix)
                 sums[split] = sums.get(split, 0.0) + found.astype(np.float64)

@@ -3,7 +3,7 @@
 Letters: N rows.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -11,13 +11,12 @@ import tensorflow as tf
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.finetuning.batches import row_columns
 from bert_tf.finetuning.model import FineTuningObjective
-from bert_tf.finetuning.task import Task
 from bert_tf.training.batch_parts import side_by_side
 
 
 def evaluate_rows(
     objective: FineTuningObjective,
-    task: Task,
+    prediction: Callable[[tf.Tensor, Mapping[str, tf.Tensor]], tf.Tensor],
     strategy: tf.distribute.Strategy,
     make_batches: Callable[[tf.distribute.InputContext], tf.data.Dataset],
     num_rows: int,
@@ -27,7 +26,7 @@ def evaluate_rows(
     """Computes the predictions and the mean loss of all rows.
 
     Args:
-      task: the task; its `prediction` converts logits to predictions.
+      prediction: function that converts logits and a batch to predictions; see `Task.prediction`.
       make_batches: function that returns the batches of a worker; see `batches.row_batches`.
       num_rows: number of rows, N.
       parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
@@ -37,7 +36,7 @@ def evaluate_rows(
       has no meaning. There is no loss if no row has a weight, or if the loss compares the rows of a batch.
     """
     if objective.evaluation_step is None:
-        objective.evaluation_step = _make_step(objective, task, strategy, parts)
+        objective.evaluation_step = _make_step(objective, prediction, strategy, parts)
     result, loss, weight = None, 0.0, 0.0
     with ProgressBar(what, num_rows, "rows", compiles=True) as shown:
         for batch in strategy.distribute_datasets_from_function(make_batches):
@@ -51,7 +50,9 @@ def evaluate_rows(
     return result, {"loss": loss / weight} if weight and not objective.couples_rows else {}
 
 
-def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribute.Strategy, parts: int) -> Callable:
+def _make_step(
+    objective: FineTuningObjective, prediction: Callable, strategy: tf.distribute.Strategy, parts: int
+) -> Callable:
     """Returns a step function, which is traced once and used for all evaluations and predictions of an objective."""
 
     # This function has no Python control flow, and AutoGraph's analysis would take half of the tracing time.
@@ -62,7 +63,7 @@ def _make_step(objective: FineTuningObjective, task: Task, strategy: tf.distribu
             loss = objective.weighted_sums(logits, local)["loss"]
             weight = objective.denominators(local)["loss"]["loss"]
             rows = row_columns(local)
-            return rows["row_ids"], task.prediction(logits, rows), loss[tf.newaxis], weight[tf.newaxis]
+            return rows["row_ids"], prediction(logits, rows), loss[tf.newaxis], weight[tf.newaxis]
 
         @tf.autograph.experimental.do_not_convert
         def on_replica(local):

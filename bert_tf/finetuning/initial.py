@@ -24,6 +24,7 @@ def check_initial(
     config: BertConfig,
     reinitialize_head: bool,
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
+    transfer_layers: int | None = None,
 ) -> Contents:
     """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels.
 
@@ -35,15 +36,16 @@ def check_initial(
       path: a checkpoint in any supported format.
       reinitialize_head: whether to ignore the checkpoint's head.
       make_head: function that returns the model's head; None for the task's head.
+      transfer_layers: see `checkpoints.initialize`.
     """
     if reinitialize_head:
-        return checkpoints.check_initial(path, config)
+        return checkpoints.check_initial(path, config, transfer_layers=transfer_layers)
     with tf.Graph().as_default():  # a graph computes only the shapes, not the weights
         head = (make_head or task.head)(config)
         part = getattr(head, "checkpoint_name", "head")
         variables = checkpoints.variables_by_path(head).items()
         shapes = {f"{part}/{name}": tuple(variable.shape) for name, variable in variables}
-    contents = checkpoints.check_initial(path, config, head_shapes=shapes)
+    contents = checkpoints.check_initial(path, config, head_shapes=shapes, transfer_layers=transfer_layers)
     if not contents.has_bilstm_unlike(shapes):  # else the checkpoint's head is not used
         _warn_of_other_head(contents, task, part)
     return contents

@@ -26,6 +26,7 @@ from bert_tf.training.metrics import Metric
 # output of the encoder; see `Task.head`.
 ACTIVATIONS = "activations"
 _LM_LOSS = Metric("lm_loss", "lm loss", "language_model", title="loss of the language model, nats")
+_TEACHER_LOSS = Metric("teacher_loss", "teacher loss", "teacher", title="loss of the teacher's outputs")
 
 
 class FineTunedBert(keras.Model):
@@ -136,59 +137,84 @@ class FineTuningObjective:
     """The loss and the metrics of a task; see `gradients.Objective`.
 
     In training, the loss is L2 + c L1. L2 is the mean loss of the task, L1 is the mean loss of the language model over
-    all tokens of the same rows except special tokens, and c is `lm_coefficient`. Evaluations measure only L2.
+    all tokens of the same rows except special tokens, and c is `lm_coefficient`. With a teacher, (1 - w) L2 + w L3
+    replaces L2. L3 is the mean loss of the teacher's outputs, also for rows without labels. Evaluations measure only
+    L2.
 
     Args:
       model: model that maps a batch to `logits`.
       lm_coefficient: c; if it is above 0, the model must have a language model.
+      distill_weight: w; 0 without a teacher.
+      temperature: see `divergence`.
 
     Attributes:
       evaluation_step: the step function of `evaluation.evaluate_rows`; None before the first evaluation.
     """
 
-    def __init__(self, model: keras.Model, task: Task, lm_coefficient: float = 0.0):
+    def __init__(
+        self,
+        model: keras.Model,
+        task: Task,
+        lm_coefficient: float = 0.0,
+        distill_weight: float = 0.0,
+        temperature: float = 1.0,
+    ):
         self.model, self._task, self._lm_coefficient = model, task, lm_coefficient
+        self._distill_weight, self._temperature = distill_weight, temperature
         self.evaluation_step: Callable | None = None
-        self.metrics = (*task.metrics, _LM_LOSS) if lm_coefficient else task.metrics
+        more = {_LM_LOSS: lm_coefficient, _TEACHER_LOSS: distill_weight}
+        self.metrics = (*task.metrics, *(metric for metric, factor in more.items() if factor))
         self.couples_rows = task.couples_rows
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weighted loss divided by the sum of the weights, float32 []; see the class."""
-        loss = tf.math.divide_no_nan(numerators["loss"], denominators["loss"])
-        if not self._lm_coefficient:
-            return loss
-        name = _LM_LOSS.name
-        return loss + self._lm_coefficient * tf.math.divide_no_nan(numerators[name], denominators[name])
+
+        def mean(name: str) -> tf.Tensor:
+            return tf.math.divide_no_nan(numerators[name], denominators[name])
+
+        loss, weight = mean("loss"), self._distill_weight
+        if weight:
+            loss = (1 - weight) * loss + weight * mean(_TEACHER_LOSS.name)
+        return loss + self._lm_coefficient * mean(_LM_LOSS.name) if self._lm_coefficient else loss
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the denominators of the loss and of each metric: the sum of the batch's weights, float32 []."""
-        total = tf.reduce_sum(self._task.weights(row_columns(batch)))
+        rows = row_columns(batch)
+        total = tf.reduce_sum(self._task.weights(_labeled(rows)))
         names = [metric.name for metric in self._task.metrics if not metric.derived_from]
         terms = {"loss": total}
         if self._lm_coefficient:
             terms[_LM_LOSS.name] = tf.reduce_sum(self._predicted(batch)["masked_lm_weights"])
+        if self._distills(rows):
+            terms[_TEACHER_LOSS.name] = tf.reduce_sum(self._task.distillation_weights(rows))
         return {"loss": terms, "metrics": {name: total for name in names if name != "loss"}}
 
     def numerators(self, batch: Mapping[str, tf.Tensor], training: bool, seed) -> dict[str, dict[str, tf.Tensor]]:
         """Returns the numerators of the loss and of each metric: weighted sums over the batch, float32 [] each."""
         outputs = self.model(batch, training=training, seed=seed)
-        sums = self.weighted_sums(outputs["logits"], batch)
-        terms = {"loss": sums.pop("loss")}
+        found = self._terms(self.weighted_sums(outputs["logits"], batch))
+        terms = found["loss"]
         if self._lm_coefficient:
             terms[_LM_LOSS.name] = self._language_model_loss(outputs["sequence_output"], batch)
+        return found
+
+    def _terms(self, sums: dict[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
+        terms = {name: sums.pop(name) for name in ("loss", _TEACHER_LOSS.name) if name in sums}
         return {"loss": terms, "metrics": sums}
+
+    def _distills(self, rows: Mapping[str, tf.Tensor]) -> bool:
+        return bool(self._distill_weight) and "teacher" in rows
 
     def outputs(self, batch: Mapping[str, tf.Tensor], seed: tf.Tensor) -> tf.Tensor:
         return self.model(batch, training=True, seed=seed)["logits"]
 
     def columns(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        return {name: column for name, column in row_columns(batch).items() if column.shape.rank == 1}
+        return {name: v for name, v in row_columns(batch).items() if v.shape.rank == 1 or name == "teacher"}
 
     def numerators_of(
         self, outputs: tf.Tensor, columns: Mapping[str, tf.Tensor], is_own: tf.Tensor
     ) -> dict[str, dict[str, tf.Tensor]]:
-        sums = self.weighted_sums(outputs, columns, is_own)
-        return {"loss": {"loss": sums.pop("loss")}, "metrics": sums}
+        return self._terms(self.weighted_sums(outputs, columns, is_own))
 
     def _predicted(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Returns the tokens that the language model predicts; see `every_token_predicted`.
@@ -217,6 +243,16 @@ class FineTuningObjective:
           factors: factors of the weights, with the shape of the weights.
         """
         batch = row_columns(batch)
-        weights = self._task.weights(batch) * factors
-        values = self._task.losses(logits, batch)
-        return {name: tf.reduce_sum(value * weights) for name, value in values.items()}
+        labeled = _labeled(batch)
+        weights = self._task.weights(labeled) * factors
+        values = self._task.losses(logits, labeled)
+        sums = {name: tf.reduce_sum(value * weights) for name, value in values.items()}
+        if self._distills(batch):
+            losses = self._task.distillation_losses(logits, batch["teacher"], batch, self._temperature)
+            sums[_TEACHER_LOSS.name] = tf.reduce_sum(losses * self._task.distillation_weights(batch) * factors)
+        return sums
+
+
+def _labeled(rows: Mapping[str, tf.Tensor]) -> Mapping[str, tf.Tensor]:
+    """Returns the columns of a batch with weight 0 for the rows that have no label."""
+    return {**rows, "row_weights": rows["row_weights"] * rows["is_labeled"]} if "is_labeled" in rows else rows

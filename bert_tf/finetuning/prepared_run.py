@@ -3,6 +3,7 @@
 import dataclasses
 import fractions
 import functools
+import os
 from collections.abc import Callable, Sequence
 
 import tensorflow as tf
@@ -12,9 +13,11 @@ from absl import logging
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import activations, description, evaluated_data, lower_layers
+from bert_tf.finetuning import activations, description, distillation, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
@@ -22,6 +25,7 @@ from bert_tf.finetuning.task import Split, Task, encoded_split
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
+from bert_tf.settings.finetuning import UNLABELED
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import flops, loop
 
@@ -43,6 +47,7 @@ class PreparedRun:
       splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
       wanted_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
         size of the per-replica batch is not divisible by this number, the batch is not divided.
+      teacher: the model whose outputs the run learns; None without `--teacher`.
     """
 
     settings: FineTuningSettings
@@ -52,6 +57,7 @@ class PreparedRun:
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
     wanted_parts: int = 1
+    teacher: Teacher | None = None
 
     @functools.cached_property
     def data_ids(self) -> dict[str, str]:
@@ -105,6 +111,14 @@ class PreparedRun:
             if name in names
         }
         return dataclasses.replace(self, splits=splits)
+
+    def with_teacher(self) -> "PreparedRun":
+        """Returns a run whose training rows have the teacher's outputs; without a teacher, returns `self`."""
+        if not self.teacher:
+            return self
+        labeled, folder = len(self.task.data.read("train")), os.path.join(self.settings.output_dir, distillation.FOLDER)
+        train = distillation.with_teacher(self.splits["train"], labeled, self.task, self.teacher, folder, self.strategy)
+        return dataclasses.replace(self, splits=self.splits | {"train": train})
 
     def write_files(self) -> None:
         """Writes the files for evaluation and export to the run's folder: configuration, tokenizer and task."""
@@ -207,11 +221,18 @@ class PreparedRun:
                 "train": self.task.data.fingerprint("train"),
                 "max_seq_length": settings.max_seq_length,
                 **self.task.data_facts(),
+                **self._facts_of_teacher(),
             },
             optimizer=loop.optimizer_facts(settings, num_train_steps, warmup, num_train_steps)
             | settings.training_facts,
             script=settings.script,
         )
+
+    def _facts_of_teacher(self) -> dict:
+        if not self.teacher:
+            return {}
+        paths = self.settings.data_paths.get(UNLABELED, ())
+        return {"teacher": self.teacher.weights, UNLABELED: identity.fingerprint(paths, whole=True)}
 
     def same_on_workers(self) -> dict:
         """Returns the facts that must be the same on all workers; paths are not part of these facts."""
@@ -229,7 +250,11 @@ class PreparedRun:
 
 
 def prepare(
-    settings: FineTuningSettings, task: Task, strategy: tf.distribute.Strategy, wanted_parts: int = 1
+    settings: FineTuningSettings,
+    task: Task,
+    strategy: tf.distribute.Strategy,
+    wanted_parts: int = 1,
+    load_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
 ) -> PreparedRun:
     """Reads and checks everything that a run needs, and encodes its data."""
     config = checkpoints.read_config(settings.bert_config_file)
@@ -248,15 +273,21 @@ def prepare(
     if starts_from := run_folder.initial_checkpoint(settings):
         _check_start(starts_from, settings, task, config)
     splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
+    teacher = None
+    if settings.distills:
+        teacher = load_teacher(settings, task)
+        if settings.unlabeled_data_path:
+            unlabeled = encoded_split(task, task.data.read(UNLABELED), tokenizer, settings.max_seq_length)
+            splits["train"] = distillation.with_unlabeled(splits["train"], unlabeled)
     if shares_test:
         splits["test"] = splits["dev"]
-    return PreparedRun(settings, task, config, tokenizer, splits, strategy, wanted_parts)
+    return PreparedRun(settings, task, config, tokenizer, splits, strategy, wanted_parts, teacher)
 
 
 def _check_start(path: str, settings: FineTuningSettings, task: Task, config: BertConfig) -> None:
     """Refuses an initial checkpoint that lacks the weights that the run needs; see also `check_initial`."""
     make_head = head_maker(task.head, settings.bilstm_head)
-    contents = check_initial(path, task, config, settings.reinitialize_head, make_head)
+    contents = check_initial(path, task, config, settings.reinitialize_head, make_head, settings.transfer_layers)
     head = make_head(config)
     name = getattr(head, "checkpoint_name", "head")
     there = names.heads_in([*contents.tensors, *contents.own_heads])

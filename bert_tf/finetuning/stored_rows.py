@@ -30,6 +30,12 @@ class StoredRows:
     shape: tuple[int, ...]
     dtype: type
 
+    @classmethod
+    def open(cls, path: str, counts: np.ndarray, dtype: type) -> "StoredRows":
+        """Opens a file whose rows follow one another, with `counts` values each."""
+        shape = int(counts.max()), *_open(path).shape[1:]
+        return cls(path, counts, np.cumsum(counts) - counts, shape, dtype)
+
     @property
     def array_shape(self) -> tuple[int, ...]:
         return int(self.counts.sum()), *self.shape[1:]

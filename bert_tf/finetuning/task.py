@@ -15,10 +15,12 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops
+from bert_tf.training import distillation, flops
 from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
@@ -50,8 +52,9 @@ class Split:
       example_ids: int64 [N], index of each row's example.
       lengths: int32 [N], number of tokens of each row; None if no model will read the rows.
       tokenizer: the tokenizer that encoded the rows; some tasks need it to convert tokens back to text.
-      activations: stored activations of a frozen encoder for the rows, see `activations.StoredActivations`; None if
+      activations: stored activations of a frozen encoder for the rows, see `activations`; None if
         training and evaluation run the encoder.
+      teacher: stored outputs of a teacher for the rows, see `distillation.with_teacher`; None without a teacher.
     """
 
     examples: Sequence[Any]
@@ -59,7 +62,8 @@ class Split:
     example_ids: np.ndarray
     lengths: np.ndarray | None = None
     tokenizer: BertTokenizer | None = None
-    activations: Any = None
+    activations: StoredRows | None = None
+    teacher: StoredRows | None = None
 
     def __len__(self) -> int:
         return len(self.example_ids)
@@ -217,6 +221,52 @@ class Task(abc.ABC):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the predictions of rows for `scores` and `write_predictions`, [B, ...]; by default, the logits."""
         return logits
+
+    def check_teacher(self, teacher: "Task", source: str) -> None:
+        """Raises InputError if a model of this task cannot learn the outputs of a model of the task `teacher`."""
+        if teacher.kind != self.kind:
+            raise InputError(f"--teacher={source}: was trained for {teacher.kind}, not for {self.kind}; give a model "
+                             "of the same kind")  # fmt: skip
+        if set(teacher.labels) != set(self.labels):
+            raise InputError(
+                f"--teacher={source}: has the labels {', '.join(sorted(teacher.labels))}, but the data has "
+                f"{', '.join(sorted(self.labels))}; give a model with the same labels"
+            )
+
+    def teacher_outputs(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns what a student learns from a model of this task, for its rows, [B, ...]."""
+        return self.prediction(logits, batch)
+
+    def teacher_counts(self, split: Split) -> np.ndarray:
+        """Returns the number of outputs of a teacher that each row of a student reads, int64 [N]; by default, one."""
+        return np.ones(len(split), np.int64)
+
+    def teacher_values(self, split: Split, teacher: "Task", taught: Split, outputs: np.ndarray) -> np.ndarray:
+        """Returns a teacher's outputs for the rows of a student, one row after another, float32 [outputs, ...].
+
+        By default, the rows of both models are the same texts.
+
+        Args:
+          split: the student's split.
+          teacher: the teacher's task.
+          taught: the teacher's split of the same examples.
+          outputs: the teacher's outputs for its own rows; see `teacher_outputs`.
+        """
+        return outputs
+
+    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weight of each value of `distillation_losses`; by default, `weights`."""
+        return self.weights(batch)
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        """Computes the loss of the teacher's outputs, with the shape of `distillation_weights`.
+
+        Args:
+          teacher: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `teacher_counts`.
+        """
+        return distillation.divergence(teacher[:, 0], logits, temperature)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Converts the predictions of rows to the arguments of `scores` and `write_predictions`.

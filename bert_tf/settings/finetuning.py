@@ -6,10 +6,13 @@ from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
 from bert_tf.settings import protocol
 from bert_tf.settings.device import BIAS_CORRECTION
 from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
 
+# The split with the training texts for which only the outputs of a teacher are learned.
+UNLABELED = "unlabeled"
 # For each split, the flag that names the split's files.
 PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test_data_path"}
 
@@ -125,9 +128,10 @@ class FineTuningSettings(protocol.ProtocolSettings):
 
     @property
     def data_paths(self) -> dict[str, tuple[str, ...]]:
-        """The files that the flags in `path_flags` name, by split."""
+        """The files that flags name, by split: the splits in `path_flags`, and the unlabeled data."""
         named = {split: getattr(self, flag) for split, flag in self.path_flags.items()}
-        return {split: (path,) for split, path in named.items() if path}
+        found = {split: (path,) for split, path in named.items() if path}
+        return found | {UNLABELED: items(self.unlabeled_data_path)} if self.unlabeled_data_path else found
 
     def _require_data(self, *flags: str) -> None:
         """Refuses --do_train, --do_eval and --do_predict without data."""

@@ -58,8 +58,9 @@ class ProtocolSettings(TrainingSettings):
         above=0, at_most=1,
     )  # fmt: skip
     transfer_layers: int | None = setting(
-        "take only the embeddings and this many of the lowest layers from --init_checkpoint; the other layers, the "
-        "pooler and the head start from random weights; default: take all weights", None, at_least=0,
+        "take only the embeddings and this many of the lowest layers from --init_checkpoint, which may have more "
+        "layers than --bert_config_file; the other layers, the pooler and the head start from random weights; default: "
+        "take all weights", None, at_least=0,
     )  # fmt: skip
     special_tokens: str = setting(
         "pretrained: the special tokens of a row have the embeddings from --init_checkpoint, as in BERT; new: the "
@@ -70,6 +71,22 @@ class ProtocolSettings(TrainingSettings):
     lm_coefficient: float = setting(
         "add this multiple of the language model's loss on the same rows to the loss, as in GPT (0.5 there); needs a "
         "model of one direction", 0.0, at_least=0,
+    )  # fmt: skip
+    teacher: str = setting(
+        "also learn the outputs of this fine-tuned model: the folder of a run, or a model in any format of "
+        "--init_checkpoint; its vocabulary and its size may differ", "", group="Distillation",
+    )  # fmt: skip
+    distill_weight: float = setting(
+        "with --teacher: share of the teacher's outputs in the loss; the labels have the rest", 0.5,
+        group="Distillation", at_least=0, at_most=1,
+    )  # fmt: skip
+    distill_temperature: float = setting(
+        "with --teacher: number by which both models' logits are divided before their probabilities are compared", 2.0,
+        group="Distillation", above=0,
+    )  # fmt: skip
+    unlabeled_data_path: str = setting(
+        "with --teacher: comma-separated files with more training texts, in the format of test data; only the "
+        "teacher's outputs are learned for them", "", group="Distillation",
     )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "
@@ -99,7 +116,13 @@ class ProtocolSettings(TrainingSettings):
     def training_facts(self) -> dict:
         """The values of the flags in this class that affect the weights."""
         names = ("frozen_layers", "layer_learning_rate_decay", "transfer_layers", "special_tokens", "lm_coefficient")
+        names += ("distill_weight", "distill_temperature") if self.distills else ()
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def distills(self) -> bool:
+        """Whether training learns the outputs of a teacher."""
+        return bool(self.teacher) and self.distill_weight > 0
 
     @property
     def grid(self) -> dict[str, tuple]:
@@ -117,6 +140,7 @@ def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
     """Refuses flags that contradict each other, and invalid values of the flags of a sweep."""
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)
+    _check_teacher(settings, do_train)
     _check_sweep(settings, do_train and do_eval)
 
 
@@ -144,6 +168,13 @@ def _check_training(settings: ProtocolSettings) -> None:
             settings.frozen_layers != -1 or value == getattr(ProtocolSettings, name),
             f"--{name}={value} trains the encoder, but --frozen_layers=-1 does not; drop one of the flags",
         )
+
+
+def _check_teacher(settings: ProtocolSettings, do_train: bool) -> None:
+    require(not settings.teacher or do_train, "--teacher is for training; add --do_train, or drop the flag")
+    for name in ("distill_weight", "distill_temperature", "unlabeled_data_path"):
+        changed = getattr(settings, name) != getattr(ProtocolSettings, name)
+        require(bool(settings.teacher) or not changed, f"--{name} needs a --teacher")
 
 
 def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:

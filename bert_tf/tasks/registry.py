@@ -9,9 +9,6 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import tf_keras as keras
-
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
@@ -46,7 +43,7 @@ class Kind:
       settings: the settings class of the kind's script.
       make_task: function that returns the task for a command of the script; the task may be of any kind in the same
         folder.
-      head: function that returns the head of a trained task for a description and a configuration; see `Task.head`.
+      task_of: function that returns the task, without data, of a model for its description and its folder.
       report: function that returns the report's parts for an evaluation, or [] if `Task.write_evaluation` wrote nothing
         for the report. Its arguments are the folder and the prefix of `Task.write_evaluation`, and the description.
       check_format: function that raises InputError if a checkpoint format cannot store a model, and warns if the
@@ -60,7 +57,7 @@ class Kind:
     name: str
     settings: type[FineTuningSettings]
     make_task: Callable[[Command], Task]
-    head: Callable[[TaskDescription, BertConfig], keras.layers.Layer]
+    task_of: Callable[[TaskDescription, str], Task]
     report: Callable[[str, str, TaskDescription], list[Part]]
     check_format: Callable[[str, str, TaskDescription], None] = _accept
     tuned: TunedFile | None = None

@@ -10,7 +10,7 @@ from absl import logging
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.settings.finetuning import PATH_FLAGS
+from bert_tf.settings.finetuning import PATH_FLAGS, UNLABELED
 
 
 def file_data(
@@ -31,11 +31,13 @@ def file_data(
     """
 
     def found(split: str) -> list[str]:
+        if split in paths or split == UNLABELED:
+            return list(paths.get(split, ()))
         in_folder = [os.path.join(data_dir, name) for name in names(split) if data_dir]
-        return list(paths.get(split, ())) or [path for path in in_folder if tf.io.gfile.exists(path)]
+        return [path for path in in_folder if tf.io.gfile.exists(path)]
 
     def files(split: str) -> list[str]:
-        known, flag = found(split), PATH_FLAGS[split]
+        known, flag = found(split), PATH_FLAGS.get(split)
         if len(known) > 1 and not paths.get(split):
             listed = " and ".join(map(os.path.basename, known))
             raise InputError(f"--data_dir={data_dir}: has {listed}; choose one with --{flag}")
@@ -49,7 +51,7 @@ def file_data(
     def load(split: str) -> list[Any]:
         examples: list[Any] = []
         for path in files(split):
-            if not (read := read_file(path, split)):
+            if not (read := read_file(path, "test" if split == UNLABELED else split)):
                 raise InputError(f"{path}: holds no example; add a line for each text")
             refuse_repeated_ids(path, read, len(examples))
             examples += read

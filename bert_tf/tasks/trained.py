@@ -1,7 +1,6 @@
 """Loads a trained model from a run's folder."""
 
 import dataclasses
-import functools
 import os
 
 import tensorflow as tf
@@ -56,7 +55,7 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
     config = BertConfig.from_json_file(os.path.join(folder, checkpoints.CONFIG_NAME))
     tokenizer = BertTokenizer(folder)
     _check_files(folder, described, config, tokenizer)
-    model = FineTunedBert(config, head_maker(functools.partial(kind.head, described), described.bilstm_head))
+    model = FineTunedBert(config, head_maker(kind.task_of(described, folder).head, described.bilstm_head))
     _restore(model, checkpoint.prefix)
     return Trained(kind, folder, checkpoint.prefix, checkpoint.step, model, tokenizer, described, config)
 

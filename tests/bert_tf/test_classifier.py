@@ -194,7 +194,7 @@ def trained_with(monkeypatch, count, **settings):
     """Returns the settings and the task for training on this number of texts, without training."""
     found = []
     monkeypatch.setattr(
-        classifier, "run_finetuning", lambda parsed, make_task, _: found.append((parsed, make_task(None))) or {}
+        classifier, "run_finetuning", lambda parsed, make_task, *_: found.append((parsed, make_task(None))) or {}
     )
     monkeypatch.setattr(TextClassifier, "__init__", lambda *arguments: None)
     texts, labels = [f"text {number}" for number in range(count)], ["a", "b", "b", "b"] * (count // 4)

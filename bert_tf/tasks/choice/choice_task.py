@@ -123,6 +123,26 @@ class ChoiceTask(Task):
             "accuracy": tf.cast((below >= 0) & (as_good == 1), tf.float32),
         }
 
+    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the weights of rows, float32 [B]; only the first rows of examples have weights above 0."""
+        return batch["row_weights"] * tf.cast(batch["choice_ids"] == 0, tf.float32)
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        """Computes the loss of each row's example, float32 [B], from scores [B, 1]; see `losses`."""
+        example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
+        count = logits.shape[0] or tf.shape(logits)[0]
+
+        def log_probabilities(scores):
+            best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
+            below = scores - tf.gather(best, example)
+            return below - tf.gather(tf.math.log(tf.math.unsorted_segment_sum(tf.exp(below), example, count)), example)
+
+        of_teacher = log_probabilities(teacher[:, 0, 0] / temperature)
+        terms = tf.exp(of_teacher) * (of_teacher - log_probabilities(logits[:, 0] / temperature))
+        return temperature**2 * tf.gather(tf.math.unsorted_segment_sum(terms, example, count), example)
+
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the accuracy from scores [N, 1].
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bert_tf.tasks.choice.choice_task import CHOICE, choice_task, make_head
+from bert_tf.tasks.choice.choice_task import CHOICE, ChoiceTask, choice_task
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.registry import Kind
 from bert_tf.tasks.report_parts import Part, chosen, of_lines, short
@@ -18,7 +18,7 @@ def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 _ENTRIES = {"architectures": ["BertForMultipleChoice"]}
 KINDS = [
     Kind(
-        CHOICE, SwagSettings, choice_task, lambda described, config: make_head(config), of_lines(_report),
+        CHOICE, SwagSettings, choice_task, lambda described, folder: ChoiceTask(), of_lines(_report),
         config_entries=_ENTRIES,
     )
 ]  # fmt: skip

@@ -47,6 +47,10 @@ class Answers(abc.ABC):
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the loss and the metrics of training, float32 [B] each; see `Task.losses`."""
 
+    @abc.abstractmethod
+    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+        """Computes the loss of a teacher's outputs [B, C], float32 [B]."""
+
     def outputs(self, logits):
         """Returns the outputs for logits. The logits, and also the outputs, are a tensor or an array."""
         return logits

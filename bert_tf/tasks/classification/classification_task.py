@@ -152,6 +152,23 @@ class ClassificationTask(Task):
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return self.answers.losses(logits, batch["label_ids"])
 
+    def check_teacher(self, teacher: Task, source: str) -> None:
+        super().check_teacher(teacher, source)
+        if teacher.has_pairs != self.has_pairs:
+            raise InputError(f"--teacher={source}: was trained on {'pairs' if teacher.has_pairs else 'single texts'}; "
+                             "give a model for the same texts")  # fmt: skip
+
+    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
+        """Returns the mean outputs of each example, in the order of this task's labels, for all its rows."""
+        _, means = teacher.by_example(taught, outputs)
+        order = [teacher.labels.index(label) for label in self.labels] or [0]
+        return means[split.example_ids][:, order]
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        return self.answers.distillation_losses(logits, teacher[:, 0], temperature)
+
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         return self.answers.outputs(logits)
 

@@ -6,11 +6,12 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
+from bert_tf.settings.finetuning import UNLABELED
 from bert_tf.tasks.classification import glue, xnli
 from bert_tf.tasks.classification.benchmark import benchmark_task
 from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import MULTI_LABEL, TextData
-from bert_tf.tasks.classification.own_data import own_task, weights_of
+from bert_tf.tasks.classification.own_data import own_task, weights_of, with_unlabeled
 from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, ClassifierSettings
 
@@ -25,6 +26,8 @@ def find_task(command: Command, texts: TextData | None = None) -> Classification
     settings = command.settings
     task = own_task(command, texts) if texts else _main_task(command)
     task = dataclasses.replace(task, reading=reading)
+    if settings.unlabeled_data_path:
+        task = dataclasses.replace(task, data=with_unlabeled(task, command))
     if settings.tune_thresholds and task.kind != MULTI_LABEL:
         raise InputError("--tune_thresholds is for examples with several labels; give --multi_label, or drop the flag")
     return task
@@ -68,6 +71,7 @@ def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, kno
 
 def _benchmark_task(settings: ClassifierSettings) -> ClassificationTask:
     name, paths = _spelled(settings.task_name), settings.data_paths
+    paths.pop(UNLABELED, None)
     if paths:
         raise InputError(
             f"--{settings.path_flags[next(iter(paths))]}: the task {settings.task_name} reads the files in --data_dir; "

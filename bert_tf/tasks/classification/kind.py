@@ -6,17 +6,15 @@ Letters: N examples, C labels.
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-import tf_keras as keras
 from absl import logging
 
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription, score_scale
 from bert_tf.tasks import report_parts
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.classes import Classes
-from bert_tf.tasks.classification.classification_task import make_head
+from bert_tf.tasks.classification.classification_task import ClassificationTask
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.multi_label import LabelSets
@@ -40,8 +38,10 @@ def answers_of(described: TaskDescription, folder: str) -> Answers | None:
     return Classes(labels) if described.kind == CLASSIFICATION else None
 
 
-def _head(described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-    return make_head(described.labels, config, Reading.of_parameters(described.parameters))
+def _task_of(described: TaskDescription, folder: str) -> ClassificationTask:
+    parameters, answers = described.parameters, answers_of(described, folder)
+    has_pairs, reading = parameters["has_pairs"], Reading.of_parameters(parameters)
+    return ClassificationTask(described.task_name, answers, has_pairs, reading=reading)
 
 
 def _check_format(format: str, source: str, described: TaskDescription) -> None:
@@ -140,7 +140,7 @@ def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], i
 def _kind(name: str, report: Callable, problem_type: str, **more) -> Kind:
     entries = {"problem_type": problem_type}
     return Kind(
-        name, ClassifierSettings, find_task, _head, of_lines(report), _check_format, config_entries=entries, **more
+        name, ClassifierSettings, find_task, _task_of, of_lines(report), _check_format, config_entries=entries, **more
     )
 
 

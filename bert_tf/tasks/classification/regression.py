@@ -61,6 +61,10 @@ class Regression(Answers):
             targets = (targets - self.mean) / self.deviation
         return {"loss": tf.square(logits[:, 0] - targets)}
 
+    def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
+        """Computes the squared error of the teacher's scores."""
+        return self.losses(logits, teacher[:, 0])["loss"]
+
     def outputs(self, logits):
         """Returns the scores in the user's range, with the shape of the logits."""
         return logits * self.deviation + self.mean if self.parameters else logits

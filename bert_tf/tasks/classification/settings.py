@@ -160,7 +160,8 @@ class ClassifierSettings(FineTuningSettings):
             object.__setattr__(self, name, value)
 
     def _check_data(self) -> None:
-        paths, has_paths = self.path_flags.values(), bool(self.data_paths)
+        paths = self.path_flags.values()
+        has_paths = any(getattr(self, name) for name in paths)
         if self.task_name == IN_MEMORY:
             named = [name for name in (*paths, *_SOURCES) if getattr(self, name)]
             require(not named, f"--{''.join(named[:1])} and texts in memory are two data sets; drop one of them")

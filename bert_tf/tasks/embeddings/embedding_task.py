@@ -189,6 +189,15 @@ class EmbeddingTask(Task):
 
         return losses.matryoshka(of_vectors, logits, self.files.sizes or (logits.shape[-1],))
 
+    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return batch["row_weights"]
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        """Computes the losses of texts from vectors [B, H]; see `losses.of_teacher`."""
+        return losses.of_teacher(logits, teacher[:, 0], batch["row_weights"])
+
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size.
 

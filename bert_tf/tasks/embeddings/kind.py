@@ -4,16 +4,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, PoolingHead, embedding_task
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS, EmbeddingTask, embedding_task
+from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings
 from bert_tf.tasks.registry import Kind
 from bert_tf.tasks.report_parts import MOST_ERRORS, Histogram, Part, Table, of_lines, short
 
 
-def _head(described: TaskDescription, config: BertConfig) -> PoolingHead:
-    return PoolingHead(described.parameters["pooling"], described.parameters["normalize"])
+def _task_of(described: TaskDescription, folder: str) -> EmbeddingTask:
+    del folder
+    return EmbeddingTask(files=VectorFiles(**described.parameters))
 
 
 def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
@@ -56,4 +57,4 @@ def _of_scores(entries: Sequence[Mapping]) -> list[Part]:
     return [Histogram("Cosines", groups, "cosine"), table]
 
 
-KINDS = [Kind(EMBEDDINGS, EmbeddingSettings, embedding_task, _head, of_lines(_report))]
+KINDS = [Kind(EMBEDDINGS, EmbeddingSettings, embedding_task, _task_of, of_lines(_report))]

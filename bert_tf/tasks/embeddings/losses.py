@@ -89,6 +89,23 @@ def co_sent(vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float) ->
     return {"loss": tf.fill(tf.shape(cosines), loss)}
 
 
+def of_teacher(vectors: tf.Tensor, teacher: tf.Tensor, row_weights: tf.Tensor) -> tf.Tensor:
+    """Computes the mean squared error of each text's cosines with all texts of the batch, float32 [B].
+
+    If the vectors have the size of the teacher's, adds 1 - c, where c is the cosine of a text's two vectors.
+
+    Args:
+      vectors: float32 [B, H].
+      teacher: the teacher's vectors, float32 [B, ...].
+      row_weights: float32 [B], 0 for padding rows.
+    """
+    errors = tf.math.squared_difference(_cosines(vectors), _cosines(teacher)) * row_weights  # [B, B]
+    loss = tf.reduce_sum(errors, 1) / tf.reduce_sum(row_weights)
+    if vectors.shape[-1] != teacher.shape[-1]:
+        return loss
+    return loss + 1 - tf.reduce_sum(tf.math.l2_normalize(vectors, -1) * tf.math.l2_normalize(teacher, -1), -1)
+
+
 def matryoshka(loss_of, vectors: tf.Tensor, sizes: Sequence[int]) -> dict[str, tf.Tensor]:
     """Sums a loss over the first numbers of the vectors; the other values come from the whole vectors.
 

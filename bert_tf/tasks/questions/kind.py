@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from bert_tf.modeling.heads import SpanHead
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
-from bert_tf.tasks.questions.squad_task import QUESTIONS, squad_task
+from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.tasks.questions.squad_task import QUESTIONS, SquadTask, squad_task
 from bert_tf.tasks.registry import Kind
 from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, of_lines, short
 
@@ -35,12 +36,19 @@ def _answer(text: str) -> str:
     return short(text) or "(no answer)"
 
 
+def _task_of(described: TaskDescription, folder: str) -> SquadTask:
+    rows = {name: described.data[name] for name in ("doc_stride", "max_query_length") if name in described.data}
+    return SquadTask(
+        Decoding(has_unanswerable=described.parameters["version_2_with_negative"]), **rows, run_folder=folder
+    )
+
+
 KINDS = [
     Kind(
         QUESTIONS,
         SquadSettings,
         squad_task,
-        lambda described, config: SpanHead(config),
+        _task_of,
         of_lines(_report),
         tuned=squad_results.NULL_THRESHOLD,
         hidden_scores=("null_threshold",),

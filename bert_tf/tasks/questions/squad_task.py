@@ -23,13 +23,14 @@ from bert_tf.finetuning.task_data import NO_DATA, TaskData
 from bert_tf.modeling.heads import SpanHead
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks import example_checks
-from bert_tf.tasks.questions import squad_results
+from bert_tf.tasks.questions import squad_results, teacher_windows
 from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_windows import encode_questions
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
+from bert_tf.training import distillation
 from bert_tf.training.metrics import Form, Metric
 
 QUESTIONS = "questions"
@@ -129,6 +130,23 @@ class SquadTask(Task):
             "loss": (losses[0] + losses[1]) / 2,
             "span_accuracy": tf.cast(right[0] & right[1], tf.float32),
         }
+
+    def teacher_counts(self, split: Split) -> np.ndarray:
+        return split.lengths.astype(np.int64)
+
+    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
+        return teacher_windows.matched(split, taught, outputs, _NO_TOKEN)
+
+    def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        return batch["row_weights"]
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        """Computes the mean of the losses of start and end, float32 [B]."""
+        teacher = tf.pad(teacher, [[0, 0], [0, logits.shape[1] - teacher.shape[1]], [0, 0]])
+        both = (self.prediction(each, batch) for each in (teacher, logits))
+        return tf.reduce_mean(distillation.divergence(*both, temperature, axis=1), -1)
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the logits [B, S, 2], with very low values at all positions without a token of the row."""

@@ -4,10 +4,8 @@ import os
 from collections.abc import Sequence
 
 import tensorflow as tf
-import tf_keras as keras
 from absl import logging
 
-from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks import report_parts
 from bert_tf.tasks.registry import Kind
@@ -15,12 +13,15 @@ from bert_tf.tasks.report_parts import MOST_ERRORS, Part, Table, short
 from bert_tf.tasks.tagging import conll_files, entity_scores, tag_schemes
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.tagging.tagging_data import tagging_task
-from bert_tf.tasks.tagging.tagging_task import TAGGING, make_head
+from bert_tf.tasks.tagging.tagging_task import TAGGING, TaggingTask
 
 
-def _head(described: TaskDescription, config: BertConfig) -> keras.layers.Layer:
-    features = described.parameters.get("features", ""), described.parameters.get("lstm_size", 0)
-    return make_head(len(described.labels), *features, config)
+def _task_of(described: TaskDescription, folder: str) -> TaggingTask:
+    del folder
+    given = described.parameters
+    types = dict.fromkeys(tag_schemes.split_tag(tag)[1] for tag in described.labels if tag != tag_schemes.OUTSIDE)
+    features = given.get("features", ""), given.get("lstm_size", 0)
+    return TaggingTask(tuple(types), given["tag_scheme"], given.get("document_context", False), *features)
 
 
 def _check_format(format: str, source: str, described: TaskDescription) -> None:
@@ -84,4 +85,4 @@ def _named_entities(words: Sequence[str], entities: Sequence[tag_schemes.Entity]
 
 
 _ENTRIES = {"problem_type": "single_label_classification"}
-KINDS = [Kind(TAGGING, NerSettings, tagging_task, _head, _report, _check_format, config_entries=_ENTRIES)]
+KINDS = [Kind(TAGGING, NerSettings, tagging_task, _task_of, _report, _check_format, config_entries=_ENTRIES)]

@@ -28,7 +28,7 @@ from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, make_rows
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import flops
+from bert_tf.training import distillation, flops
 
 TAGGING = "tagging"
 NAME = "NER"
@@ -160,6 +160,28 @@ class TaggingTask(Task):
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the most probable labels, int32 [B, S], in the order of `read_positions`."""
         return tf.argmax(self._of_labeled(logits, batch), -1, tf.int32)
+
+    def teacher_outputs(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+        """Returns the logits of the labeled tokens, float32 [B, S, C], in the order of `read_positions`."""
+        return self._of_labeled(logits, batch)
+
+    def teacher_counts(self, split: Split) -> np.ndarray:
+        """Returns the number of labeled words of each row, int64 [N]."""
+        return tf.reduce_sum(tf.cast(split.columns["token_labels"] != NOT_LABELED, tf.int64), axis=1).numpy()
+
+    def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
+        """Returns the teacher's logits of all words: both models label each word once, in the same order."""
+        order = [teacher.labels.index(label) for label in self.labels]
+        is_read = np.arange(outputs.shape[1]) < teacher.teacher_counts(taught)[:, np.newaxis]
+        return outputs[is_read][:, order]
+
+    def distillation_losses(
+        self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
+    ) -> tf.Tensor:
+        """Computes the losses of words, float32 [B, S], in the order of `read_positions`."""
+        read = self._of_labeled(logits, batch)
+        teacher = tf.pad(teacher, [[0, 0], [0, read.shape[1] - teacher.shape[1]], [0, 0]])
+        return distillation.divergence(teacher, read, temperature)
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
         """Joins the predictions for the rows of each sentence.

@@ -99,7 +99,9 @@ def test_evaluation_does_not_depend_on_batches(tokenizer):
             options["shares_per_replica"] = parts
             return row_batches(encoded, task, tokenizer, plan, input_context=context, **options)
 
-        found, losses = evaluate_rows(objective, task, tf.distribute.get_strategy(), make_batches, count, parts)
+        found, losses = evaluate_rows(
+            objective, task.prediction, tf.distribute.get_strategy(), make_batches, count, parts
+        )
         return found, losses["loss"]
 
     one_by_one, loss = evaluate(1, None)

@@ -112,7 +112,7 @@ def test_each_example_counts_once_in_the_loss(tokenizer, batch_size):
     plan = plan_evaluation(split.lengths, batch_size=batch_size, max_seq_length=7)
     objective = FineTuningObjective(Counter(), task)
     logits, loss = evaluate_rows(
-        objective, task, tf.distribute.get_strategy(),
+        objective, task.prediction, tf.distribute.get_strategy(),
         lambda context: row_batches(split, task, tokenizer, plan, max_seq_length=7, input_context=context), len(split),
     )  # fmt: skip
     labels = split.columns["label_ids"].numpy().astype(int)

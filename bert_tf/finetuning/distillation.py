@@ -1,0 +1,149 @@
+"""Distillation: a model learns the outputs of a trained model, its teacher, besides the labels or instead of them.
+
+Papers: G. Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; I. Turc et al., "Well-Read Students
+Learn Better", 2019, whose students also learn the teacher's outputs for unlabeled texts.
+
+Letters: N rows of a split.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+import tf_keras as keras
+from absl import logging
+
+from bert_tf.core import identity, storage
+from bert_tf.core.errors import InputError
+from bert_tf.distributed import workarounds
+from bert_tf.finetuning.batches import row_batches
+from bert_tf.finetuning.evaluation import evaluate_rows
+from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.row_plan import plan_evaluation
+from bert_tf.finetuning.stored_rows import StoredRows
+from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.tokenization import BertTokenizer
+
+# The folder in the run's folder with the teacher's outputs.
+FOLDER = "teacher"
+_VERSION = 1
+# Number of tokens in a batch of the teacher, including padding.
+_TOKENS_PER_BATCH = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Teacher:
+    """A trained model whose outputs a student learns.
+
+    Attributes:
+      source: the value of `--teacher`.
+      task: the teacher's task, without data.
+      tokenizer: the teacher's own tokenizer.
+      max_seq_length: maximum number of tokens in a row of the teacher.
+      weights: hash of the teacher's weights.
+      load: function that returns the model.
+    """
+
+    source: str
+    task: Task
+    tokenizer: BertTokenizer
+    max_seq_length: int
+    weights: str
+    load: Callable[[], FineTunedBert]
+
+
+def with_unlabeled(split: Split, unlabeled: Split) -> Split:
+    """Returns the rows of two splits, with the column `is_labeled`, float32 [N], which is 0 for unlabeled rows."""
+    columns = {name: tf.concat([column, unlabeled.columns[name]], 0) for name, column in split.columns.items()}
+    return dataclasses.replace(
+        split,
+        examples=[*split.examples, *unlabeled.examples],
+        columns=columns | {"is_labeled": tf.repeat([1.0, 0.0], [len(split), len(unlabeled)])},
+        example_ids=np.concatenate([split.example_ids, unlabeled.example_ids + len(split.examples)]),
+        lengths=np.concatenate([split.lengths, unlabeled.lengths]),
+    )
+
+
+def encoded(
+    task: Task, labeled: Sequence[Any], unlabeled: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
+) -> Split:
+    """Encodes training examples, and examples of which only the teacher's outputs are known."""
+    split = encoded_split(task, labeled, tokenizer, max_seq_length)
+    return with_unlabeled(split, encoded_split(task, unlabeled, tokenizer, max_seq_length)) if unlabeled else split
+
+
+def with_teacher(
+    split: Split, count: int, task: Task, teacher: Teacher, folder: str, strategy: tf.distribute.Strategy
+) -> Split:
+    """Returns a split with the teacher's outputs for its rows; reuses outputs that are already on disk.
+
+    Args:
+      split: the student's split; the first `count` examples are labeled.
+      folder: folder for the file with the outputs.
+    """
+    taught = encoded(
+        teacher.task, split.examples[:count], split.examples[count:], teacher.tokenizer, teacher.max_seq_length
+    )
+    facts = {
+        "version": _VERSION,
+        "weights": teacher.weights,
+        "task": teacher.task.kind,
+        "parameters": dict(teacher.task.parameters),
+        "max_seq_length": teacher.max_seq_length,
+        "dtype": keras.mixed_precision.global_policy().name,
+        "teacher's rows": _digest(taught),
+        "rows": _digest(split),
+    }
+    path, counts = os.path.join(folder, f"{identity.digest(facts)}.npy"), task.teacher_counts(split)
+    if tf.io.gfile.exists(path):
+        logging.info("the teacher's outputs are already in %s, and are not computed again", path)
+    else:
+        logging.info("computing the outputs of %s once for %d rows", teacher.source, len(taught))
+        with workarounds.released_graphs():
+            outputs = _outputs(teacher, taught, strategy)
+        values = task.teacher_values(split, teacher.task, taught, outputs)
+        if len(values) != counts.sum():
+            raise InputError(
+                f"--teacher={teacher.source}: reads {len(values)} values where the student reads "
+                f"{counts.sum()}; the data has texts without tokens, remove them"
+            )
+        tf.io.gfile.makedirs(folder)
+        with storage.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
+            np.save(file, values.astype(np.float32))
+    return dataclasses.replace(split, teacher=StoredRows.open(path, counts, np.float32))
+
+
+def _outputs(teacher: Teacher, split: Split, strategy: tf.distribute.Strategy) -> np.ndarray:
+    """Returns the teacher's outputs of its rows, float32 [N, ...]; see `Task.teacher_outputs`."""
+    with strategy.scope():
+        model = teacher.load()
+    task, length, shares = teacher.task, teacher.max_seq_length, strategy.num_replicas_in_sync
+    plan = plan_evaluation(
+        split.lengths,
+        batch_size=max(1, _TOKENS_PER_BATCH // length) * shares,
+        max_seq_length=length,
+        shares=shares,
+        packed_for=None if task.activations_dir else model.config,
+        group_sizes=task.group_sizes(split),
+    )
+    batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, shares=shares)
+    objective, what = FineTuningObjective(model, task), "computing the teacher's outputs"
+    found, _ = evaluate_rows(
+        objective, task.teacher_outputs, strategy, lambda context: batches(input_context=context), len(split), what=what
+    )
+    return found.astype(np.float32)
+
+
+def _digest(split: Split) -> str:
+    """Returns a hash of a split's columns."""
+    digest = hashlib.sha256()
+    for name, column in sorted(split.columns.items()):
+        is_ragged = isinstance(column, tf.RaggedTensor)
+        for values in [column.flat_values, *column.nested_row_splits] if is_ragged else [column]:
+            digest.update(name.encode() + values.numpy().tobytes())
+    return digest.hexdigest()
