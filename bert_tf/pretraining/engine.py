@@ -12,12 +12,13 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.core import identity
 from bert_tf.distributed import strategies, workers
 from bert_tf.input import pipeline
 from bert_tf.input.record_order import BEGINNING, Position
-from bert_tf.pretraining import fill_mask, record_files
+from bert_tf.pretraining import fill_mask, record_files, teacher
 from bert_tf.pretraining.evaluation import Evaluation, Report, evaluate_latest, find_rows, no_report
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
@@ -42,6 +43,7 @@ class _Prepared:
       phase: the entry of `run.json`.
       shown: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
       eval_fingerprints: `identity.fingerprint` of the evaluated files; () without evaluation.
+      teacher: the checkpoint of `--teacher`; None without a teacher.
     """
 
     settings: PretrainingSettings
@@ -50,6 +52,7 @@ class _Prepared:
     phase: run_record.Phase
     shown: tuple[Sequence[fill_mask.BlankRow], Sequence[str]]
     eval_fingerprints: Sequence[str]
+    teacher: Contents | None = None
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
@@ -111,7 +114,9 @@ def _prepare(settings: PretrainingSettings, strategy: tf.distribute.Strategy) ->
     strategies.check_batch_sizes(strategy, settings)
     shown = find_rows(settings, config, data) if settings.do_eval else ([], [])
     eval_fingerprints = identity.fingerprint(data.eval_files) if settings.do_eval else ()
-    return _Prepared(settings, config, data, _phase(settings, config, data), shown, eval_fingerprints)
+    taught_by = teacher.find(settings, config, data)
+    phase = _phase(settings, config, data, taught_by)
+    return _Prepared(settings, config, data, phase, shown, eval_fingerprints, taught_by)
 
 
 def _train(
@@ -127,7 +132,7 @@ def _train(
     found = resume.find(folder, strategy)
     start = resume.start_position(folder, prepared.phase, found)
     starts_from = run_folder.initial_checkpoint(settings)
-    trainer = _make_trainer(settings, config, data, strategy, start, parts)
+    trainer = _make_trainer(settings, config, data, strategy, start, parts, prepared.teacher)
     evaluation = None
     if settings.do_eval:
         predictor = _make_fill_mask(prepared, trainer)
@@ -176,7 +181,9 @@ def _model_facts(config: BertConfig) -> dict:
     return {"model": "pretraining", **dataclasses.asdict(config)}
 
 
-def _phase(settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData) -> run_record.Phase:
+def _phase(
+    settings: PretrainingSettings, config: BertConfig, data: record_files.PretrainingData, taught_by: Contents | None
+) -> run_record.Phase:
     return run_record.Phase(
         settings=dataclasses.asdict(settings),
         model=_model_facts(config),
@@ -187,10 +194,12 @@ def _phase(settings: PretrainingSettings, config: BertConfig, data: record_files
             "use_next_sentence_label": settings.use_next_sentence_label,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
             **data.masking_facts,
+            **({"teacher": taught_by.sha256(taught_by.tensors)} if taught_by else {}),
         },
         optimizer=loop.optimizer_facts(
             settings, settings.num_train_steps, settings.num_warmup_steps, settings.num_schedule_steps
-        ),
+        )
+        | settings.distillation_facts,
         vocabulary=data.vocabulary and dataclasses.asdict(data.vocabulary),
         script=settings.script,
     )
@@ -216,6 +225,7 @@ def _make_trainer(
     strategy: tf.distribute.Strategy,
     start: Position,
     parts: int = 1,
+    taught_by: Contents | None = None,
 ) -> Trainer:
     reading = record_files.reading_options(settings, config, data)
 
@@ -231,7 +241,14 @@ def _make_trainer(
     has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
         model = BertPretrainer(config, settings.recompute_activations)
-        objective = PretrainingObjective(model, has_next_sentence, record_files.starts_word(config, data))
+        objective = PretrainingObjective(
+            model,
+            has_next_sentence,
+            record_files.starts_word(config, data),
+            taught_by and teacher.load(taught_by),
+            settings.distill_weight,
+            settings.distill_temperature,
+        )
         eval_dataset = dataset(data.eval_files, settings.eval_batch_size, training=False)
         if not settings.do_train:
             return Trainer(objective, strategy, eval_dataset=eval_dataset)

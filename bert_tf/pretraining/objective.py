@@ -14,7 +14,7 @@ import tf_keras as keras
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.heads import MaskedLanguageModelHead, NextSentenceHead
-from bert_tf.training import metrics
+from bert_tf.training import distillation, metrics
 from bert_tf.training.metrics import Form, Metric
 
 # Share of the pairs whose second sentence is random. If a model gives the same answer for all pairs, its accuracy is
@@ -48,8 +48,9 @@ _NEXT_SENTENCE = (
     ),
     Metric(RANDOM_NEXT_SHARE, tag="next_sentence/random_share"),
 )  # fmt: skip
+_TEACHER = Metric("teacher_loss", "teacher loss", "teacher", title="loss of the teacher's predictions")
 _TOTAL = Metric("loss", derived_from=("masked_lm_loss", "next_sentence_loss"), derive=tf.add_n)
-METRICS = (_TOTAL, *_MASKED_LM, *_WORDS, *_NEXT_SENTENCE)
+METRICS = (_TOTAL, *_MASKED_LM, *_WORDS, *_NEXT_SENTENCE, _TEACHER)
 
 
 class BertPretrainer(keras.Model):
@@ -108,19 +109,32 @@ class PretrainingObjective:
 
     couples_rows = False
 
-    def __init__(self, model: BertPretrainer, next_sentence: bool = True, starts_word: Sequence[bool] | None = None):
+    def __init__(
+        self,
+        model: BertPretrainer,
+        next_sentence: bool = True,
+        starts_word: Sequence[bool] | None = None,
+        teacher: BertPretrainer | None = None,
+        distill_weight: float = 0.0,
+        temperature: float = 1.0,
+    ):
         """Creates the objective of a model.
 
         Args:
           next_sentence: whether batches contain sentence pairs with `next_sentence_labels`.
           starts_word: for each token of the vocabulary, whether a word begins with it; None to measure no loss per
             word. The loss per word is only meaningful if the model predicts every token.
+          teacher: a model whose predictions of masked tokens are learned; its weights do not change.
+          distill_weight: share of the teacher's loss in the loss of the masked tokens.
+          temperature: see `distillation.divergence`.
         """
         self.model = model
         self._next_sentence = next_sentence
+        self._teacher, self._distill_weight, self._temperature = teacher, distill_weight, temperature
         self._starts_word = None if starts_word is None else tf.constant(starts_word, tf.float32)
         self.metrics = (
             _TOTAL, *_MASKED_LM, *(() if starts_word is None else _WORDS), *(_NEXT_SENTENCE if next_sentence else ()),
+            *((_TEACHER,) if teacher else ()),
         )  # fmt: skip
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -129,9 +143,10 @@ class PretrainingObjective:
         Paper: section 3.1 and appendix A.2.
         """
         mean = {name: tf.math.divide_no_nan(numerators[name], count) for name, count in denominators.items()}
-        if not self._next_sentence:
-            return mean["masked_lm_loss"]
-        return mean["masked_lm_loss"] + mean["next_sentence_loss"]
+        loss, weight = mean["masked_lm_loss"], self._distill_weight
+        if self._teacher:
+            loss = (1 - weight) * loss + weight * mean["teacher_loss"]
+        return loss + mean["next_sentence_loss"] if self._next_sentence else loss
 
     def denominators(self, batch: Mapping[str, tf.Tensor]) -> dict[str, dict[str, tf.Tensor]]:
         """Counts the predictions of a batch for each loss term and metric, float32 [] each."""
@@ -139,6 +154,8 @@ class PretrainingObjective:
         if self._next_sentence:
             counts["next_sentence"] = tf.reduce_sum(_next_sentence_weights(batch))
         measured = {f"{task}_accuracy": count for task, count in counts.items()}
+        if self._teacher:
+            counts["teacher"] = counts["masked_lm"]
         if self._next_sentence:
             measured[RANDOM_NEXT_SHARE] = counts["next_sentence"]
         if self._starts_word is not None:
@@ -151,7 +168,7 @@ class PretrainingObjective:
         outputs = self.model(batch, training=training, seed=seed)
         weights = batch["masked_lm_weights"]  # [B, P]
         labels = batch["masked_lm_ids"]  # [B, P]
-        # No operation reads `masked_lm_logits` here, so the graph of a step does not compute these logits.
+        # Only a teacher needs `masked_lm_logits`; otherwise, the graph of a step does not compute these logits.
         nll, likeliest = self.model.masked_lm.losses(outputs["masked_lm_scores"], tf.reshape(labels, [-1]))
         nll = tf.reshape(nll, tf.shape(labels))
         predicted = tf.cast(tf.reshape(likeliest, tf.shape(labels)) == labels, tf.float32)
@@ -165,6 +182,10 @@ class PretrainingObjective:
             nll, right, random = _next_sentence_sums(batch, outputs["next_sentence_logits"])
             sums["loss"]["next_sentence_loss"] = nll
             sums["metrics"] |= {"next_sentence_accuracy": right, RANDOM_NEXT_SHARE: random}
+        if self._teacher:
+            of_teacher = self._teacher(batch, training=False)["masked_lm_logits"]
+            losses = distillation.divergence(of_teacher, outputs["masked_lm_logits"], self._temperature)
+            sums["loss"]["teacher_loss"] = tf.reduce_sum(weights * losses)
         return sums
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from typing import ClassVar
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.settings.training import TrainingSettings
+from bert_tf.settings.training import TrainingSettings, check_teacher
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,6 +84,7 @@ class PretrainingSettings(TrainingSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        check_teacher(self, self.do_train)
         self._check_schedule()
 
     def _check_schedule(self) -> None:

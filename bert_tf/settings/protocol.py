@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 from bert_tf.core.command_line import require, setting
-from bert_tf.settings.training import TrainingSettings
+from bert_tf.settings.training import TrainingSettings, check_teacher
 
 # The settings that a sweep varies, and the flags that list their values.
 _GRID = {
@@ -72,18 +72,6 @@ class ProtocolSettings(TrainingSettings):
         "add this multiple of the language model's loss on the same rows to the loss, as in GPT (0.5 there); needs a "
         "model of one direction", 0.0, at_least=0,
     )  # fmt: skip
-    teacher: str = setting(
-        "also learn the outputs of this fine-tuned model: the folder of a run, or a model in any format of "
-        "--init_checkpoint; its vocabulary and its size may differ", "", group="Distillation",
-    )  # fmt: skip
-    distill_weight: float = setting(
-        "with --teacher: share of the teacher's outputs in the loss; the labels have the rest", 0.5,
-        group="Distillation", at_least=0, at_most=1,
-    )  # fmt: skip
-    distill_temperature: float = setting(
-        "with --teacher: number by which both models' logits are divided before their probabilities are compared", 2.0,
-        group="Distillation", above=0,
-    )  # fmt: skip
     unlabeled_data_path: str = setting(
         "with --teacher: comma-separated files with more training texts, in the format of test data; only the "
         "teacher's outputs are learned for them", "", group="Distillation",
@@ -116,13 +104,7 @@ class ProtocolSettings(TrainingSettings):
     def training_facts(self) -> dict:
         """The values of the flags in this class that affect the weights."""
         names = ("frozen_layers", "layer_learning_rate_decay", "transfer_layers", "special_tokens", "lm_coefficient")
-        names += ("distill_weight", "distill_temperature") if self.distills else ()
-        return {name: getattr(self, name) for name in names}
-
-    @property
-    def distills(self) -> bool:
-        """Whether training learns the outputs of a teacher."""
-        return bool(self.teacher) and self.distill_weight > 0
+        return {name: getattr(self, name) for name in names} | self.distillation_facts
 
     @property
     def grid(self) -> dict[str, tuple]:
@@ -140,7 +122,8 @@ def check(settings: ProtocolSettings, do_train: bool, do_eval: bool) -> None:
     """Refuses flags that contradict each other, and invalid values of the flags of a sweep."""
     _check_evaluation(settings, do_train and do_eval)
     _check_training(settings)
-    _check_teacher(settings, do_train)
+    check_teacher(settings, do_train)
+    require(bool(settings.teacher) or not settings.unlabeled_data_path, "--unlabeled_data_path needs a --teacher")
     _check_sweep(settings, do_train and do_eval)
 
 
@@ -168,13 +151,6 @@ def _check_training(settings: ProtocolSettings) -> None:
             settings.frozen_layers != -1 or value == getattr(ProtocolSettings, name),
             f"--{name}={value} trains the encoder, but --frozen_layers=-1 does not; drop one of the flags",
         )
-
-
-def _check_teacher(settings: ProtocolSettings, do_train: bool) -> None:
-    require(not settings.teacher or do_train, "--teacher is for training; add --do_train, or drop the flag")
-    for name in ("distill_weight", "distill_temperature", "unlabeled_data_path"):
-        changed = getattr(settings, name) != getattr(ProtocolSettings, name)
-        require(bool(settings.teacher) or not changed, f"--{name} needs a --teacher")
 
 
 def _check_sweep(settings: ProtocolSettings, evaluates: bool) -> None:

@@ -23,6 +23,7 @@ DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
 PAGES = (
     "tutorials/fine_tuning", "how_to/classification", "how_to/long_texts", "how_to/glue", "tutorials/choices",
     "tutorials/questions", "tutorials/entities", "how_to/other_data", "how_to/score_text", "tutorials/search",
+    "tutorials/distillation",
     "tutorials/embeddings",
 )  # fmt: skip
 MESSAGES = "how_to/troubleshooting"

@@ -1,0 +1,49 @@
+"""Loads the teacher of pre-training, whose predictions of masked tokens a student learns.
+
+Paper: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
+"""
+
+from bert_tf import checkpoint_tokenizer, checkpoints
+from bert_tf.checkpoint_formats import names
+from bert_tf.checkpoint_formats.contents import Contents
+from bert_tf.config import BertConfig
+from bert_tf.core.errors import InputError
+from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.pretraining.record_files import PretrainingData
+from bert_tf.settings import PretrainingSettings
+
+
+def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> Contents | None:
+    """Returns the checkpoint of `--teacher`; None if the command does not distill.
+
+    Raises:
+      InputError: the checkpoint has no masked-LM head, or another vocabulary or direction than the student.
+    """
+    if not settings.distills:
+        return None
+    contents = checkpoints.open_checkpoint(settings.teacher)
+    own = contents.require_config()
+    contents.check_pretrained(own)
+    if "masked_lm" not in names.heads_in(contents.tensors):
+        raise InputError(f"--teacher={settings.teacher}: has no masked-LM head; give a pre-trained checkpoint")
+    for name in ("vocab_size", "directionality"):
+        if getattr(own, name) != getattr(config, name):
+            raise InputError(
+                f"--teacher={settings.teacher}: has {name}={getattr(own, name)}, but the model has "
+                f"{getattr(config, name)}; give a teacher with the student's vocabulary and direction"
+            )
+    if settings.max_seq_length > own.max_position_embeddings:
+        raise InputError(
+            f"--teacher={settings.teacher}: has {own.max_position_embeddings} positions, but the data's rows "
+            f"have {settings.max_seq_length} tokens; give another teacher, or make shorter rows"
+        )
+    if not settings.ignore_checkpoint_tokenizer:
+        checkpoint_tokenizer.check_data(contents, data.vocabulary, data.rules)
+    return contents
+
+
+def load(contents: Contents) -> BertPretrainer:
+    """Returns the model of a checkpoint that `find` returned."""
+    model = BertPretrainer(contents.require_config())
+    checkpoints.initialize(model, contents.source)
+    return model

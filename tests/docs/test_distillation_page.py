@@ -1,0 +1,50 @@
+"""The commands of the page about distillation lead from a teacher to an exported student."""
+
+import shlex
+import subprocess
+
+import pytest
+import tensorflow as tf
+
+from bert_tf.core.command_line import parse
+from bert_tf.finetuning.model import FineTunedBert
+from bert_tf.run_classifier import main as run_classifier
+from bert_tf.tasks.choice.choice_task import ChoiceTask
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
+from tests.docs.test_task_pages import blocks, page
+from tests.small_configs import small_config
+
+pytestmark = pytest.mark.slow
+NAME = "tutorials/distillation"
+
+
+def test_the_commands_lead_to_a_served_student(tmp_path, vocab_file, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config = small_config(num_hidden_layers=4, max_position_embeddings=128)
+    model = FineTunedBert(config, ChoiceTask().head)
+    (tmp_path / "uncased").mkdir()
+    tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=model.encoder)).save("uncased/ckpt")
+    (tmp_path / "uncased/bert_config.json").write_text(config.to_json_string())
+    (tmp_path / "uncased/vocab.txt").write_text(open(vocab_file).read())
+    (tmp_path / "reviews").mkdir()
+    rows = [("the man said", "good"), ("many years", "bad")] * 32
+    for name in ("train", "dev"):
+        (tmp_path / f"reviews/{name}.csv").write_text("text,label\n" + "".join(f"{t},{x}\n" for t, x in rows))
+    (tmp_path / "more_reviews.csv").write_text("text\nthe woman said\npeople of the time\n")
+    shared = ["--task_name=own", "--data_dir=reviews", "--do_train"]
+    run_classifier(parse(ClassifierSettings, [*shared, "--init_checkpoint=uncased", "--output_dir=reviews_model"]))
+    (command,) = (line.strip() for line in page(NAME).splitlines() if line.startswith("    sed"))
+    subprocess.run(["bash", "-c", command], check=True)
+    assert '"num_hidden_layers": 3' in (tmp_path / "three_layers.json").read_text()
+    for block in blocks(NAME):
+        script, *words = shlex.split(block.replace("\\\n", " "))
+        if script == "run_classifier":
+            run_classifier(parse(ClassifierSettings, words))
+        elif script == "export_saved_model":
+            export_saved_model(parse(ExportSettings, words))
+    assert (tmp_path / "models/small_int8/1/model.tflite").exists()
+    assert (tmp_path / "models/small/1/saved_model.pb").exists()
+    for name in ("small_alone", "small_model"):
+        assert (tmp_path / name / "eval_results.txt").exists()
