@@ -40,11 +40,10 @@ class FinishedRun:
 
     def __repr__(self) -> str:
         found, scores = self._trained, ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
-        size = sum(int(variable.shape.num_elements()) for variable in found.model.variables)
         labels = f", labels: {', '.join(found.description.labels)}" if found.description.labels else ""
         return (
-            f"{type(self).__name__}({self.folder!r}: {found.description.kind}{labels}; {size:,} weights; "
-            f"{scores or 'not evaluated'})"
+            f"{type(self).__name__}({self.folder!r}: {found.description.kind}{labels}; "
+            f"{found.model.num_weights:,} weights; {scores or 'not evaluated'})"
         )
 
     @functools.cached_property

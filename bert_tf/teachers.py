@@ -25,4 +25,5 @@ def load(settings: FineTuningSettings, task: Task) -> Teacher:
     task.check_teacher(own, settings.teacher)
     weights = checkpoints.digest_of_weights(checkpoints.variables_by_path(found.model))
     length = found.description.max_seq_length
-    return Teacher(settings.teacher, own, found.tokenizer, length, weights, lambda: read().model)
+    size = found.model.num_weights
+    return Teacher(settings.teacher, own, found.tokenizer, length, weights, size, lambda: read().model)

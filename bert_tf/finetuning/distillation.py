@@ -31,6 +31,8 @@ from bert_tf.tokenization import BertTokenizer
 
 # The folder in the run's folder with the teacher's outputs.
 FOLDER = "teacher"
+# The file in the run's folder with the teacher's scores on the dev data.
+NAME = "teacher.json"
 _VERSION = 1
 # Number of tokens in a batch of the teacher, including padding.
 _TOKENS_PER_BATCH = 4096
@@ -46,6 +48,7 @@ class Teacher:
       tokenizer: the teacher's own tokenizer.
       max_seq_length: maximum number of tokens in a row of the teacher.
       weights: hash of the teacher's weights.
+      size: number of the teacher's weights.
       load: function that returns the model.
     """
 
@@ -54,6 +57,7 @@ class Teacher:
     tokenizer: BertTokenizer
     max_seq_length: int
     weights: str
+    size: int
     load: Callable[[], FineTunedBert]
 
 
@@ -105,7 +109,7 @@ def with_teacher(
     else:
         logging.info("computing the outputs of %s once for %d rows", teacher.source, len(taught))
         with workarounds.released_graphs():
-            outputs = _outputs(teacher, taught, strategy)
+            outputs = _outputs(teacher, taught, teacher.task.teacher_outputs, strategy)
         values = task.teacher_values(split, teacher.task, taught, outputs)
         if len(values) != counts.sum():
             raise InputError(
@@ -118,8 +122,20 @@ def with_teacher(
     return dataclasses.replace(split, teacher=StoredRows.open(path, counts, np.float32))
 
 
-def _outputs(teacher: Teacher, split: Split, strategy: tf.distribute.Strategy) -> np.ndarray:
-    """Returns the teacher's outputs of its rows, float32 [N, ...]; see `Task.teacher_outputs`."""
+def record_scores(
+    folder: str, teacher: Teacher, examples: Sequence[Any], student: FineTunedBert, strategy: tf.distribute.Strategy
+) -> None:
+    """Evaluates the teacher on the dev data, and writes `teacher.json` for the report of the student's run."""
+    task = teacher.task
+    split = encoded_split(task, examples, teacher.tokenizer, teacher.max_seq_length)
+    with workarounds.released_graphs():
+        scores = task.scores(*task.by_example(split, _outputs(teacher, split, task.prediction, strategy)))
+    sizes = {"teacher_weights": teacher.size, "student_weights": student.num_weights}
+    storage.write_json(os.path.join(folder, NAME), {"teacher": teacher.source, **sizes, "scores": scores})
+
+
+def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.distribute.Strategy) -> np.ndarray:
+    """Returns what a function such as `Task.prediction` makes of the teacher's logits, [N, ...]."""
     with strategy.scope():
         model = teacher.load()
     task, length, shares = teacher.task, teacher.max_seq_length, strategy.num_replicas_in_sync
@@ -134,9 +150,9 @@ def _outputs(teacher: Teacher, split: Split, strategy: tf.distribute.Strategy) -
     batches = functools.partial(row_batches, split, task, teacher.tokenizer, plan, max_seq_length=length, shares=shares)
     objective, what = FineTuningObjective(model, task), "computing the teacher's outputs"
     found, _ = evaluate_rows(
-        objective, task.teacher_outputs, strategy, lambda context: batches(input_context=context), len(split), what=what
+        objective, of_logits, strategy, lambda context: batches(input_context=context), len(split), what=what
     )
-    return found.astype(np.float32)
+    return found
 
 
 def _digest(split: Split) -> str:

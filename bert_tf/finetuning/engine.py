@@ -20,6 +20,7 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.finetuning import (
     data_summary,
     description,
+    distillation,
     evaluated_data,
     lower_layers,
     prepared_run,
@@ -253,6 +254,9 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         run_folder.begin(settings.output_dir, phase, found.step)
         run.write_files()
     workers.wait_for_chief(strategy, os.path.join(settings.output_dir, run_record.NAME))
+    if run.teacher and "dev" in run.splits and not found.prefix:
+        dev = run.splits["dev"].examples
+        distillation.record_scores(settings.output_dir, run.teacher, dev, objective.model, strategy)
 
     schedule = EvaluationSchedule(
         settings,

@@ -62,6 +62,10 @@ class FineTunedBert(keras.Model):
         """The head; the value of `head_name` is the name of the head's attribute."""
         return getattr(self, self.head_name)
 
+    @property
+    def num_weights(self) -> int:
+        return sum(variable.shape.num_elements() for variable in self.variables)
+
     def call(self, inputs, training=False, seed=None):
         """Computes the head's logits for each row.
 

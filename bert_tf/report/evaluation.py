@@ -3,12 +3,15 @@
 The kind of task decides what is shown; see `registry.Kind.report`.
 """
 
+import os
 from collections.abc import Sequence
 
 import numpy as np
+import tensorflow as tf
 from sklearn import metrics
 
-from bert_tf.finetuning import description
+from bert_tf.core import storage
+from bert_tf.finetuning import description, distillation
 from bert_tf.report import charts
 from bert_tf.report.page import confusion_matrix, elements
 from bert_tf.tasks import registry
@@ -31,7 +34,24 @@ def sections(folder: str) -> str:
     evaluated = [(metrics_file.DEV, folder, "dev")]
     evaluated += [(name, other, "eval") for name, other in metrics_file.other_data(folder).items()]
     found = [(_head(name, source), kind.report(source, prefix, task)) for name, source, prefix in evaluated]
-    return elements.evaluations([(head, list(map(draw, parts))) for head, parts in found if parts])
+    teacher = _teacher(folder)
+    return teacher + elements.evaluations([(head, list(map(draw, parts))) for head, parts in found if parts])
+
+
+def _teacher(folder: str) -> str:
+    """Returns a section that compares the run with its teacher on the dev data; "" without a teacher."""
+    path = os.path.join(folder, distillation.NAME)
+    if not tf.io.gfile.exists(path):
+        return ""
+    with storage.json_file(path, "train again") as entries:
+        scores, own = entries["scores"], metrics_file.read_results(folder)
+        values = {"teacher": scores, "this model": {name: own.get(f"eval_{name}") for name in scores}}
+        sizes = {"teacher": entries["teacher_weights"], "this model": entries["student_weights"]}
+        rows = [
+            [who, f"{sizes[who]:,}", *("" if value is None else f"{value:.4g}" for value in found.values())]
+            for who, found in values.items()
+        ]
+        return elements.section("Teacher", elements.table(["", "weights", *scores], rows), note=entries["teacher"])
 
 
 def _head(name: str, folder: str) -> str:

@@ -192,3 +192,20 @@ def test_an_unfit_teacher_is_refused_at_once(flags, message, teacher, vocab_file
     with pytest.raises(InputError, match=message):
         small_runs.trained("classification", vocab_file, tmp_path / "run", *(f.format(**names) for f in flags))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_report_compares_with_the_teacher(kind, teacher, vocab_file, tmp_path):
+    """The teacher's scores are those of its own evaluation."""
+    given = ["--predict_file={}/squad.json"] if kind == "questions" else ["--dev_share=0.5"]
+    given = [flag.format(tmp_path / "data") for flag in given]
+    student(kind, vocab_file, tmp_path / "run", teacher(kind), "--do_eval", *given, "--train_batch_size=4")
+    found = json.loads((tmp_path / "run/teacher.json").read_text())
+    (main, settings, flags), data = small_runs.KINDS[kind], tmp_path / "data"
+    shared = [*(flag.format(data) for flag in flags), *given, f"--vocab_file={vocab_file}", "--do_eval"]
+    expected = main(parse(settings, [*shared, f"--output_dir={tmp_path}/copy", f"--init_checkpoint={teacher(kind)}"]))
+    assert found["scores"] == pytest.approx({name: expected[name] for name in found["scores"]}, rel=1e-4)
+    assert found["teacher_weights"] > found["student_weights"] > 5000
+    report = (tmp_path / "run/report.html").read_text()
+    assert f"{found['teacher_weights']:,}" in report and "Teacher" in report
