@@ -151,11 +151,14 @@ def check_python_input(
     settings: DeviceSettings,
     dynamic_masking: bool = False,
     pack_sequences: bool = False,
-    activations: bool = False,
+    reading_flag: str = "",
 ) -> None:
-    """Refuses dynamic masking, packing and reading activations if the input pipeline would run on another machine.
+    """Refuses dynamic masking, packing and reading stored rows if the input pipeline would run on another machine.
 
     These three operations run in Python, in this process.
+
+    Args:
+      reading_flag: the flag because of which stored rows are read; "" if none are read.
     """
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
@@ -166,8 +169,8 @@ def check_python_input(
         raise InputError(f"--input_file: dynamic masking {where}; make the data again without --masking=dynamic")
     if pack_sequences:
         raise InputError(f"--pack_sequences: packing {where}; remove the flag")
-    if activations:
-        raise InputError(f"--feature_layers: reading activations {where}; train on such a TPU, on a GPU or on a CPU")
+    if reading_flag:
+        raise InputError(f"--{reading_flag}: reading stored values {where}; train on such a TPU, on a GPU or on a CPU")
 
 
 def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSettings | FineTuningSettings) -> None:

@@ -182,7 +182,8 @@ def _restore(run: PreparedRun, model: FineTunedBert) -> int:
 
 def _check_batches(run: PreparedRun) -> None:
     strategies.check_batch_sizes(run.strategy, run.settings)
-    strategies.check_python_input(run.strategy, run.settings, activations=bool(run.task.activations_dir))
+    flag = "feature_layers" if run.task.activations_dir else "teacher" if run.teacher else ""
+    strategies.check_python_input(run.strategy, run.settings, reading_flag=flag)
     if run.settings.do_train:
         run.num_train_steps()
 
@@ -201,6 +202,8 @@ def _sweep(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]:
     data_summary.log(run)
     if lock:
         lock.make_folder()
+    if not all(trial.is_trained for trial in results.trials):
+        run = run.with_teacher()
 
     def run_trial(settings: FineTuningSettings) -> dict[str, float]:
         with run_folder.Lock(settings.output_dir) if lock else contextlib.nullcontext() as own:

@@ -114,7 +114,7 @@ class PreparedRun:
 
     def with_teacher(self) -> "PreparedRun":
         """Returns a run whose training rows have the teacher's outputs; without a teacher, returns `self`."""
-        if not self.teacher:
+        if not self.teacher or self.splits["train"].teacher:
             return self
         labeled, folder = len(self.task.data.read("train")), os.path.join(self.settings.output_dir, distillation.FOLDER)
         train = distillation.with_teacher(self.splits["train"], labeled, self.task, self.teacher, folder, self.strategy)
@@ -279,6 +279,7 @@ def prepare(
         if settings.unlabeled_data_path:
             unlabeled = encoded_split(task, task.data.read(UNLABELED), tokenizer, settings.max_seq_length)
             splits["train"] = distillation.with_unlabeled(splits["train"], unlabeled)
+            logging.info("train: %d of the examples are unlabeled", len(unlabeled.examples))
     if shares_test:
         splits["test"] = splits["dev"]
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, wanted_parts, teacher)

@@ -33,7 +33,7 @@ def matched(split: Split, taught: Split, outputs: np.ndarray, nowhere: float) ->
 
     A token has the start logit of the teacher's token with the same first character, and the end logit of the token
     with the same last character; a token without a counterpart has the logit `nowhere`. The teacher's row is one with
-    all characters of the row, or else all rows with some of them. [CLS] stands for an answer that is not in the row,
+    all characters of the row, or else all rows with some of them. [CLS] means that the answer is not in the row,
     also for the teacher's tokens outside the row.
 
     Args:

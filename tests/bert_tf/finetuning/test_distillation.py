@@ -126,7 +126,7 @@ UNLABELED = {
              for name in UNLABELED],
 )  # fmt: skip
 def test_unlabeled_texts_have_only_the_teachers_loss(kind, teacher, vocab_file, tmp_path):
-    """In a batch of all rows, the task's loss is that of the labeled rows alone."""
+    """In a batch of all rows, the task's loss is the mean over the labeled rows."""
     name, text = UNLABELED[kind]
     (tmp_path / name).write_text(text)
     more = [f"--unlabeled_data_path={tmp_path / name}"]
@@ -197,7 +197,7 @@ def test_an_unfit_teacher_is_refused_at_once(flags, message, teacher, vocab_file
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_report_compares_with_the_teacher(kind, teacher, vocab_file, tmp_path):
-    """The teacher's scores are those of its own evaluation."""
+    """The teacher's own evaluation gives the same scores."""
     given = ["--predict_file={}/squad.json"] if kind == "questions" else ["--dev_share=0.5"]
     given = [flag.format(tmp_path / "data") for flag in given]
     student(kind, vocab_file, tmp_path / "run", teacher(kind), "--do_eval", *given, "--train_batch_size=4")
@@ -209,3 +209,19 @@ def test_the_report_compares_with_the_teacher(kind, teacher, vocab_file, tmp_pat
     assert found["teacher_weights"] > found["student_weights"] > 5000
     report = (tmp_path / "run/report.html").read_text()
     assert f"{found['teacher_weights']:,}" in report and "Teacher" in report
+
+
+@pytest.mark.slow
+def test_the_trials_of_a_sweep_share_the_outputs(teacher, vocab_file, tmp_path):
+    flags = ["--dev_share=0.5", "--do_eval", "--sweep", "--sweep_learning_rates=1e-3,1e-4", "--sweep_batch_sizes=4"]
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/student.json").write_text(small_config().to_json_string())
+    main, settings, own = small_runs.KINDS["classification"]
+    small_runs.write_data(tmp_path / "data")
+    main(parse(settings, [
+        *(flag.format(tmp_path / "data") for flag in own), *flags, "--sweep_epochs=1", "--do_train",
+        f"--bert_config_file={tmp_path}/data/student.json", f"--vocab_file={vocab_file}",
+        f"--teacher={teacher('classification')}", f"--output_dir={tmp_path}/run", "--max_seq_length=32",
+    ]))  # fmt: skip
+    assert len(list(tmp_path.rglob("teacher/*.npy"))) == 1
+    assert len(list((tmp_path / "run/trials").iterdir())) == 2

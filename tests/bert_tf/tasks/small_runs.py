@@ -37,7 +37,7 @@ KINDS = {
 }
 
 
-def _write_data(folder: pathlib.Path) -> None:
+def write_data(folder: pathlib.Path) -> None:
     """Writes a configuration and the training data of all kinds."""
     folder.mkdir(exist_ok=True)
     (folder / "config.json").write_text(small_config(300, 32, 2).to_json_string())
@@ -70,7 +70,7 @@ def trained(kind: str, vocab_file: str, output: pathlib.Path, *more: str) -> lis
     have other dropout masks.
     """
     (main, settings, flags), data = KINDS[kind], output.with_name("data")
-    _write_data(data)
+    write_data(data)
     main(parse(settings, [
         *(flag.format(data) for flag in flags), f"--bert_config_file={data}/config.json", f"--vocab_file={vocab_file}",
         f"--output_dir={output}", "--do_train", "--max_seq_length=32", "--train_batch_size=14",

@@ -1,4 +1,4 @@
-"""A teacher's logits reach the student's tokens with the same characters, whatever the words and windows are."""
+"""A teacher's logits reach the student's tokens with the same characters, for any words and windows."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def rows_of(tokenizer, length, stride):
 
 @pytest.fixture
 def teacher(tmp_path):
-    """A teacher whose words are those of the context, and its rows."""
+    """The rows of a teacher whose vocabulary has the words of the context."""
     return rows_of(tokenizer_of(tmp_path / "words", CONTEXT.replace(",", "").split()), 20, 5)
 
 
