@@ -198,8 +198,8 @@ def test_an_unfit_teacher_is_refused_at_once(flags, message, teacher, vocab_file
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_report_compares_with_the_teacher(kind, teacher, vocab_file, tmp_path):
     """The teacher's own evaluation gives the same scores."""
-    given = ["--predict_file={}/squad.json"] if kind == "questions" else ["--dev_share=0.5"]
-    given = [flag.format(tmp_path / "data") for flag in given]
+    (train,) = (flag.partition("=") for flag in small_runs.KINDS[kind][2] if flag.startswith("--train_"))
+    given = [f"--{'predict_file' if kind == 'questions' else 'eval_data_path'}={train[2].format(tmp_path / 'data')}"]
     student(kind, vocab_file, tmp_path / "run", teacher(kind), "--do_eval", *given, "--train_batch_size=4")
     found = json.loads((tmp_path / "run/teacher.json").read_text())
     (main, settings, flags), data = small_runs.KINDS[kind], tmp_path / "data"
