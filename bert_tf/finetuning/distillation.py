@@ -20,7 +20,7 @@ from absl import logging
 
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
-from bert_tf.distributed import workarounds
+from bert_tf.distributed import strategies, workarounds
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -131,7 +131,8 @@ def record_scores(
     with workarounds.released_graphs():
         scores = task.scores(*task.by_example(split, _outputs(teacher, split, task.prediction, strategy)))
     sizes = {"teacher_weights": teacher.size, "student_weights": student.num_weights}
-    storage.write_json(os.path.join(folder, NAME), {"teacher": teacher.source, **sizes, "scores": scores})
+    if strategies.is_chief(strategy):
+        storage.write_json(os.path.join(folder, NAME), {"teacher": teacher.source, **sizes, "scores": scores})
 
 
 def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.distribute.Strategy) -> np.ndarray:
