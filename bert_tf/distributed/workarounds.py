@@ -1,6 +1,6 @@
 """Works around what TensorFlow 2.20 and the C library lack an interface for.
 
-With another version, each function works or has no effect; it never changes a result.
+The functions were written for this version; read them again when it changes.
 """
 
 import contextlib

@@ -61,8 +61,17 @@ class Teacher:
     load: Callable[[], FineTunedBert]
 
 
-def with_unlabeled(split: Split, unlabeled: Split) -> Split:
-    """Returns the rows of two splits, with the column `is_labeled`, float32 [N], which is 0 for unlabeled rows."""
+def encoded(
+    task: Task, labeled: Sequence[Any], examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
+) -> Split:
+    """Encodes labeled and unlabeled examples; the column `is_labeled`, float32 [N], is 0 for unlabeled rows.
+
+    Without unlabeled examples, there is no such column.
+    """
+    split = encoded_split(task, labeled, tokenizer, max_seq_length)
+    if not examples:
+        return split
+    unlabeled = encoded_split(task, examples, tokenizer, max_seq_length)
     columns = {name: tf.concat([column, unlabeled.columns[name]], 0) for name, column in split.columns.items()}
     return dataclasses.replace(
         split,
@@ -71,14 +80,6 @@ def with_unlabeled(split: Split, unlabeled: Split) -> Split:
         example_ids=np.concatenate([split.example_ids, unlabeled.example_ids + len(split.examples)]),
         lengths=np.concatenate([split.lengths, unlabeled.lengths]),
     )
-
-
-def encoded(
-    task: Task, labeled: Sequence[Any], unlabeled: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
-) -> Split:
-    """Encodes training examples, and examples of which only the teacher's outputs are known."""
-    split = encoded_split(task, labeled, tokenizer, max_seq_length)
-    return with_unlabeled(split, encoded_split(task, unlabeled, tokenizer, max_seq_length)) if unlabeled else split
 
 
 def with_teacher(

@@ -21,7 +21,7 @@ from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.initial import check_initial
 from bert_tf.finetuning.model import FineTunedBert, head_maker
 from bert_tf.finetuning.row_plan import RowPlan, plan_evaluation, plan_training
-from bert_tf.finetuning.task import Split, Task, encoded_split
+from bert_tf.finetuning.task import Split, Task
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_folder, run_folder, run_record
 from bert_tf.settings import FineTuningSettings
@@ -272,14 +272,14 @@ def prepare(
     task.check_examples(examples)
     if starts_from := run_folder.initial_checkpoint(settings):
         _check_start(starts_from, settings, task, config)
-    splits = {name: encoded_split(task, read, tokenizer, settings.max_seq_length) for name, read in examples.items()}
-    teacher = None
-    if settings.distills:
-        teacher = load_teacher(settings, task)
-        if settings.unlabeled_data_path:
-            unlabeled = encoded_split(task, task.data.read(UNLABELED), tokenizer, settings.max_seq_length)
-            splits["train"] = distillation.with_unlabeled(splits["train"], unlabeled)
-            logging.info("train: %d of the examples are unlabeled", len(unlabeled.examples))
+    teacher = load_teacher(settings, task) if settings.distills else None
+    more = {"train": task.data.read(UNLABELED)} if teacher and settings.unlabeled_data_path else {}
+    splits = {
+        name: distillation.encoded(task, read, more.get(name, ()), tokenizer, settings.max_seq_length)
+        for name, read in examples.items()
+    }
+    if more:
+        logging.info("train: %d of the examples are unlabeled", len(more["train"]))
     if shares_test:
         splits["test"] = splits["dev"]
     return PreparedRun(settings, task, config, tokenizer, splits, strategy, wanted_parts, teacher)

@@ -32,11 +32,7 @@ def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingDat
                 f"--teacher={settings.teacher}: has {name}={getattr(own, name)}, but the model has "
                 f"{getattr(config, name)}; give a teacher with the student's vocabulary and direction"
             )
-    if settings.max_seq_length > own.max_position_embeddings:
-        raise InputError(
-            f"--teacher={settings.teacher}: has {own.max_position_embeddings} positions, but the data's rows "
-            f"have {settings.max_seq_length} tokens; give another teacher, or make shorter rows"
-        )
+    own.check_length(settings.max_seq_length, settings.teacher)
     if not settings.ignore_checkpoint_tokenizer:
         checkpoint_tokenizer.check_data(contents, data.vocabulary, data.rules)
     return contents

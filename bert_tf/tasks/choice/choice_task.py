@@ -95,7 +95,8 @@ class ChoiceTask(Task):
         )
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        return make_head(config)
+        """Returns the head, which computes the score of a choice from the pooled output of [CLS]."""
+        return ClassificationHead(config, 1)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of rows, float32 [B]; only the rows of right choices have weights above 0.
@@ -222,8 +223,3 @@ class ChoiceTask(Task):
             chances = np.exp(scores - scores.max())
             answers.append({"prediction": int(np.argmax(scores)), "probabilities": (chances / chances.sum()).tolist()})
         return answers
-
-
-def make_head(config: BertConfig) -> keras.layers.Layer:
-    """Returns the head, which computes the score of a choice from the pooled output of [CLS]."""
-    return ClassificationHead(config, 1)

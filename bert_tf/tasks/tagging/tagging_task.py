@@ -136,7 +136,9 @@ class TaggingTask(Task):
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns a head with C outputs. If there are `features`, the head reads the activations of these layers."""
-        return make_head(len(self.labels), self.features, self.lstm_size, config)
+        if self.features:
+            return FeatureTaggingHead(config, len(self.labels), self.features, self.lstm_size)
+        return TaggingHead(config, len(self.labels))
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of tokens, float32 [B, S], in the order of `read_positions`.
@@ -256,10 +258,3 @@ class TaggingTask(Task):
         if self.features:
             return 0
         return flops.training_flops(config, length, examples=examples)
-
-
-def make_head(num_labels: int, features: str, lstm_size: int, config: BertConfig) -> keras.layers.Layer:
-    """Returns a head with `num_labels` outputs; see `TaggingTask` for the other arguments."""
-    if features:
-        return FeatureTaggingHead(config, num_labels, features, lstm_size)
-    return TaggingHead(config, num_labels)
