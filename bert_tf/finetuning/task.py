@@ -20,7 +20,7 @@ from bert_tf.finetuning.stored_rows import StoredRows
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import distillation, flops
+from bert_tf.training import flops, teacher_loss
 from bert_tf.training.metrics import Form, Metric
 
 LOSS = Metric("loss", "loss", "task")
@@ -266,7 +266,7 @@ class Task(abc.ABC):
         Args:
           teacher: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `teacher_counts`.
         """
-        return distillation.divergence(teacher[:, 0], logits, temperature)
+        return teacher_loss.divergence(teacher[:, 0], logits, temperature)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Converts the predictions of rows to the arguments of `scores` and `write_predictions`.

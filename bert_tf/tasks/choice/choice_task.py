@@ -112,17 +112,11 @@ class ChoiceTask(Task):
         choices of an example are consecutive rows. A padding row is a copy of row 0, which has `choice_ids` 0, so each
         padding row counts as an example of its own.
         """
-        scores, count = logits[:, 0], logits.shape[0] or tf.shape(logits)[0]
-        example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
-        best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
-        below = scores - tf.gather(best, example)
-        sums = tf.gather(tf.math.unsorted_segment_sum(tf.exp(below), example, count), example)
+        example = _example(batch)
+        below, log_sums = _softmax_terms(logits[:, 0], example)
         # If several choices have the best score, the prediction counts as wrong.
-        as_good = tf.gather(tf.math.unsorted_segment_sum(tf.cast(below >= 0, tf.float32), example, count), example)
-        return {
-            "loss": tf.math.log(sums) - below,
-            "accuracy": tf.cast((below >= 0) & (as_good == 1), tf.float32),
-        }
+        as_good = _sum(tf.cast(below >= 0, tf.float32), example)
+        return {"loss": log_sums - below, "accuracy": tf.cast((below >= 0) & (as_good == 1), tf.float32)}
 
     def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weights of rows, float32 [B]; only the first rows of examples have weights above 0."""
@@ -132,17 +126,11 @@ class ChoiceTask(Task):
         self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
     ) -> tf.Tensor:
         """Computes the loss of each row's example, float32 [B], from scores [B, 1]; see `losses`."""
-        example = tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1  # [B]
-        count = logits.shape[0] or tf.shape(logits)[0]
-
-        def log_probabilities(scores):
-            best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
-            below = scores - tf.gather(best, example)
-            return below - tf.gather(tf.math.log(tf.math.unsorted_segment_sum(tf.exp(below), example, count)), example)
-
-        of_teacher = log_probabilities(teacher[:, 0, 0] / temperature)
-        terms = tf.exp(of_teacher) * (of_teacher - log_probabilities(logits[:, 0] / temperature))
-        return temperature**2 * tf.gather(tf.math.unsorted_segment_sum(terms, example, count), example)
+        example = _example(batch)
+        of_teacher, own = (
+            tf.subtract(*_softmax_terms(scores / temperature, example)) for scores in (teacher[:, 0, 0], logits[:, 0])
+        )
+        return temperature**2 * _sum(tf.exp(of_teacher) * (of_teacher - own), example)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
         """Computes the accuracy from scores [N, 1].
@@ -223,3 +211,25 @@ class ChoiceTask(Task):
             chances = np.exp(scores - scores.max())
             answers.append({"prediction": int(np.argmax(scores)), "probabilities": (chances / chances.sum()).tolist()})
         return answers
+
+
+def _example(batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
+    """Returns the number of each row's example in the batch, int32 [B]."""
+    return tf.cumsum(tf.cast(batch["choice_ids"] == 0, tf.int32)) - 1
+
+
+def _sum(values: tf.Tensor, example: tf.Tensor) -> tf.Tensor:
+    """Returns for each row the sum of the values of its example's rows, [B]."""
+    count = example.shape[0] or tf.shape(example)[0]
+    return tf.gather(tf.math.unsorted_segment_sum(values, example, count), example)
+
+
+def _softmax_terms(scores: tf.Tensor, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Returns two tensors [B] whose difference is the logarithm of each choice's probability in its example.
+
+    The first is the difference between a score and the best score of its example.
+    """
+    count = example.shape[0] or tf.shape(example)[0]
+    best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
+    below = scores - tf.gather(best, example)
+    return below, tf.math.log(_sum(tf.exp(below), example))

@@ -9,10 +9,11 @@ import tensorflow as tf
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import distillation
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.training import distillation
-from tests.bert_tf.finetuning.killed_run import weights
+from bert_tf.training import loop, teacher_loss
+from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.tasks import small_runs
 from tests.small_configs import small_config
 
@@ -55,7 +56,7 @@ def test_the_divergence_is_the_formulas():
     p, q = (softmax(logits.astype(np.float64) / 3) for logits in (teacher, own))
     variable = tf.Variable(own)
     with tf.GradientTape() as tape:
-        found = distillation.divergence(tf.constant(teacher), variable, 3.0)
+        found = teacher_loss.divergence(tf.constant(teacher), variable, 3.0)
     np.testing.assert_allclose(found, 9 * np.sum(p * np.log(p / q), 1), rtol=1e-5)
     np.testing.assert_allclose(tape.gradient(found, variable), 3 * (q - p), atol=1e-6)
 
@@ -105,6 +106,35 @@ def test_outputs_are_computed_once(teacher, vocab_file, tmp_path, caplog):
     assert stored.stat().st_mtime_ns == before and len(whole) == 9
     with pytest.raises(InputError, match="distill_weight"):
         student(*given, "--distill_weight=0.9")
+
+
+@pytest.mark.slow
+def test_a_killed_student_ends_with_the_same_weights(teacher, vocab_file, tmp_path, monkeypatch):
+    flags = (
+        "classification",
+        vocab_file,
+        tmp_path / "killed/run",
+        teacher("classification"),
+        "--save_checkpoints_steps=4",
+    )
+    student(*flags[:2], tmp_path / "whole/run", *flags[3:])
+
+    def killed(progress=None, step=9, *rest, **more):
+        if step > 4:
+            raise Killed
+
+    with monkeypatch.context() as patch:  # in the teacher's outputs
+        patch.setattr(distillation, "evaluate_rows", lambda *_, **more: killed())
+        with pytest.raises(Killed):
+            student(*flags)
+    assert not list((tmp_path / "killed/run/teacher").glob("*"))
+    with monkeypatch.context() as patch:  # in training, after the checkpoint of step 4
+        patch.setattr(loop.TrainingProgress, "update", killed)
+        with pytest.raises(Killed):
+            student(*flags)
+    student(*flags)
+    whole, found = (weights(tmp_path / name / "run/ckpt-9") for name in ("whole", "killed"))
+    assert whole.keys() == found.keys() and all(np.array_equal(whole[name], found[name]) for name in whole)
 
 
 UNLABELED = {
