@@ -20,7 +20,7 @@ import sys
 import tempfile
 
 import machine
-from finetuning import ROOT, checkpoint, report, timed
+from finetuning import ROOT, checkpoint, our_score, peer_score, report, timed
 
 PEER = pathlib.Path(__file__).with_name("peers") / "embeddings.py"
 SENTENCES = 8_000
@@ -129,12 +129,6 @@ def our_training(recipe: Recipe, train: pathlib.Path, learning_rate: float, seed
     ]  # fmt: skip
 
 
-def our_score(output: pathlib.Path, metric: str) -> float:
-    """Returns a metric of a finished run."""
-    lines = (output / "eval_results.txt").read_text().splitlines()
-    return float(dict(line.split(" = ") for line in lines)[f"eval_{metric}"])
-
-
 def before(recipe: Recipe, begin: Start, dev: pathlib.Path, folder: pathlib.Path, dtype: str) -> float:
     """Returns the score without training."""
     output = folder / f"before-{recipe.name}-{begin.name}"
@@ -161,10 +155,7 @@ def train_once(
             command = our_command(recipe, begin.folder, dev, output, args.dtype)
             command += our_training(recipe, train, begin.learning_rate, seed, recipe.epochs)
         seconds = timed(command, folder / f"{output.name}.log")
-        is_peer = peer == "peer"
-        score = (
-            json.loads((output / "result.json").read_text())["score"] if is_peer else our_score(output, recipe.metric)
-        )
+        score = peer_score(output) if peer == "peer" else our_score(output, recipe.metric)
         results[peer] = (*seconds, score)
         print(f"  {recipe.name} {begin.name} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
               f"{recipe.metric} {score:.4f}", flush=True)  # fmt: skip
@@ -269,8 +260,7 @@ def measure(begin: Start, scored, asked, texts: pathlib.Path, folder: pathlib.Pa
         recipe = dataclasses.replace(recipe, max_seq_length=min(recipe.max_seq_length, begin.positions))
         print(f"{recipe.name} {begin.name}: {recipe.metric} before training "
               f"{before(recipe, begin, files[1], folder, args.dtype):.4f}", flush=True)  # fmt: skip
-        alone = argparse.Namespace(**{**vars(args), "peers": "bert_tf"}) if part == "simcse" else args
-        rounds = [train_once(recipe, begin, files, folder, alone, seed) for seed in seeds]
+        rounds = [train_once(recipe, begin, files, folder, args, seed) for seed in seeds]
         report(f"{recipe.name} {begin.name}", rounds, recipe.metric)
         if part == "retrieval":
             more = [mined_once(recipe, begin, files, folder, args.dtype, seed) for seed in seeds]

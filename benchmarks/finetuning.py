@@ -29,7 +29,6 @@ PEER = pathlib.Path(__file__).with_name("peers") / "finetuning.py"
 SQUAD_PEER = PEER.with_name("squad.py")
 FIRST_LINES = 10_000
 LEARNING_RATE = 5e-5
-ENTITIES, NER_RATE = "WNUT-17", 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,6 +75,33 @@ class Questions:
     learning_rate: float
 
 
+@dataclasses.dataclass(frozen=True)
+class FileTask:
+    """A task with a training file and a dev file.
+
+    Attributes:
+      name: name of the task.
+      script: name of our script.
+      peer: file name of the peer's script.
+      train: path of the training file in the folder of the data.
+      dev: path of the dev file.
+      metric: name of the main metric.
+      learning_rate: learning rate for a checkpoint that was not trained on this task before.
+      batch_size: number of examples in a batch.
+      epochs: number of epochs.
+    """
+
+    name: str
+    script: str
+    peer: str
+    train: str
+    dev: str
+    metric: str
+    learning_rate: float
+    batch_size: int = 32
+    epochs: float = 3
+
+
 QUESTIONS = {
     asked.name: asked
     for asked in (Questions("XQuAD", False, 384, 16, 4e-4), Questions("XQuAD-sentences", True, 192, 8, 1.5e-4))
@@ -87,10 +113,19 @@ TASKS = {
         Task("SST-2", "sentence", "label", epochs=2, lines=FIRST_LINES, predicted="SST-2 dev"),
         Task("CoLA", "sentence", "label", epochs=3, metric="matthews", columns="source,label,mark,sentence"),
         Task("STS-B", "sentence1,sentence2", "score", epochs=3, metric="pearson"),
+        Task("WNLI", "sentence1,sentence2", "label", epochs=3),
     )
 }
+FILE_TASKS = {
+    task.name: task
+    for task in (
+        FileTask("WNUT-17", "run_ner", "ner.py", "ner/wnut17-train.conll", "ner/wnut17-dev.conll", "f1", 1e-4),
+        FileTask("continuations", "run_swag", "choices.py", "swag/continuations-train.csv",
+                 "swag/continuations-dev.csv", "accuracy", 1e-4, batch_size=16),
+    )
+}  # fmt: skip
 # Maps the peer's names of metrics to our names.
-METRICS = {"accuracy": "eval_accuracy", "matthews": "eval_matthews_correlation", "pearson": "eval_pearson"}
+METRICS = {"accuracy": "accuracy", "matthews": "matthews_correlation", "pearson": "pearson"}
 
 
 def checkpoint() -> str:
@@ -154,14 +189,16 @@ def peer_command(task: Task, data: pathlib.Path, output: pathlib.Path, dtype: st
     ]  # fmt: skip
 
 
-def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, peers: list[str]) -> dict:
+def train_once(
+    task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
+) -> dict:
     """Trains each peer with one seed; maps each peer to (wall-clock seconds, processor seconds, score)."""
     results = {}
     for peer in peers:
         output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
         options = [
-            f"--learning_rate={LEARNING_RATE}",
-            f"{'--epochs' if peer == 'peer' else '--num_train_epochs'}={task.epochs}",
+            f"--learning_rate={args.learning_rate or LEARNING_RATE}",
+            f"{'--epochs' if peer == 'peer' else '--num_train_epochs'}={args.epochs or task.epochs}",
         ]
         if peer == "peer":
             command = [*peer_command(task, data, output, dtype, checkpoint()), *options, f"--seed={seed}"]
@@ -173,11 +210,7 @@ def train_once(task: Task, data: pathlib.Path, folder: pathlib.Path, dtype: str,
                 "--eval_batch_size=32",
             ]  # fmt: skip
         seconds = timed(command, folder / f"{output.name}.log")
-        if peer == "peer":
-            score = json.loads((output / "result.json").read_text())["score"]
-        else:
-            lines = (output / "eval_results.txt").read_text().splitlines()
-            score = float(dict(line.split(" = ") for line in lines)[METRICS[task.metric]])
+        score = peer_score(output) if peer == "peer" else our_score(output, METRICS[task.metric])
         results[peer] = (*seconds, score)
         print(f"  {task.name} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
               f"{task.metric} {score:.4f}", flush=True)  # fmt: skip
@@ -225,20 +258,21 @@ def answer_once(
         output = folder / f"{asked.name}-{dtype}-{seed}-{peer}"
         command = [
             f"--train_file={train}", f"--predict_file={dev}", f"--output_dir={output}", f"--dtype={dtype}",
-            f"--learning_rate={asked.learning_rate}", f"--max_seq_length={asked.max_seq_length}", "--doc_stride=128",
+            f"--learning_rate={args.learning_rate or asked.learning_rate}", "--doc_stride=128",
+            f"--max_seq_length={asked.max_seq_length}",
         ]  # fmt: skip
         if peer == "peer":
             padding = "--no-pad_to_max_length" if args.dynamic_padding else "--pad_to_max_length"
             command += [
                 f"--model={checkpoint()}",
-                f"--epochs={args.question_epochs}",
+                f"--epochs={args.epochs or 3}",
                 f"--seed={seed}",
                 f"--batch_size={asked.batch_size}",
             ]
             command = [sys.executable, str(SQUAD_PEER), *command, padding]
         else:
             command += [
-                f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={args.question_epochs}",
+                f"--init_checkpoint={checkpoint()}", f"--num_train_epochs={args.epochs or 3}",
                 f"--random_seed={seed}", f"--train_batch_size={asked.batch_size}", "--eval_batch_size=16",
                 "--do_train", "--do_eval",
                 *(["--nopack_sequences"] if peer == "unpacked" else []),
@@ -253,39 +287,51 @@ def answer_once(
     return results
 
 
-def tag_once(data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, epochs: float, peers: list[str]) -> dict:
-    """Trains a tagger for WNUT-17's entities with each peer.
+def train_on_files(
+    task: FileTask, data: pathlib.Path, folder: pathlib.Path, dtype: str, seed: int, args, peers: list[str]
+) -> dict:
+    """Trains each peer on a training file and evaluates it on a dev file, with one seed.
 
     Returns:
-      A map from each peer to (wall-clock seconds, processor seconds, F1).
+      A map from each peer to (wall-clock seconds, processor seconds, score).
     """
-    train, dev = (data / "ner" / f"wnut17-{split}.conll" for split in ("train", "dev"))
+    train, dev = (data / file for file in (task.train, task.dev))
     results = {}
     for peer in peers:
-        output = folder / f"{ENTITIES}-{dtype}-{seed}-{peer}"
+        output = folder / f"{task.name}-{dtype}-{seed}-{peer}"
         if peer == "peer":
             command = [
-                sys.executable, str(PEER.with_name("ner.py")), f"--model={checkpoint()}", f"--train={train}",
-                f"--dev={dev}", f"--epochs={epochs}", f"--seed={seed}",
+                sys.executable, str(PEER.with_name(task.peer)), f"--model={checkpoint()}", f"--train={train}",
+                f"--dev={dev}", f"--epochs={args.epochs or task.epochs}", f"--seed={seed}",
             ]  # fmt: skip
         else:
             command = [
-                sys.executable, "-m", "bert_tf.run_ner", f"--train_data_path={train}", f"--eval_data_path={dev}",
-                f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--train_batch_size=32",
-                "--eval_batch_size=32", f"--num_train_epochs={epochs}", f"--random_seed={seed}",
-                *(["--nopack_sequences"] if peer == "unpacked" else []),
+                sys.executable, "-m", f"bert_tf.{task.script}", f"--train_data_path={train}", f"--eval_data_path={dev}",
+                f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--eval_batch_size=32",
+                f"--train_batch_size={task.batch_size}", f"--num_train_epochs={args.epochs or task.epochs}",
+                f"--random_seed={seed}", *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
-        command += [f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={NER_RATE}"]
+        command += [
+            f"--output_dir={output}", f"--dtype={dtype}", f"--learning_rate={args.learning_rate or task.learning_rate}",
+            *([f"--batch_size={task.batch_size}"] if peer == "peer" else []),
+        ]  # fmt: skip
         seconds = timed(command, folder / f"{output.name}.log")
-        if peer == "peer":
-            f1 = json.loads((output / "result.json").read_text())["f1"]
-        else:
-            lines = (output / "eval_results.txt").read_text().splitlines()
-            f1 = float(dict(line.split(" = ") for line in lines)["eval_f1"])
-        results[peer] = (*seconds, f1)
-        print(f"  {ENTITIES} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, F1 {f1:.4f}",
-              flush=True)  # fmt: skip
+        score = peer_score(output) if peer == "peer" else our_score(output, task.metric)
+        results[peer] = (*seconds, score)
+        print(f"  {task.name} {dtype} seed {seed} {peer}: {seconds[0]:.1f} s, {seconds[1]:.1f} processor-s, "
+              f"{task.metric} {score:.4f}", flush=True)  # fmt: skip
     return results
+
+
+def peer_score(output: pathlib.Path) -> float:
+    """Returns the score that a peer wrote."""
+    return json.loads((output / "result.json").read_text())["score"]
+
+
+def our_score(output: pathlib.Path, metric: str) -> float:
+    """Returns a metric of a finished run."""
+    lines = (output / "eval_results.txt").read_text().splitlines()
+    return float(dict(line.split(" = ") for line in lines)[f"eval_{metric}"])
 
 
 def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
@@ -304,15 +350,17 @@ def report(what: str, results: list[dict], metric: str = "accuracy") -> None:
 def main() -> None:
     """Runs the comparison."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--tasks", default=f"MRPC,SST-2,XQuAD,{ENTITIES}",
-                        help="comma-separated; also available: CoLA, STS-B, XQuAD-sentences")  # fmt: skip
+    others = "CoLA, STS-B, WNLI, XQuAD-sentences, continuations"
+    parser.add_argument(
+        "--tasks", default="MRPC,SST-2,XQuAD,WNUT-17", help=f"comma-separated; also available: {others}"
+    )
     parser.add_argument("--dtypes", default="bfloat16")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--first_seed", type=int, default=0)
     parser.add_argument("--peers", default="bert_tf,peer", help="comma-separated, from bert_tf, unpacked, peer")
-    parser.add_argument("--ner_epochs", type=float, default=3, help="number of epochs for WNUT-17")
+    parser.add_argument("--epochs", type=float, help="number of epochs of all tasks")
+    parser.add_argument("--learning_rate", type=float, help="learning rate of all tasks")
     parser.add_argument("--predictions", type=int, default=3, help="number of rounds of prediction")
-    parser.add_argument("--question_epochs", type=float, default=3)
     parser.add_argument(
         "--dynamic_padding", action="store_true", help="questions: the peer pads to a batch's longest row"
     )
@@ -334,16 +382,17 @@ def main() -> None:
         for task in (TASKS[name] for name in names if name in TASKS):
             files = data_folder(task, data, folder)
             for dtype in args.dtypes.split(","):
-                rounds = [train_once(task, files, folder, dtype, seed, peers) for seed in seeds]
+                rounds = [train_once(task, files, folder, dtype, seed, args, peers) for seed in seeds]
                 report(f"{task.name} training {dtype}", rounds, task.metric)
                 predicted = pairs if task.predicted == "pairs" else files
                 count = args.predictions if task.predicted and 0 in seeds else 0
                 rounds = [predict_once(task, predicted, folder, dtype, peers) for _ in range(count)]
                 if rounds:
                     report(f"{task.predicted} prediction {dtype}", rounds)
-        for dtype in args.dtypes.split(",") if ENTITIES in names else ():
-            rounds = [tag_once(data, folder, dtype, seed, args.ner_epochs, peers) for seed in seeds]
-            report(f"{ENTITIES} training {dtype}", rounds, "F1")
+        for task in (FILE_TASKS[name] for name in names if name in FILE_TASKS):
+            for dtype in args.dtypes.split(","):
+                rounds = [train_on_files(task, data, folder, dtype, seed, args, peers) for seed in seeds]
+                report(f"{task.name} training {dtype}", rounds, task.metric)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Trains and evaluates vectors of texts with sentence-transformers' trainer: the peer of ../embeddings.py.
 
 The losses are the ones that its documentation recommends: CoSENTLoss for scored pairs, and MultipleNegativesRankingLoss
-for pairs, in batches without equal texts.
+for pairs, in batches without equal texts. Single texts are their own positives (SimCSE).
 """
 
 import argparse
@@ -63,7 +63,10 @@ def main() -> None:
 
     model = SentenceTransformer(args.model, device="cpu")
     model.max_seq_length = args.max_seq_length
-    data = Dataset.from_list(rows_of(args.train))
+    rows = rows_of(args.train)
+    if "text" in rows[0]:  # SimCSE: dropout makes two different vectors of a text
+        rows = [{"anchor": row["text"], "positive": row["text"]} for row in rows]
+    data = Dataset.from_list(rows)
     is_scored = "score" in data.column_names
     batches = BatchSamplers.BATCH_SAMPLER if is_scored else BatchSamplers.NO_DUPLICATES
     trainer = SentenceTransformerTrainer(

@@ -83,7 +83,7 @@ def main() -> None:
         true.append([labels[label] for label in row[kept]])
         predicted.append([labels[label] for label in logits[kept].argmax(1)])
     f1 = float(f1_score(true, predicted))
-    (args.output_dir / "result.json").write_text(json.dumps({"f1": f1}) + "\n")
+    (args.output_dir / "result.json").write_text(json.dumps({"score": f1}) + "\n")
 
 
 if __name__ == "__main__":
