@@ -11,6 +11,10 @@ BIAS_CORRECTION = (
     "apply Adam's bias correction, which google-research/bert omits; as in TensorFlow, epsilon is added before the "
     "correction, so epsilon has more effect in the first steps than in PyTorch"
 )
+DECAY_AFTER_WARMUP = (
+    "let the learning rate fall to 0 along the line from its peak at the end of the warm-up; otherwise, along the line "
+    "from the peak at step 0 as in google-research/bert, so that the rate never reaches --learning_rate"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,7 @@ class DeviceSettings:
         choices=("adamw", "lamb"), group="Training",
     )  # fmt: skip
     adam_bias_correction: bool = setting(BIAS_CORRECTION, False, group="Training")
+    decay_after_warmup: bool = setting(DECAY_AFTER_WARMUP, False, group="Training")
     gradient_accumulation_steps: int = setting(
         "number of micro-batches per step and device; more micro-batches need less memory",
         1,

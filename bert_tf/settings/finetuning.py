@@ -8,7 +8,7 @@ from bert_tf.core.command_line import require, setting
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
 from bert_tf.settings import protocol
-from bert_tf.settings.device import BIAS_CORRECTION
+from bert_tf.settings.device import BIAS_CORRECTION, DECAY_AFTER_WARMUP
 from bert_tf.settings.training import LOWER_CASE, STRIP_ACCENTS
 
 # The split with the training texts for which only the outputs of a teacher are learned.
@@ -90,6 +90,7 @@ class FineTuningSettings(protocol.ProtocolSettings):
     adam_bias_correction: bool = setting(
         f"{BIAS_CORRECTION}; without it, training on a few thousand examples fails more often", True
     )
+    decay_after_warmup: bool = setting(DECAY_AFTER_WARMUP, True)
     warmup_proportion: float = setting("share of the steps used for warm-up", 0.1, at_least=0, below=1)
     reinitialize_head: bool = setting(
         "load only the encoder of a fine-tuned --init_checkpoint, and initialize the head randomly",

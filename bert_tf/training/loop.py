@@ -41,6 +41,7 @@ def optimizer_facts(
     return {
         "optimizer": settings.optimizer,
         "adam_bias_correction": settings.adam_bias_correction,
+        "decay_after_warmup": settings.decay_after_warmup,
         "learning_rate": settings.learning_rate,
         "num_train_steps": num_train_steps,
         "num_warmup_steps": num_warmup_steps,

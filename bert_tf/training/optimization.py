@@ -25,33 +25,39 @@ _FEW_ROWS = 0.25
 
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
-    """A learning rate that rises linearly from 0 during the warm-up, and then decays linearly.
-
-    The decay follows the line from `peak` at step 0 to 0 at `total_steps`. As in google-research/bert, this line starts
-    at step 0, not at the end of the warm-up.
+    """A learning rate that rises linearly from 0 during the warm-up, and then decays linearly to 0.
 
     Args:
       peak: the value of --learning_rate.
       total_steps: step at which the rate is 0.
       warmup_steps: number of warm-up steps; 0 for no warm-up.
+      decay_after_warmup: whether the line of the decay starts at `peak` at the end of the warm-up. Otherwise, the line
+        starts at step 0, as in google-research/bert, so the rate never reaches `peak`.
     """
 
-    def __init__(self, peak: float, total_steps: int, warmup_steps: int):
+    def __init__(self, peak: float, total_steps: int, warmup_steps: int, decay_after_warmup: bool = False):
         super().__init__()
         self.peak, self.total_steps, self.warmup_steps = peak, total_steps, warmup_steps
+        self.decay_after_warmup = decay_after_warmup
 
     def __call__(self, step):
         """Returns the learning rate at `step`, float32; `step` is a scalar of any integer dtype."""
         step = tf.cast(step, tf.float32)
         total = tf.constant(self.total_steps, tf.float32)
-        decayed = self.peak * (1.0 - tf.minimum(step, total) / total)
+        start = tf.constant(self.warmup_steps if self.decay_after_warmup else 0, tf.float32)
+        decayed = self.peak * (1.0 - (tf.minimum(step, total) - start) / (total - start))
         if not self.warmup_steps:
             return decayed
         warm = self.peak * step / tf.constant(self.warmup_steps, tf.float32)
         return tf.where(step < self.warmup_steps, warm, decayed)
 
     def get_config(self):
-        return {"peak": self.peak, "total_steps": self.total_steps, "warmup_steps": self.warmup_steps}
+        return {
+            "peak": self.peak,
+            "total_steps": self.total_steps,
+            "warmup_steps": self.warmup_steps,
+            "decay_after_warmup": self.decay_after_warmup,
+        }
 
 
 class AdamWeightDecay(keras.optimizers.Optimizer):

@@ -37,11 +37,11 @@ def make_optimizer(
     """Returns AdamW or LAMB with warm-up and decay, and with dynamic loss scaling if the compute dtype is float16.
 
     Args:
-      settings: settings with the name of the optimizer, its bias correction and the compute dtype.
+      settings: settings with the name of the optimizer, its bias correction, the decay and the compute dtype.
       warmup_steps: number of warm-up steps.
       rate_factor: function that maps a weight to a factor of its learning rate; None means 1 for all weights.
     """
-    schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps)
+    schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps, settings.decay_after_warmup)
     if settings.optimizer == "lamb":
         optimizer = optimization.Lamb(schedule, rate_factor=rate_factor)
     else:

@@ -133,7 +133,7 @@ def finetuning(
         f"--output_dir={OUT}/{name}", "--do_train", "--do_eval", "--max_seq_length=64", "--eval_batch_size=64",
         "--sweep", f"--sweep_learning_rates={rate}", "--sweep_batch_sizes=32", f"--sweep_epochs={EPOCHS[task]}",
         f"--sweep_restarts={seeds}", "--save_checkpoints_steps=100000", "--iterations_per_loop=50",
-        "--noadam_bias_correction", *more,
+        "--noadam_bias_correction", "--nodecay_after_warmup", *more,
     ]  # fmt: skip
     return Cell(name, (tuple(words),), needs)
 

@@ -12,6 +12,8 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import BertConfig
 from bert_tf.encoder import BertEncoder
 from bert_tf.input.pipeline import every_token_predicted
+from bert_tf.settings import FineTuningSettings
+from bert_tf.training.optimization import WarmupLinearDecay
 from tests.bert_tf.reference import (
     CONFIG,
     DEEP,
@@ -143,3 +145,14 @@ def test_a_left_to_right_language_model_is_equal(attention):
         if parameter.grad is not None
     }
     assert_gradients_equal({path: gradients[path] for path in expected}, expected)
+
+
+@pytest.mark.parametrize("warmup", [0, 7])
+def test_the_rates_of_fine_tuning_are_the_trainers(warmup):
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=3e-5)
+    schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, 70)
+    ours = WarmupLinearDecay(3e-5, 70, warmup, decay_after_warmup=FineTuningSettings.decay_after_warmup)
+    for step in range(72):
+        np.testing.assert_allclose(ours(step), schedule.get_last_lr()[0], rtol=1e-5, atol=1e-12)
+        optimizer.step()
+        schedule.step()

@@ -20,7 +20,13 @@ PHASE = run_record.Phase(
     settings={"input_file": "<train>.tfrecord", "max_seq_length": 128, "learning_rate": 1e-4, "init_checkpoint": ""},
     model={"model": "pretraining", **dataclasses.asdict(BertConfig.named("tiny"))},
     data={},
-    optimizer={"num_train_steps": 2000, "num_schedule_steps": 2000, "num_warmup_steps": 220, "learning_rate": 1e-4},
+    optimizer={
+        "num_train_steps": 2000,
+        "num_schedule_steps": 2000,
+        "num_warmup_steps": 220,
+        "learning_rate": 1e-4,
+        "decay_after_warmup": True,
+    },
 )
 PAIRS = ("masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_accuracy")
 SPEED = ("learning_rate", "gradient_norm", "sequences_per_second", "tokens_per_second", "model_flop_utilization")
@@ -116,7 +122,7 @@ def test_next_sentence_curves_have_their_baseline(monkeypatch):
 @pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
 def test_the_learning_rate_chart_has_its_warm_up(monkeypatch, loops):
     def rate(step):  # the schedule's rate after the previous step
-        return 1e-4 * ((step - 1) / 220 if step <= 220 else 1 - (step - 1) / 2000)
+        return 1e-4 * ((step - 1) / 220 if step <= 220 else (2001 - step) / 1780)
 
     results = [{"split": "train", "step": step, "learning_rate": rate(step)} for step in loops]
     for phases, turns in (([PHASE], {1, 221}), ([dataclasses.replace(PHASE, begun_at=250)], {251})):

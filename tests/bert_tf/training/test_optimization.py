@@ -151,13 +151,15 @@ def test_kernel_equals_compiled_update(corrects):
 
 
 @pytest.mark.parametrize(
-    ("warmup", "step", "expected"),
-    [(10, 0, 0.0), (10, 5, 0.5), (10, 9, 0.9), (10, 10, 0.9), (10, 55, 0.45), (10, 100, 0.0), (10, 150, 0.0),
-     (0, 0, 1.0), (0, 50, 0.5)],
+    ("warmup", "decay_after_warmup", "step", "expected"),
+    [(10, False, 0, 0.0), (10, False, 5, 0.5), (10, False, 9, 0.9), (10, False, 10, 0.9), (10, False, 55, 0.45),
+     (10, False, 100, 0.0), (10, False, 150, 0.0), (0, False, 0, 1.0), (0, False, 50, 0.5),
+     (10, True, 5, 0.5), (10, True, 10, 1.0), (10, True, 55, 0.5), (10, True, 150, 0.0), (0, True, 50, 0.5)],
 )  # fmt: skip
 @pytest.mark.core
-def test_schedule_warms_up_then_decays_linearly(warmup, step, expected):
-    np.testing.assert_allclose(WarmupLinearDecay(1.0, 100, warmup)(step), expected, rtol=1e-6)
+def test_schedule_warms_up_then_decays_linearly(warmup, decay_after_warmup, step, expected):
+    rate = WarmupLinearDecay(1.0, 100, warmup, decay_after_warmup)(step)
+    np.testing.assert_allclose(rate, expected, rtol=1e-6, atol=1e-7)
 
 
 def first_moments(optimizer) -> list[np.ndarray]:
