@@ -2,8 +2,8 @@
 
 check_saved_model models/reviews/1
 
-The script prints the signatures with their inputs, outputs and methods. If the export is broken, the script prints one
-line that states the cause, and exits with code 1.
+The script prints the signatures with their inputs, outputs and methods, the size, and how fast the model answers on
+this machine. If the export is broken, the script prints one line that states the cause, and exits with code 1.
 """
 
 import time
@@ -13,14 +13,21 @@ from bert_tf.core.flag_parsing import run_on_words
 
 
 def check(folder: str) -> None:
-    """Prints the signatures of an export, loads it, and replays its warm-up requests."""
+    """Prints the signatures of an export, loads it, replays its warm-up requests, and prints its size and speed."""
+    import tensorflow as tf
+
     from export import loading
 
     lines = list(loading.describe(folder))
     print("\n  ".join([folder, *lines]))
     started = time.monotonic()
-    count = loading.check(folder)
+    model, count = loading.check(folder)
     print(f"  the model was loaded and answered {count} warm-up requests in {time.monotonic() - started:.1f} s")
+    files = (f"{place}/{name}" for place, _, names in tf.io.gfile.walk(folder) for name in names)
+    print(f"  size: {sum(tf.io.gfile.stat(file).length for file in files) / 1e6:.1f} MB")
+    if count:
+        times = (f"{1000 * loading.latency(model, folder, rows):.1f} ms for {rows}" for rows in (1, 32))
+        print(f"  latency on this machine: {' and '.join(times)} inputs at a time (median)")
 
 
 def main(folders: Sequence[str]) -> None:

@@ -4,9 +4,13 @@ An export may contain only operations that TF Serving has, which are those of Te
 """
 
 import os
+import statistics
 import sys
+import time
 from collections.abc import Iterator
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 import tensorflow_text  # noqa: F401 registers the ops of the tokenizers, and loads the modules that list them
 from google.protobuf.message import DecodeError
@@ -18,6 +22,8 @@ from export import warmup
 from export.serve.errors import reason
 
 _INIT = "__saved_model_init_op"
+# Number of calls that are timed; the first call compiles code and does not count.
+_TIMED_CALLS = 10
 # Operations that call Python functions of the process that wrote the graph. Other processes lack these functions.
 _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 
@@ -36,10 +42,10 @@ def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
     return {name: definitions[name] for name in sorted(definitions) if name != _INIT}
 
 
-def check(folder: str) -> int:
+def check(folder: str) -> tuple[Any, int]:
     """Checks the operations of an export, loads it, and replays its warm-up requests.
 
-    Returns the number of warm-up requests.
+    Returns the loaded model, and the number of warm-up requests.
     """
     definitions = signature_defs(folder)
     _check_operations(folder)
@@ -60,7 +66,22 @@ def check(folder: str) -> int:
         raise InputError(f"{where}: request {count} fails ({_cause(error)}); export again") from error
     if tf.io.gfile.exists(where) and not count:
         raise InputError(f"{where}: contains no request; export again")
-    return count
+    return model, count
+
+
+def latency(model: Any, folder: str, rows: int) -> float:
+    """Returns the median time in seconds in which a model answers `rows` inputs like those of its warm-up requests."""
+    request = [
+        each for each in warmup.read(folder) if each.signature == tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+    ][-1]
+    inputs = {name: tf.constant(np.resize(value, (rows, *value.shape[1:]))) for name, value in request.inputs.items()}
+    times = []
+    for _ in range(1 + _TIMED_CALLS):
+        started = time.perf_counter()
+        for answer in model.signatures[request.signature](**inputs).values():
+            answer.numpy()
+        times.append(time.perf_counter() - started)
+    return statistics.median(times[1:])
 
 
 def _check_answers(answers: dict[str, tf.Tensor]) -> None:

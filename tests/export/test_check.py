@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -95,6 +96,9 @@ def test_the_check_lists_signatures(exported, capsys):
         "answered 4 warm-up requests",
     ):
         assert line in shown
+    assert re.search(
+        r"\n  size: \d+\.\d MB\n  latency on this machine: [\d.]+ ms for 1 and [\d.]+ ms for 32 inputs", shown
+    )
 
 
 @pytest.mark.slow
