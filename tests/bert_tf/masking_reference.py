@@ -10,15 +10,7 @@ from scipy import stats
 # with a chance below 1e-3. Seeds are fixed, so results do not change.
 LEVEL = 1e-4
 
-VOCABULARY = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    *(f"w{i}" for i in range(25)),
-    *(f"##c{i}" for i in range(10)),
-]
+VOCABULARY = "[PAD] [UNK] [CLS] [SEP] [MASK]".split() + [f"w{i}" for i in range(25)] + [f"##c{i}" for i in range(10)]
 CLS, SEP, MASK, CONTINUATION = 2, 3, 4, 30
 CONTINUES = np.arange(len(VOCABULARY)) >= CONTINUATION
 # number of tokens of each word

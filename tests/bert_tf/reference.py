@@ -11,15 +11,7 @@ from bert_tf.config import BertConfig
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 
 # Shapes of comparisons: sizes that are not multiples of each other, one head, many layers and heads, long rows.
-CONFIG = BertConfig(
-    vocab_size=97,
-    hidden_size=48,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    intermediate_size=80,
-    max_position_embeddings=24,
-    type_vocab_size=2,
-)
+CONFIG = BertConfig(97, 48, 3, 4, 80, max_position_embeddings=24, type_vocab_size=2)
 ONE_HEAD = BertConfig(50, 32, 1, 1, 128, max_position_embeddings=16, type_vocab_size=16)
 DEEP = BertConfig(211, 64, 6, 16, 64, max_position_embeddings=70, type_vocab_size=2)
 LONG = BertConfig(400, 128, 2, 2, 512, max_position_embeddings=128, type_vocab_size=2)
@@ -181,14 +173,17 @@ def assert_gradients_equal(ours: dict[str, np.ndarray], theirs: dict[str, np.nda
         assert error <= 1e-4, f"{path}: {error:.1e}"
 
 
-def random_pretrainer(config: BertConfig, seed: int = 0, stddev: float = 0.2) -> BertPretrainer:
-    """Returns our pre-trainer with all weights, including biases and norms, set to values with an effect."""
+def randomize(layer, seed: int = 0, stddev: float = CONFIG.hidden_size**-0.5):
+    """Sets all weights, including biases and norms, to values with an effect, by default of unit gain for `CONFIG`."""
     rng = np.random.default_rng(seed)
-    model = BertPretrainer(config)
-    for variable in model.trainable_variables:
+    for variable in layer.trainable_variables:
         noise = stddev * rng.standard_normal(variable.shape)
         variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
-    return model
+    return layer
+
+
+def random_pretrainer(config: BertConfig, seed: int = 0, stddev: float = 0.2) -> BertPretrainer:
+    return randomize(BertPretrainer(config), seed, stddev)
 
 
 def random_batch(

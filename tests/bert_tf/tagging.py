@@ -7,20 +7,9 @@ from bert_tf.tasks.tagging.tagging_task import TaggingTask
 
 # Removed by the tokenizer, unknown, long, many tokens, other scripts, emoji, an apostrophe, spaces inside.
 ODD_WORDS = [
-    "\u200b",
-    "\u0301",
-    "中文",
-    "x" * 50,
-    "x" * 450,
-    "abcdefghijklmnop",
-    "日本x",
-    "🏳️‍🌈",
-    "O'Neill's",
-    "a b",
-    "Æø",
-    "\x07",
-    "U.S.",
-]
+    "\u200b", "\u0301", "中文", "x" * 50, "x" * 450, "abcdefghijklmnop", "日本x",
+    "🏳️‍🌈", "O'Neill's", "a b", "Æø", "\x07", "U.S.",
+]  # fmt: skip
 
 
 def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:

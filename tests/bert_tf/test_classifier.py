@@ -1,27 +1,23 @@
 """`TextClassifier`, the classifier for Python programs."""
 
 import json
-import pathlib
-import types
 
 import numpy as np
 import pandas
 import pytest
 import tensorflow as tf
 
-from bert_tf import classifier
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
-from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import checkpoint_folder
 from bert_tf.runs.checkpoint_folder import step_of
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.multi_label import evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
 from bert_tf.training import metrics_file
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
-from tests.small_configs import small_config
 
 PAIRS = [
     pair
@@ -34,10 +30,7 @@ LABELS = [7, 10] * 10
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory, vocab_file):
     folder = tmp_path_factory.mktemp("pretrained")
-    config = small_config(initializer_range=0.2)
-    (folder / "bert_config.json").write_text(config.to_json_string())
-    (folder / "vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{folder}/ckpt")
+    write_pretrained(folder, vocab_file, num_hidden_layers=1)
     return folder
 
 
@@ -90,6 +83,8 @@ def test_saved_model_is_equal_without_training_state(trained, checkpoint, tmp_pa
     first, second = map(list, zip(*PAIRS[:2], strict=True))
     answers = serve(text_a=tf.constant(first), text_b=tf.constant(second))["probabilities"]
     np.testing.assert_allclose(answers, model.probabilities(PAIRS[:2]), atol=1e-5)
+    metrics_file.write_results(str(tmp_path / "saved"), {"eval_accuracy": 0.75, "global_step": step + 1})
+    assert TextClassifier.load(tmp_path / "saved").scores == {}, "they are of another checkpoint"
     with pytest.raises(InputError, match="saved: the folder is not empty; give a new folder"):
         model.save(tmp_path / "saved")
     with pytest.raises(InputError, match="holds a saved model, whose training cannot continue"):
@@ -190,47 +185,36 @@ def test_refuses_settings_unfit_for_texts_in_memory(more, message, tmp_path):
         TextClassifier.train(["a", "b"], ["x", "y"], **given)
 
 
-def trained_with(monkeypatch, count, **settings):
-    """Returns the settings and the task for training on this number of texts, without training."""
-    found = []
-    monkeypatch.setattr(
-        classifier, "run_finetuning", lambda parsed, make_task, *_: found.append((parsed, make_task(None))) or {}
-    )
-    monkeypatch.setattr(TextClassifier, "__init__", lambda *arguments: None)
-    texts, labels = [f"text {number}" for number in range(count)], ["a", "b", "b", "b"] * (count // 4)
-    TextClassifier.train(texts, labels, "checkpoint", "nowhere", **settings)
-    return found[0]
-
-
-@pytest.mark.parametrize(
-    ("count", "given", "expected"),
-    [
-        (40, {}, (8, 45)),  # 36 of them are trained on
-        (800, {}, (8, 3)),
-        (1112, {}, (32, 3)),
-        (40, {"num_train_epochs": 2.0}, (8, 2)),
-        (40, {"train_batch_size": 4}, (4, 23)),
-        (40, {"train_batch_size": 32, "num_train_epochs": 3.0}, (32, 3)),
-        (40, {"sweep": True}, (32, 3)),
-    ],
-)
-def test_few_texts_get_enough_steps(monkeypatch, caplog, count, given, expected):
-    parsed, _ = trained_with(monkeypatch, count, **given)
-    assert (parsed.train_batch_size, parsed.num_train_epochs) == expected
-    changed = expected != (32, 3)
-    assert ("training texts: using " in caplog.text) == changed
-
-
-def test_held_out_texts_do_not_depend_on_order_or_seed(monkeypatch):
-    first, second = (trained_with(monkeypatch, 40, random_seed=seed, dev_share=0.2)[1] for seed in (1, 2))
-    dev = first.data.read("dev")
-    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
-    assert not {example.text_a for example in dev} & {example.text_a for example in first.data.read("train")}
-
-
 def task_of(texts, labels, dev=None, **settings):
     source = memory_source(texts, labels, dev)
     return find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir="none", do_train=True, **settings), source)
+
+
+@pytest.mark.parametrize(
+    ("count", "given", "told"),
+    [
+        (40, {}, "36 training texts: using train_batch_size=8, num_train_epochs=45 for"),
+        (800, {}, "720 training texts: using train_batch_size=8, num_train_epochs=3 for"),
+        (1112, {}, ""),
+        (40, {"num_train_epochs": 2.0}, "using train_batch_size=8 for"),
+        (40, {"train_batch_size": 4}, "using num_train_epochs=23 for"),
+        (40, {"train_batch_size": 32, "num_train_epochs": 3.0}, ""),
+        (40, {"sweep": True}, ""),
+    ],
+)
+def test_few_texts_get_enough_steps(tmp_path, caplog, count, given, told):
+    texts, labels = [f"text {number}" for number in range(count)], ["a", "b", "b", "b"] * (count // 4)
+    with pytest.raises(InputError, match="nowhere: no such checkpoint"):
+        TextClassifier.train(texts, labels, "nowhere", tmp_path / "out", **given)
+    assert told in caplog.text and ("training texts: using " in caplog.text) == bool(told)
+
+
+def test_held_out_texts_do_not_depend_on_order_or_seed():
+    texts, labels = [f"text {number}" for number in range(40)], ["a", "b", "b", "b"] * 10
+    first, second = (task_of(texts, labels, dev_share=0.2, do_eval=True, random_seed=seed) for seed in (1, 2))
+    dev = first.data.read("dev")
+    assert sorted(example.label for example in dev) == ["a"] * 2 + ["b"] * 6 and second.data.read("dev") == dev
+    assert not {example.text_a for example in dev} & {example.text_a for example in first.data.read("train")}
 
 
 def test_floats_are_a_standardized_regression():
@@ -279,10 +263,3 @@ def test_predicts_labels_above_thresholds_of_run(checkpoint, tmp_path):
     assert evaluated_thresholds(str(tmp_path / "saved")) == pytest.approx(list(thresholds.values()))
     (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3
-
-
-@pytest.mark.parametrize(("step", "expected"), [(5, {"accuracy": 0.75}), (9, {})])
-def test_scores_are_those_of_the_loaded_checkpoint(tmp_path, step, expected):
-    metrics_file.write_results(str(tmp_path), {"eval_accuracy": 0.75, "global_step": 5})
-    model = types.SimpleNamespace(folder=str(tmp_path), _trained=types.SimpleNamespace(step=step))
-    assert TextClassifier._recorded_scores(model) == expected

@@ -79,8 +79,13 @@ def test_elmos_sum_of_layers_equals_its_formula():
     head.layer_weights.assign(scores)
     head.scale.assign(0.7)
     softmax = np.exp(scores) / np.exp(scores).sum()
-    expected = 0.7 * sum(weight * layers[:, :, j] for j, weight in enumerate(softmax))
-    np.testing.assert_allclose(head._combined(tf.constant(layers)), expected, rtol=1e-5, atol=1e-6)
+    summed = 0.7 * sum(weight * layers[:, :, j] for j, weight in enumerate(softmax))
+    on_sum = FeatureTaggingHead(config, num_labels=2, features="last_hidden", lstm_size=4)
+    for path, variable in checkpoints.variables_by_path(on_sum).items():
+        variable.assign(checkpoints.variables_by_path(head)[path])
+    mask = tf.ones([2, 5], tf.int32)
+    expected = on_sum(tf.constant(summed[:, :, np.newaxis], tf.float32), mask)
+    np.testing.assert_allclose(head(tf.constant(layers), mask), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

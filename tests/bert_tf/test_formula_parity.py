@@ -11,13 +11,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.modeling.dense import LayerNorm
 from tests.bert_tf.formulas import Formulas
-from tests.bert_tf.reference import (
-    CONFIG,
-    assert_outputs_equal,
-    outputs_and_gradients,
-    random_batch,
-    random_pretrainer,
-)
+from tests.bert_tf.reference import CONFIG, assert_outputs_equal, outputs_and_gradients, random_batch, random_pretrainer
 
 
 def weights(model) -> dict[str, np.ndarray]:

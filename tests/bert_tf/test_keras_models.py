@@ -91,12 +91,6 @@ def test_fixed_length_rows_have_embedding_gradients():
     assert np.abs(tf.convert_to_tensor(gradient)).max() > 0
 
 
-def test_a_frozen_encoder_has_no_trainable_weights():
-    model, encoder = make_model(None)
-    encoder.trainable = False
-    assert len(model.trainable_weights) == 2 and len(model.weights) == 2 + len(encoder.weights)
-
-
 @pytest.mark.slow
 # Keras unfreezes single layers when it loads a model from a SavedModel.
 @pytest.mark.parametrize(

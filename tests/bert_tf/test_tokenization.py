@@ -6,7 +6,6 @@ import re
 import unicodedata
 
 import pytest
-import tensorflow as tf
 
 from benchmarks import build_unicode_table
 from bert_tf.core.errors import InputError
@@ -62,26 +61,7 @@ def test_marks_are_ordered_as_the_original_orders_them(tmp_path, text, lower):
 
 
 def test_capital_sigma_equals_the_original(tmp_path):
-    around = [
-        "",
-        " ",
-        "a",
-        "Α",
-        "Σ",
-        "1",
-        "'",
-        "’",
-        "\u0301",
-        ".",
-        "\u00ad",
-        "\u200d",
-        "中",
-        "\x00",
-        "'a",
-        "a'",
-        ":",
-        "-",
-    ]
+    around = ["", *" aΑΣ1'’\u0301.\u00ad\u200d中\x00:-", "'a", "a'"]
     texts = [f"{before}Σ{after}" for before in around for after in around]
     texts += [f"{before}Σ{middle}Σ{after}" for before in around for middle in around for after in around]
     assert_equal_to_the_original(tmp_path, texts, True)
@@ -105,24 +85,6 @@ def test_words_of_about_200_characters_are_equal(tmp_path, unit, lower):
     assert_equal_to_the_original(tmp_path, texts, lower)
 
 
-def test_the_word_limit_is_200_characters(tmp_path):
-    tokenizer = BertTokenizer(write_vocabulary(tmp_path, ["a", "##a", "."]))
-    assert tokenizer.tokenize("a" * 200) == ["a"] + ["##a"] * 199
-    assert tokenizer.tokenize("a" * 201 + ".a") == ["[UNK]", ".", "a"]
-
-
-@BOTH_CASES
-def test_texts_without_a_word_have_no_piece(vocab_file, lower):
-    texts = ["", " ", "\t\r\n", "\u00a0\u3000\u2028", "\x00\ufffd\u200b", "the"]
-    encoded = BertTokenizer(vocab_file, lower).encode(texts)
-    assert encoded.row_lengths().numpy().tolist() == [0, 0, 0, 0, 0, 1]
-
-
-def test_an_empty_batch_has_no_row(vocab_file):
-    encoded = BertTokenizer(vocab_file).encode(tf.zeros([0], tf.string))
-    assert (encoded.nrows(), encoded.values.shape, encoded.dtype) == (0, [0], tf.int32)
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -140,40 +102,14 @@ def test_a_lone_surrogate_is_dropped(vocab_file):
     assert BertTokenizer(vocab_file).tokenize("the\ud800 of") == ["the", "of"]
 
 
-@pytest.mark.slow
-@BOTH_CASES
-def test_eager_graph_and_reloaded_module_agree(vocab_file, tmp_path, lower):
-    rng = random.Random(5)
-    letters = "the of and TheÉ,.ΣΑ中\u00a0'x"
-    texts = ["", *("".join(rng.choices(letters, k=rng.randint(1, 60))) for _ in range(200)), "a" * 201, b"a\xffb"]
-    tokenizer = BertTokenizer(vocab_file, lower)
-    eager = tokenizer.encode(texts).to_list()
-    module = tf.Module()
-    module.tokenizer = tokenizer
-    module.encode = tf.function(tokenizer.encode, input_signature=[tf.TensorSpec([None], tf.string)])
-    assert module.encode(tf.constant(texts)).to_list() == eager
-    tf.saved_model.save(module, str(tmp_path / "saved"))
-    reloaded = tf.saved_model.load(str(tmp_path / "saved"))
-    assert reloaded.encode(tf.constant(texts)).to_list() == eager
-    assert reloaded.encode(tf.constant(texts[:3])).to_list() == eager[:3]
-    # all three must agree
-    theirs = originals(vocab_file, lower)
-    assert eager == [theirs.convert_tokens_to_ids(theirs.tokenize(text)) for text in texts]
-
-
 @pytest.mark.core
 def test_ids_are_line_numbers(tmp_path):
     path = tmp_path / "vocab.txt"
     path.write_bytes("a\r\n[MASK]\r\n[PAD]\r\n##b\r\n[SEP]\r\n[UNK]\r\n[CLS]\r\né".encode())
     tokenizer = BertTokenizer(str(path), do_lower_case=False)
     assert tokenizer.vocabulary == ["a", "[MASK]", "[PAD]", "##b", "[SEP]", "[UNK]", "[CLS]", "é"]
-    assert (tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id) == (
-        2,
-        5,
-        6,
-        4,
-        1,
-    )
+    ids = [tokenizer.pad_id, tokenizer.unk_id, tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id]
+    assert ids == [2, 5, 6, 4, 1]
     assert tokenizer.encode(["ab é", "q"]).to_list() == [[0, 3, 7], [5]]
 
 
@@ -196,7 +132,6 @@ def test_white_space_tokens_keep_their_ids(tmp_path, lower):
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
         (b"", ": contains none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is not a vocabulary"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' is already on line 6"),
-        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\ncaf\xe9\n", ", line 7: not UTF-8"),
     ],
 )
 def test_unusable_vocabulary_error_names_the_file(tmp_path, content, message):
@@ -206,10 +141,9 @@ def test_unusable_vocabulary_error_names_the_file(tmp_path, content, message):
         BertTokenizer(str(path))
 
 
-@pytest.mark.parametrize("name, what", [("none.txt", "no such file"), ("", "the folder has no vocabulary")])
-def test_a_missing_vocabulary_is_refused_by_name(tmp_path, name, what):
-    with pytest.raises(InputError, match=re.escape(f"{tmp_path / name}: {what}")):
-        load_vocabulary(str(tmp_path / name))
+def test_a_folder_without_vocabulary_is_refused(tmp_path):
+    with pytest.raises(InputError, match=re.escape(f"{tmp_path}: the folder has no vocabulary")):
+        load_vocabulary(str(tmp_path))
 
 
 @pytest.mark.parametrize("rules", itertools.product([False, True], repeat=2))
