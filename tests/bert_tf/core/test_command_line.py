@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import os
 import pathlib
 import re
@@ -39,71 +38,35 @@ ALL_SETTINGS = [
 ]  # fmt: skip
 
 # google-research/bert's TPU flags; a default of None there is "" here
-DEVICE_DEFAULTS = {
-    "use_tpu": False,
-    "tpu_name": "",
-    "tpu_zone": "",
-    "gcp_project": "",
-    "num_tpu_cores": 8,
-}
+DEVICE_DEFAULTS = {"use_tpu": False, "tpu_name": "", "tpu_zone": "", "gcp_project": "", "num_tpu_cores": 8}
 TRAINING_DEFAULTS = {
-    "init_checkpoint": "",
-    "max_seq_length": 128,
-    "train_batch_size": 32,
-    "eval_batch_size": 8,
-    "learning_rate": 5e-5,
-    "save_checkpoints_steps": 1000,
-    "iterations_per_loop": 1000,
-    **DEVICE_DEFAULTS,
-}
+    "init_checkpoint": "", "max_seq_length": 128, "train_batch_size": 32, "eval_batch_size": 8, "learning_rate": 5e-5,
+    "save_checkpoints_steps": 1000, "iterations_per_loop": 1000, **DEVICE_DEFAULTS,
+}  # fmt: skip
+# None: true, unless the vocabulary is cased
+GENERATOR_DEFAULTS = {
+    "do_lower_case": None, "do_whole_word_mask": False, "max_seq_length": 128, "max_predictions_per_seq": 20,
+    "random_seed": 12345, "dupe_factor": 10, "masked_lm_prob": 0.15, "short_seq_prob": 0.1,
+}  # fmt: skip
+# None: 20, the original's default, if the manifest does not give it, see `pretraining_data.inspect`
+PRETRAINING_DEFAULTS = TRAINING_DEFAULTS | {
+    "max_predictions_per_seq": None, "do_eval": False, "num_train_steps": 100000, "num_warmup_steps": 10000,
+    "max_eval_steps": 100,
+}  # fmt: skip
+# None: true and 128, the original's defaults, unless a checkpoint or the run's folder says otherwise
+CLASSIFIER_DEFAULTS = TRAINING_DEFAULTS | {
+    "do_lower_case": None, "max_seq_length": None, "do_eval": False, "do_predict": False, "predict_batch_size": 8,
+    "num_train_epochs": 3.0, "warmup_proportion": 0.1,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
     "settings_class, arguments, expected",
     [
-        (
-            GeneratorSettings,
-            GENERATE,
-            {
-                "do_lower_case": None,  # true, unless the vocabulary is cased
-                "do_whole_word_mask": False,
-                "max_seq_length": 128,
-                "max_predictions_per_seq": 20,
-                "random_seed": 12345,
-                "dupe_factor": 10,
-                "masked_lm_prob": 0.15,
-                "short_seq_prob": 0.1,
-            },
-        ),
-        (
-            PretrainingSettings,
-            [*PRETRAIN, "--do_train"],
-            {
-                # 20, the original's default, if the manifest does not give it, see `pretraining_data.inspect`
-                "max_predictions_per_seq": None,
-                "do_eval": False,
-                "num_train_steps": 100000,
-                "num_warmup_steps": 10000,
-                "max_eval_steps": 100,
-                **TRAINING_DEFAULTS,
-            },
-        ),
+        (GeneratorSettings, GENERATE, GENERATOR_DEFAULTS),
+        (PretrainingSettings, [*PRETRAIN, "--do_train"], PRETRAINING_DEFAULTS),
         (PretrainingSettings, [*PRETRAIN, "--do_eval"], {"do_train": False}),
-        (
-            ClassifierSettings,
-            [*CLASSIFY, "--do_train"],
-            {
-                "do_lower_case": None,  # true, unless a checkpoint says otherwise
-                "do_eval": False,
-                "do_predict": False,
-                "predict_batch_size": 8,
-                "num_train_epochs": 3.0,
-                "warmup_proportion": 0.1,
-                **TRAINING_DEFAULTS,
-                # 128, the original's default, if the run's folder does not give it, see `resolution.resolve`
-                "max_seq_length": None,
-            },
-        ),
+        (ClassifierSettings, [*CLASSIFY, "--do_train"], CLASSIFIER_DEFAULTS),
         (ClassifierSettings, [*CLASSIFY, "--do_predict"], {"do_train": False}),
     ],
 )
@@ -127,6 +90,8 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
         name = left_out[2:].split("=")[0]
         with pytest.raises(InputError, match=rf"^give --{name} \("):
             command_line.parse(settings_class, [word for word in arguments if word != left_out])
+        with pytest.raises(InputError, match=f"^--{name} is empty; give a value$|--format=: value should be one of"):
+            command_line.parse(settings_class, [*arguments, f"--{name}="])
 
 
 @pytest.mark.parametrize(
@@ -234,7 +199,6 @@ def test_generator_requires_inputs_unless_verifying(name):
 
 SCRIPT = """
 import dataclasses, os, signal, sys, time
-from bert_tf import checkpoints
 from bert_tf.core import command_line
 from bert_tf.core.errors import InputError
 
@@ -252,7 +216,10 @@ def main(settings):
         case "disk":
             raise FileNotFoundError(2, "No such file or directory", "b.txt")
         case "scheme":
+            from bert_tf import checkpoints
             checkpoints.tf.io.gfile.exists("https://host/a.txt")
+        case "keras":
+            print(os.environ["TF_USE_LEGACY_KERAS"])
         case "interrupt":
             raise KeyboardInterrupt
         case "terminate":
@@ -271,96 +238,51 @@ command_line.run(Settings, main, "Says what it does.")
 """
 
 
-# Forks a child for each line of arguments; the child runs the script. TensorFlow is imported only once.
-FORKS = """
-import gc, json, os, runpy, sys
-from bert_tf import checkpoints
-from bert_tf.core import command_line
-gc.freeze()
-for line in sys.stdin:
-    child = os.fork()
-    if not child:
-        break
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-else:
-    sys.exit()
-for number, name in ((1, "stdout"), (2, "stderr")):
-    os.dup2(os.open(name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), number)
-sys.argv = ["script.py", *json.loads(line)]
-runpy.run_path("script.py", run_name="__main__")
-"""
+ROOT = str(pathlib.Path(command_line.__file__).parents[2])
 
 
-@pytest.fixture(scope="module")
-def script(tmp_path_factory):
+@pytest.fixture
+def script(tmp_path):
     """Runs the script with arguments; returns its exit code and its output."""
-    folder = tmp_path_factory.mktemp("script")
-    (folder / "script.py").write_text(SCRIPT)
-    root = str(pathlib.Path(command_line.__file__).parents[2])
-    forks = subprocess.Popen(
-        [sys.executable, "-c", FORKS], env={**os.environ, "PYTHONPATH": root}, cwd=folder, text=True,
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-    )  # fmt: skip
+    (tmp_path / "script.py").write_text(SCRIPT)
 
-    def call(*words):
-        forks.stdin.write(json.dumps(words) + "\n")
-        forks.stdin.flush()
-        code = int(forks.stdout.readline())
-        stdout, stderr = ((folder / name).read_text() for name in ("stdout", "stderr"))
-        return subprocess.CompletedProcess(words, code, stdout, stderr)
+    def call(*words, environment=os.environ):
+        return subprocess.run(
+            [sys.executable, "script.py", *words], env={**environment, "PYTHONPATH": ROOT}, cwd=tmp_path,
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
 
-    yield call
-    forks.communicate()
+    return call
 
 
 @pytest.mark.parametrize("given", ["", "0"])
-def test_scripts_load_no_second_keras(tmp_path, given):
-    lines = SCRIPT.replace('print(f"done {settings.times}")', 'print(os.environ["TF_USE_LEGACY_KERAS"])')
-    lines = lines.replace("from bert_tf import checkpoints\n", "")
-    (tmp_path / "script.py").write_text(lines)
+def test_scripts_load_no_second_keras(script, given):
     environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    environment |= {"PYTHONPATH": str(pathlib.Path(command_line.__file__).parents[2])}
-    environment |= {"TF_USE_LEGACY_KERAS": given} if given else {}
-    words = [sys.executable, "script.py", "--what=nothing"]
-    done = subprocess.run(words, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout == f"{given or 1}\n"
-
-
-@pytest.mark.slow
-def test_a_script_that_succeeds_ends_with_0(script):
-    done = script("--what=nothing", "--times=5")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "done 5\n", "")
+    done = script("--what=keras", environment=environment | ({"TF_USE_LEGACY_KERAS": given} if given else {}))
+    assert done.stdout.splitlines()[0] == f"{given or 1}"
 
 
 @pytest.mark.parametrize(
-    "words, code, error",
+    "words, code, out, error",
     [
-        (["--what=input"], 1, "error: a.txt, line 3: is bad; fix it\n"),
-        (["--what=disk"], 1, "error: [Errno 2] No such file or directory: 'b.txt'\n"),
+        (["--what=nothing", "--times=5"], 0, "done 5\n", ""),
+        (["--what=input"], 1, "", "error: a.txt, line 3: is bad; fix it\n"),
+        (["--what=disk"], 1, "", "error: [Errno 2] No such file or directory: 'b.txt'\n"),
         (
             ["--what=scheme"],
             1,
+            "",
             "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
             "(--debug shows the full traceback)\n",
         ),
-        (["--what=nothing", "--times=0"], 1, "error: --times=0: must be above 0\n"),
-        (
-            ["--what=interrupt"],
-            130,
-            "stopped; run the same command again to resume\n",
-        ),
+        (["--what=nothing", "--times=0"], 1, "", "error: --times=0: must be above 0\n"),
+        (["--what=interrupt"], 130, "", "stopped; run the same command again to resume\n"),
+        (["--what=terminate"], 143, "cleaned up\n", "stopped; run the same command again to resume\n"),
     ],
 )
-def test_bad_input_prints_one_line_without_traceback(script, words, code, error):
+def test_what_a_script_prints_and_its_exit_code(script, words, code, out, error):
     done = script(*words)
-    assert (done.returncode, done.stdout, done.stderr) == (code, "", error)
-
-
-def test_a_terminated_script_ends_with_143(script):
-    done = script("--what=terminate")
-    assert (done.returncode, done.stdout, done.stderr) == (
-        143, "cleaned up\n", "stopped; run the same command again to resume\n",
-    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (code, out, error)
 
 
 @pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])
@@ -408,20 +330,6 @@ def test_the_home_folder_is_expanded_after_a_flag(monkeypatch):
     parsed = command_line.parse(GeneratorSettings, words)
     assert (parsed.input_file, parsed.output_file) == ("/home/me/a, /home/me/b,c~/d,~x", "/home/me")
     assert parsed.vocab_file == "v/~"
-
-
-@pytest.mark.parametrize(
-    "settings_class, flag, words",
-    [
-        (VocabularySettings, "output_file", LEARN),
-        (GeneratorSettings, "output_file", GENERATE),
-        (PretrainingSettings, "output_dir", [*PRETRAIN, "--do_train"]),
-        (ConversionSettings, "output", ["--input=i", "--format=tf1"]),
-    ],
-)
-def test_a_required_flag_must_not_be_empty(settings_class, flag, words):
-    with pytest.raises(InputError, match=f"^--{flag} is empty; give a value$"):
-        command_line.parse(settings_class, [*words, f"--{flag}="])
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,15 @@ def no_notebook(monkeypatch):
     monkeypatch.delitem(sys.modules, "ipykernel", raising=False)
 
 
-def test_line_is_due_every_ten_seconds_and_at_the_end(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+@pytest.fixture
+def now(monkeypatch):
+    """The time in seconds, in a list."""
+    time = [0.0]
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: time[0])
+    return time
+
+
+def test_line_is_due_every_ten_seconds_and_at_the_end(now):
     bar = progress_bar.ProgressBar("work", 100, "units", done=40)
     due = []
     for now[0], is_last in ((9.0, False), (11.0, False), (12.0, False), (20.0, True)):
@@ -32,9 +38,7 @@ def test_on_a_terminal_there_is_a_bar_and_no_line(monkeypatch, capsys):
     assert "work 50/100 units" in shown and "half of it" in shown
 
 
-def test_compilation_counts_in_no_rate(monkeypatch):
-    now = [0.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+def test_compilation_counts_in_no_rate(now):
     bar = progress_bar.ProgressBar("work", 101, "units", compiles=True)
     now[0] = 60.0
     assert bar.advance(1) and (bar.rate, bar.time_left) == (0.0, "")
@@ -53,15 +57,13 @@ def test_compilation_counts_in_no_rate(monkeypatch):
         (4_000_000, "tokens", "counting: 2,000,000 of 4,000,000 tokens, 100,000 tokens/s, 0:20 left"),
     ],
 )
-def test_logs_every_ten_seconds_without_terminal(monkeypatch, caplog, total, unit, expected):
-    now = [100.0]
-    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: now[0])
+def test_logs_every_ten_seconds_without_terminal(now, caplog, total, unit, expected):
     with caplog.at_level(logging.INFO), progress_bar.ProgressBar("counting", total, unit) as shown:
-        for now[0] in (105.0, 109.0):
+        for now[0] in (5.0, 9.0):
             shown.update(500_000)
         assert not caplog.records
-        now[0] = 120.0
+        now[0] = 20.0
         shown.update(1_000_000)
-        now[0] = 121.0
+        now[0] = 21.0
         shown.update(1)
     assert [record.getMessage() for record in caplog.records] == [expected]
