@@ -17,12 +17,11 @@ import tensorflow as tf
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workers
-from bert_tf.input.pipeline import DynamicMasking
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import DeviceSettings, PretrainingSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
-from bert_tf.text.masking import MaskingRule
+from tests.bert_tf import pretraining_runs
 from tests.bert_tf.ports import free_hosts
 from tests.tfrecords.record_files import write_file
 
@@ -96,17 +95,11 @@ def test_only_the_batches_of_what_is_done_are_checked():
         strategies.check_batch_sizes(strategy, predict)
 
 
-FLAGS = (
-    "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train", "--do_eval", "--train_batch_size=8",
-    "--eval_batch_size=8", "--max_eval_steps=1000", "--num_train_steps=50", "--num_warmup_steps=10",
-    "--learning_rate=1e-3", "--save_checkpoints_steps=20", "--iterations_per_loop=1",
-)  # fmt: skip
-
-
 def flags(runs, output_dir, *more: str) -> list[str]:
     """Pre-training without dropout, whose masks would depend on the replica."""
-    data = (f"--bert_config_file={runs}/config.json", f"--input_file={runs}/32.tfrecord", f"--output_dir={output_dir}")
-    return [*data, *FLAGS, *more]
+    steps = ("--num_train_steps=50", "--num_warmup_steps=10", "--save_checkpoints_steps=20", "--iterations_per_loop=1")
+    do = ("--do_train", "--do_eval", "--eval_batch_size=8", "--max_eval_steps=1000")
+    return pretraining_runs.flags(f"{runs}/config.json", f"{runs}/32.tfrecord", output_dir, *steps, *do, *more)
 
 
 def metrics_of(output_dir, split: str = "train") -> dict[int, dict]:
@@ -313,16 +306,3 @@ def test_python_input_is_refused_where_none_runs():
             strategies.check_python_input(strategy, settings, dynamic_masking=True, pack_sequences=False)
         with pytest.raises(InputError, match="--pack_sequences: .* remove the flag$"):
             strategies.check_python_input(strategy, settings, dynamic_masking=False, pack_sequences=True)
-
-
-def test_refuses_workers_that_train_on_different_data(monkeypatch):
-    strategy = object.__new__(tf.distribute.MultiWorkerMirroredStrategy)
-    facts = {"model": [{"hidden_size": 16}], "data": [["abc", DynamicMasking(MaskingRule(9, 4), (2, 3))]]}
-    digests = []
-    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: digests.append(number) or [number, number])
-    workers.check_same_facts(strategy, facts)
-    kept = list(digests)
-    assert len(set(kept)) == 2
-    monkeypatch.setattr(workers, "_of_all", lambda strategy, number: [kept.pop(0), number])
-    with pytest.raises(InputError, match="^the data of worker 1 differs from worker 0; give all .* the same files"):
-        workers.check_same_facts(strategy, facts | {"data": [["abc", DynamicMasking(MaskingRule(9, 5), (2, 3))]]})
