@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description, engine
+from bert_tf.finetuning import description
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.task import Split
 from export.saved_model import export_saved_model
@@ -33,12 +33,6 @@ def test_a_task_of_another_shape_works(folder, trained):
     assert {"token_accuracy", "loss"} <= next(line for line in lines if line["split"] == "train").keys()
 
 
-def test_an_evaluation_that_is_not_finite_is_an_error(folder, vocab_file, trained, monkeypatch):
-    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (np.zeros([24, 16]), {"loss": float("nan")}))
-    with pytest.raises(InputError, match=r"step 48 of .* is unusable: its evaluation is not finite \(loss\)"):
-        run_finetuning(settings(folder, vocab_file, trained[0], "--do_eval"), lambda _: FindTheWord(folder))
-
-
 def test_first_examples_of_split_keep_all_rows():
     columns = {"tokens": tf.ragged.constant([[1], [2, 3], [4], [5], [6]]), "label_ids": tf.range(5)}
     split = Split("abc", columns, np.array([0, 0, 1, 2, 2]), np.array([3, 4, 3, 3, 3]))
@@ -56,14 +50,22 @@ def test_a_final_loss_that_is_not_finite_is_an_error(folder, vocab_file, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("predictions", "loss", "name"),
-    [(np.full([24, 2], np.nan), 0.0, "predictions"), (np.zeros([24, 2]), np.nan, "loss")],
+    ("flag", "what"), [("--do_eval", "loss"), ("--do_predict", "loss"), ("--do_predict", "predictions")]
 )
-def test_non_finite_predictions_are_not_written(folder, vocab_file, trained, monkeypatch, predictions, loss, name):
-    monkeypatch.setattr(engine, "_predictions", lambda *arguments: (predictions, {"loss": loss}))
-    monkeypatch.setattr(FindTheWord, "write_predictions", lambda *arguments: pytest.fail("they are written"))
-    with pytest.raises(InputError, match=rf"step 48 of .* is not finite \({name}\)"):
-        run_finetuning(settings(folder, vocab_file, trained[0], "--do_predict"), lambda _: FindTheWord(folder))
+def test_non_finite_outputs_are_not_written(folder, vocab_file, trained, flag, what):
+    added = {"loss": 0.0, "predictions": 0.0} | {what: float("nan")}
+
+    class Broken(FindTheWord):
+        def losses(self, logits, batch):
+            return super().losses(logits + added["loss"], batch)
+
+        def prediction(self, logits, batch):
+            return tf.cast(super().prediction(logits, batch), tf.float32) + added["predictions"]
+
+    before = (trained[0] / "found.json").stat().st_mtime_ns
+    with pytest.raises(InputError, match=rf"step 48 of .* is not finite \({what}\)"):
+        run_finetuning(settings(folder, vocab_file, trained[0], flag), lambda _: Broken(folder))
+    assert (trained[0] / "found.json").stat().st_mtime_ns == before
 
 
 def test_a_kind_that_is_not_registered_is_not_exported(trained, tmp_path):

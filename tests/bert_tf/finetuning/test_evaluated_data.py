@@ -306,10 +306,11 @@ def test_best_constant_answer_for_every_kind_of_task():
     assert choice.only_answer(split, np.array([[0.0], [1], [0], [1], [0], [1]])) == "choice 1"
 
 
-def test_predictions_of_one_class_are_warned_of(caplog):
+def test_predictions_of_one_class_are_warned_of(tmp_path, caplog):
     task = ClassificationTask("own", Classes(("x", "y")))
-    data = evaluated_data.EvaluatedData("dev.csv, 3 examples, 0", "dev", "run")
+    data = evaluated_data.EvaluatedData("dev.csv, 3 examples, 0", "dev", str(tmp_path))
     split, logits = split_of([Example("a", None, "x")] * 3, [0, 0, 1]), np.array([[1.0, 0]] * 3)
-    more = evaluated_data._announce(data, task, split, logits, task.scores(split, logits), 3)
-    assert more["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
+    evaluated_data.record(str(tmp_path), data, task, split, logits, task.scores(split, logits), 3)
+    (line,) = rows_of(tmp_path)
+    assert line["always"]["scores"]["accuracy"] == pytest.approx(2 / 3)
     assert "dev, step 3: every prediction is 'x'" in caplog.text

@@ -19,7 +19,7 @@ from bert_tf.tasks.classification.reading import Reading
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.finetuning import word_task
-from tests.bert_tf.finetuning.test_packed_finetuning import CONFIG, TASKS, examples, measured
+from tests.bert_tf.finetuning.test_packed_finetuning import CONFIG, TASKS, assert_same, examples, measured
 from tests.bert_tf.finetuning.word_task import FindTheWord
 from tests.bert_tf.formulas import Formulas, _log_softmax
 
@@ -50,11 +50,7 @@ def test_packed_auxiliary_losses_equal_padded_ones(tokenizer, kind, direction):
     sums, expected, logits, _ = measured(objective, task, tokenizer, split, packed=False)
     packed_sums, found, packed_logits, batch = measured(objective, task, tokenizer, split, packed=True)
     assert "slots" in batch and sums["lm_loss"] > 1
-    for name, value in sums.items():
-        np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
-    largest = max(np.abs(value).max() for value in expected.values())
-    for path, value in expected.items():
-        np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
+    assert_same(packed_sums, found, sums, expected)
     np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())
 
 
@@ -101,30 +97,6 @@ def test_both_orders_add_the_vectors_of_two_rows(tokenizer):
     found, means = BOTH_ORDERS.by_example(split, logits)
     assert len(found.example_ids) == len(pairs)
     np.testing.assert_allclose(means, logits[::2])
-
-
-@pytest.mark.parametrize("kind", ["both orders", "choices"])
-def test_no_gradient_to_later_tokens_or_other_examples(tokenizer, kind):
-    task = BOTH_ORDERS if kind == "both orders" else TASKS[kind]
-    read = examples("pairs" if kind == "both orders" else kind, tokenizer)
-    split = encoded_split(task, read, tokenizer, 32)
-    objective = make_objective(task)
-    *_, batch = measured(objective, task, tokenizer, split, packed=True)
-    rows, length = batch["input_ids"].shape
-    # Each position has its own word embedding, so that its gradient identifies the position.
-    encoder = BertEncoder(dataclasses.replace(LTR, vocab_size=rows * length, max_position_embeddings=length))
-    table, inputs = encoder.embeddings.word_embeddings, dict(batch)
-    inputs["input_ids"] = tf.reshape(tf.range(rows * length), [rows, length])
-    ids = batch["sequence_ids"].numpy()
-    for place in (3, 17):
-        with tf.GradientTape() as tape:
-            total = tf.reduce_sum(encoder(inputs)["sequence_output"][:, place] ** 3)
-        gradient = np.abs(tf.convert_to_tensor(tape.gradient(total, table)).numpy()).max(axis=1).reshape(rows, length)
-        column = np.arange(length)
-        visible = (ids == ids[:, place : place + 1]) & (column <= place) & (ids > 0)
-        is_token = ids[:, place] > 0
-        assert visible[is_token].sum() > is_token.sum()
-        np.testing.assert_array_equal(gradient[is_token] > 0, visible[is_token])
 
 
 def test_the_extract_token_replaces_the_pooled_token(tokenizer):

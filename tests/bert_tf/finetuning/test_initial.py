@@ -14,7 +14,7 @@ from bert_tf import checkpoints
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description, engine
+from bert_tf.finetuning import description
 from bert_tf.finetuning.description import describe
 from bert_tf.finetuning.initial import adapted, check_initial
 from bert_tf.finetuning.model import FineTunedBert
@@ -24,6 +24,7 @@ from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf import tagging
 from tests.bert_tf.classification import make_classifier, make_task
+from tests.bert_tf.finetuning.killed_run import weights
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.export.exports import put_together
 from tests.small_configs import small_config
@@ -139,32 +140,24 @@ def test_unknown_label_names_are_warned_of(labels, mnli, tmp_path, caplog):
     assert (unnamed in caplog.text) == (labels[0] != "x")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bilstm_head", [False, True])
-def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_path, monkeypatch):
-    task, begun = task_of("MNLI"), []
+def test_a_run_matches_the_outputs_of_its_initial_head(bilstm_head, mnli, tmp_path):
+    task = task_of("MNLI")
     trained = put_together(tmp_path / "run", f"{mnli[0]}/vocab.txt", task, 16, bilstm_head, config=CONFIG)
-
-    def stop(run, objective, *arguments):
-        begun.append(objective.model)
-        raise InputError("enough")
-
-    monkeypatch.setattr(engine, "_make_trainer", stop)
     (tmp_path / "train.tsv").write_text("text\tlabel\n" + "".join(f"{i}\t{task.labels[i % 3]}\n" for i in range(9)))
-    flags = [
+    run_classifier(parse(ClassifierSettings, [
         "--task_name=own", f"--data_dir={tmp_path}", f"--labels={','.join(reversed(task.labels))}", "--do_train",
         f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/run", "--train_batch_size=4",
-        f"--bilstm_head={str(bilstm_head).lower()}",
-    ]  # fmt: skip
-    with pytest.raises(InputError, match="enough"):
-        run_classifier(parse(ClassifierSettings, flags))
-    for path, value in checkpoints.variables_by_path(begun[0]).items():
-        expected = checkpoints.variables_by_path(trained)[path].numpy()
-        np.testing.assert_array_equal(value, expected[..., ::-1] if expected.shape[-1] == 3 else expected, err_msg=path)
+        f"--bilstm_head={str(bilstm_head).lower()}", "--num_train_epochs=1",
+    ]))  # fmt: skip
+    begun = weights(tmp_path / "out/ckpt-0")
+    for path, variable in checkpoints.variables_by_path(trained).items():
+        expected = variable.numpy()[..., ::-1] if variable.shape[-1] == 3 else variable
+        np.testing.assert_array_equal(begun[f"model/{path}/.ATTRIBUTES/VARIABLE_VALUE"], expected, err_msg=path)
 
 
-def test_the_script_refuses_a_head_before_training(mnli, tmp_path, monkeypatch):
-    begun = []
-    monkeypatch.setattr(engine, "_train", lambda *arguments: begun.append(arguments))
+def test_the_script_refuses_a_head_before_training(mnli, tmp_path):
     lines = "".join(f"{i}\ta\tb\tentailment\n" for i in range(8))
     (tmp_path / "train.tsv").write_text(f"index\tsentence1\tsentence2\tlabel\n{lines}")
     flags = [
@@ -173,9 +166,7 @@ def test_the_script_refuses_a_head_before_training(mnli, tmp_path, monkeypatch):
     ]  # fmt: skip
     with pytest.raises(InputError, match=REFUSED):
         run_classifier(parse(ClassifierSettings, flags))
-    assert not begun and not (tmp_path / "out").exists()
-    run_classifier(parse(ClassifierSettings, [*flags, "--reinitialize_head"]))
-    assert len(begun) == 1
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_head_on_features_is_taken_whole(tmp_path):

@@ -97,6 +97,15 @@ def measured(objective, task, tokenizer, split, packed, micro_batches=1, parts=1
     return {name: float(value) for name, value in sums.items()}, by_path, results, batch
 
 
+def assert_same(sums, gradients, expected_sums, expected_gradients):
+    for name, value in expected_sums.items():
+        np.testing.assert_allclose(sums[name], value, rtol=1e-5, err_msg=name)
+    assert gradients.keys() == expected_gradients.keys() and len(gradients) > 20
+    largest = max(np.abs(value).max() for value in expected_gradients.values())
+    for path, value in expected_gradients.items():
+        np.testing.assert_allclose(gradients[path], value, atol=1e-5 * largest, err_msg=path)
+
+
 # What matters is whether an example has several rows, and whether the head reads the pooled output.
 KINDS = [("pairs", "ltr"), ("words", "bidi"), ("choices", "bidi"), ("questions", "bidi"), ("words on a BiLSTM", "rtl")]
 
@@ -126,12 +135,7 @@ def test_packed_steps_equal_padded_steps(tokenizer, kind, directionality):
             objective, task, tokenizer, split, True, micro_batches, parts
         )
         assert batch["input_ids"].shape[0] < len(split) and "slots" in batch, "rows are shared"
-        for name, value in sums.items():
-            np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
-        assert found.keys() == expected.keys() and len(found) > 20
-        largest = max(np.abs(value).max() for value in expected.values())
-        for path, value in expected.items():
-            np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
+        assert_same(packed_sums, found, sums, expected)
         if micro_batches * parts == 1:
             np.testing.assert_allclose(packed_logits, logits, atol=1e-5 * np.abs(logits).max())
 

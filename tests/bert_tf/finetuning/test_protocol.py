@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import os
 import shutil
 
 import numpy as np
@@ -13,7 +12,7 @@ from bert_tf.core import identity
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies
-from bert_tf.finetuning import engine, prepared_run
+from bert_tf.finetuning import prepared_run
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule, evaluation_steps
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations, run_folder
@@ -25,7 +24,7 @@ from bert_tf.training import metrics_file
 from tests.bert_tf.finetuning.killed_run import Killed, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
-SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.5, 12: 0.9}
+SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.4, 12: 0.9}
 EARLY = ["--do_train", "--do_eval", "--num_train_epochs=5", "--eval_strategy=epoch", "--early_stopping_patience=2"]
 
 
@@ -113,37 +112,28 @@ def plain(folder, vocab_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_a_killed_run_ends_early_with_the_same_best(
-    folder,
-    vocab_file,
-    tmp_path,
-    plain,
-    monkeypatch,
-):
-    run, evaluated = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), []
+def test_a_killed_run_ends_early_with_the_same_best(folder, vocab_file, tmp_path, plain):
+    run, evaluated, steps = settings(folder, vocab_file, tmp_path, *EARLY, "--keep_checkpoint_max=1"), [], {}
 
-    def predictions(run, objective, split, batch_size):
-        step = checkpoint_folder.find(str(tmp_path)).step  # evaluations follow a checkpoint of their weights
-        evaluated.append((step, objective.model.head.kernel.numpy()))
-        return np.full([24, 16], SCORES[step]), {"loss": 1.0}
+    class Scored(FindTheWord):
+        """Has known scores, and predicts logits. The first evaluation of step 4 is killed."""
 
-    def write(folder, found):
-        if 4 in found.scores:
-            raise Killed
-        write_evaluations(folder, found)
+        def prediction(self, logits, batch):
+            return logits[..., 1]
 
-    write_evaluations = evaluations.write
-    monkeypatch.setattr(engine, "_predictions", predictions)
-    monkeypatch.setattr(FindTheWord, "scores", lambda task, split, found: {"exact_rows": float(found[0, 0])})
-    monkeypatch.setattr(evaluations, "write", write)
-    with pytest.raises(Killed):  # after the checkpoint and its evaluation, before it is recorded
-        run_finetuning(run, lambda _: FindTheWord(folder))
+        def scores(self, split, predictions):
+            # evaluations follow a checkpoint of their weights
+            step = steps.setdefault(predictions.tobytes(), checkpoint_folder.find(str(tmp_path)).step)
+            evaluated.append(step)
+            if evaluated == [2, 4]:
+                raise Killed
+            return {"exact_rows": SCORES[step]}
+
+    with pytest.raises(Killed):
+        run_finetuning(run, lambda _: Scored(folder))
     assert checkpoint_folder.find(str(tmp_path)).step == 4 and list(evaluations.read(str(tmp_path)).scores) == [2]
-    monkeypatch.setattr(evaluations, "write", write_evaluations)
-    assert run_finetuning(run, lambda _: FindTheWord(folder)) == {"exact_rows": 0.5, "loss": 1.0}
-    # 9 is as good as 4, but not better; no checkpoint is evaluated twice by one command
-    assert [step for step, _ in evaluated] == [2, 4, 4, 7, 9]
-    np.testing.assert_array_equal(evaluated[1][1], evaluated[2][1])
+    assert run_finetuning(run, lambda _: Scored(folder))["exact_rows"] == 0.5
+    assert evaluated == [2, 4, 4, 7, 9, 4]
     assert "global_step = 4" in (tmp_path / "eval_results.txt").read_text(), "the files belong to the best step"
     lines = metrics_file.read(str(tmp_path))
     assert [line["step"] for line in lines if line["split"] == "dev"] == [2, 4, 7, 9]
@@ -153,8 +143,8 @@ def test_a_killed_run_ends_early_with_the_same_best(
         f"{tmp_path}/best-4"
     ]
     _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
-    _assert_a_finished_run_stays_as_it_is(run, tmp_path, folder, monkeypatch)
-    np.testing.assert_array_equal(evaluated[5][1], evaluated[1][1], err_msg="a later command evaluates the best")
+    _assert_a_finished_run_stays_as_it_is(run, tmp_path, Scored(folder))
+    assert evaluated[6:] == [4] and len(steps) == 4, "the resumed run and a later command evaluate the same weights"
 
 
 def _assert_same_weights(ours, theirs):
@@ -165,9 +155,9 @@ def _assert_same_weights(ours, theirs):
         np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
-def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
-    monkeypatch.setattr(engine.loop, "train", lambda *arguments, **more: pytest.fail("it is trained"))
-    run_finetuning(run, lambda _: FindTheWord(folder))
+def _assert_a_finished_run_stays_as_it_is(run, path, task):
+    run_finetuning(run, lambda _: task)
+    assert list(checkpoint_folder.numbered(str(path))) == [9]
     for use, step in (("best", 4), ("last", 9)):
         assert chosen_checkpoint.of_finished(str(path), use).step == step
     shutil.copytree(path, path / "other")
@@ -178,7 +168,7 @@ def _assert_a_finished_run_stays_as_it_is(run, path, folder, monkeypatch):
     text = (path / evaluations.NAME).read_text()
     (path / evaluations.NAME).write_text(text.replace("12 examples", "13 examples"))
     with pytest.raises(InputError, match=r"evaluations.json: belongs to other dev data \(dev.txt, 13 examples"):
-        run_finetuning(run, lambda _: FindTheWord(folder))
+        run_finetuning(run, lambda _: task)
 
 
 @pytest.fixture(scope="module")
@@ -195,19 +185,16 @@ def prepared(folder, vocab_file, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_the_seed_decides_order_weights_and_dropout(prepared, tmp_path, monkeypatch):
+def test_the_seed_decides_order_weights_and_dropout(prepared, folder, vocab_file, tmp_path):
     drawn = {}
-
-    def train(trainer, settings, num_train_steps, found, evaluate, *more):
-        masks = int(trainer.random_seed.numpy())
-        name = os.path.basename(settings.output_dir)
-        order = prepared(settings.output_dir, f"--random_seed={settings.random_seed}").training_plan(12).ids.tolist()
-        drawn[name] = (order, trainer.objective.model.head.kernel.numpy().tolist(), masks)
-
-    monkeypatch.setattr(engine.loop, "train", train)
     for name, more in {"plain": [], "again": [], "other": ["--random_seed=5"]}.items():
-        with run_folder.Lock(str(tmp_path / name)) as lock:
-            engine._execute(prepared(tmp_path / name, *more), lock)
+        flags = ["--do_train", "--num_train_epochs=1", *more]
+        run_finetuning(settings(folder, vocab_file, tmp_path / name, *flags), lambda _: FindTheWord(folder))
+        start = weights(tmp_path / name / "ckpt-0")
+        at_start = [
+            start[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"].tolist() for path in ("model/head/kernel", "random_seed")
+        ]
+        drawn[name] = [prepared("out", *more).training_plan(12).ids.tolist(), *at_start]
     same = {name: [a == b for a, b in zip(drawn[name], drawn["plain"], strict=True)] for name in ("again", "other")}
     assert same == {"again": [True] * 3, "other": [False] * 3}
 
