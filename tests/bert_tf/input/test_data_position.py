@@ -152,10 +152,7 @@ def test_workers_and_replicas_split_each_global_batch(data, training, workers, r
 @pytest.mark.slow
 def test_skipped_files_are_not_read(data, tmp_path, monkeypatch):
     monkeypatch.setattr(record_order, "_OPEN_FILES", 2)
-    epoch = tf.constant(0, tf.int64)
-    orders = ((seed, record_order._shuffled(tf.range(4), seed, 0, epoch).numpy()) for seed in range(99))
-    seed = next(seed for seed, order in orders if set(order[:2]) == {0, 2})
-    _, reading, options = options_of(data, "static", seed=seed)
+    _, reading, options = options_of(data, "static", seed=5)  # reads the first and the third file first
     files = [shutil.copy(file, tmp_path) for file in data[True][0]]
     whole = list(pretraining_batches(files, reading, **options).take(5).as_numpy_iterator())
     start = position_after(whole[2])  # in the second block of 15, and 10 records are in the first two files

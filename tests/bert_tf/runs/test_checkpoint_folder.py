@@ -50,11 +50,9 @@ def data(folder, step):
 
 DAMAGES = {
     "data cut off": lambda folder, step: os.truncate(data(folder, step), data(folder, step).stat().st_size - 1),
-    "data empty": lambda folder, step: os.truncate(data(folder, step), 0),
     "data missing": lambda folder, step: data(folder, step).unlink(),
     "first byte of the data": lambda folder, step: flip(data(folder, step), 0),
     "a byte of the data": lambda folder, step: flip(data(folder, step), 0.5),
-    "last byte of the data": lambda folder, step: flip(data(folder, step), 1),
     "data of another one": lambda folder, step: shutil.copy(data(folder, 0), data(folder, step)),
     "index cut off": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 100),
     "index empty": lambda folder, step: os.truncate(folder / f"ckpt-{step}.index", 0),

@@ -1,5 +1,4 @@
 import dataclasses
-import json
 import os
 import re
 
@@ -58,11 +57,6 @@ def content(folder):
         return file.read()
 
 
-def test_recorded_phase_is_read_back_from_new_folder(folder):
-    assert run_record.read_phases(folder) == [FIRST]
-    assert json.loads(content(folder))["phases"][0]["optimizer"]["num_train_steps"] == 10
-
-
 SCRIPTS = {
     "run_classifier": (run_classifier, ClassifierSettings, ["--task_name=MRPC", "--data_dir=d"]),
     "run_squad": (run_squad, SquadSettings, ["--train_file=t", "--predict_file=p"]),
@@ -86,11 +80,6 @@ def test_each_script_names_script_that_trained_folder(trained_by, tmp_path):
                 script.main(parse(settings_class, [*words, f"--output_dir={path}", flag]))
 
 
-def test_folder_without_training_has_no_phase(tmp_path):
-    assert run_record.read_phases(str(tmp_path)) == []
-    run_folder.check_model(str(tmp_path), FIRST.model)
-
-
 def test_a_failed_start_binds_nothing(tmp_path):
     run_folder.begin(str(tmp_path), FIRST, 0)
     run_folder.begin(str(tmp_path), SECOND, 0)
@@ -109,11 +98,7 @@ def test_equivalent_settings_resume_the_run(folder, trained_steps):
 @pytest.mark.parametrize(
     "phase, trained_steps, message",
     [
-        (
-            changed(FIRST, model={"hidden_size": 16}),
-            10,
-            "with another model (hidden_size was 8, is 16);",
-        ),
+        (changed(FIRST, model={"hidden_size": 16}), 10, "with another model (hidden_size was 8, is 16);"),
         (changed(SECOND, model={"num_hidden_layers": 3}), 10, "with another model (num_hidden_layers was 2, is 3);"),
         (changed(FIRST, data={"files": "bb"}), 5, "with other data (files was 'aa', is 'bb');"),
         # finished and with more steps, but other data of the same row length does not make a second phase
@@ -229,20 +214,7 @@ def test_a_checkpoint_without_a_run_is_no_warning(folder, tmp_path, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        b"",
-        b"{",
-        b"[]",
-        b"{}",
-        b'{"phases": 3}',
-        b'{"phases": []}',
-        b'{"phases": [{}]}',
-        b'{"phases": [{"other": 1}]}',
-        b"\xff\xfe",
-    ],
-)
+@pytest.mark.parametrize("text", [b"{", b"[]", b'{"phases": []}', b'{"phases": [{"other": 1}]}', b"\xff\xfe"])
 def test_a_damaged_run_json_is_refused_by_name(tmp_path, text):
     save_a_checkpoint(tmp_path)
     (tmp_path / "run.json").write_bytes(text)
