@@ -8,27 +8,17 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf import checkpoints
 from bert_tf.classifier import TextClassifier
-from bert_tf.config import BertConfig
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
-from bert_tf.finetuning.batches import row_batches, row_columns
-from bert_tf.finetuning.engine import run_finetuning
-from bert_tf.finetuning.model import FineTunedBert, head_maker
-from bert_tf.finetuning.row_plan import plan_evaluation
-from bert_tf.finetuning.task import encoded_split
 from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import ClassificationHead
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import ConversionSettings
-from bert_tf.tokenization import BertTokenizer
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.finetuning import word_task
-from tests.bert_tf.finetuning.word_task import FindTheWord, TokenHead
+from tests.bert_tf.finetuning.word_task import TokenHead
 from tests.bert_tf.tasks.classification import mrpc_run
 from tests.small_configs import small_config
 
@@ -40,13 +30,6 @@ LENGTHS = [7, 3, 1, 5]
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("inputs")
     mrpc_run.write_inputs(folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("words")
-    word_task.write_inputs(folder)
     return folder
 
 
@@ -133,26 +116,6 @@ def test_served_model_and_library_agree_with_the_run(inputs, trained, tmp_path):
 
 
 @pytest.mark.slow
-def test_initialize_loads_bilstm_and_head(trained, tmp_path):
-    run, _, _ = trained
-    config = BertConfig.from_json_file(str(run / "bert_config.json"))
-    model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
-    checkpoints.initialize(model, str(run))
-    trained_model = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 2), True))
-    tf.train.Checkpoint(model=trained_model).restore(checkpoint_folder.find(str(run)).prefix).expect_partial()
-    expected = checkpoints.variables_by_path(trained_model)
-    assert sum(path.startswith("head/lstm/") for path in expected) == 6
-    for path, variable in checkpoints.variables_by_path(model).items():
-        np.testing.assert_array_equal(variable, expected[path], err_msg=path)
-    wider = FineTunedBert(config, head_maker(lambda c: ClassificationHead(c, 3), True))
-    with pytest.raises(InputError, match="head/head/dense/kernel has shape .*--reinitialize_head"):
-        checkpoints.initialize(wider, str(run))
-    before = wider.head.lstm.forward.kernel.numpy()
-    checkpoints.initialize(wider, str(run), reinitialize_head=True)
-    np.testing.assert_array_equal(wider.head.lstm.forward.kernel, before)
-
-
-@pytest.mark.slow
 def test_a_model_without_bilstm_says_so(inputs, vocab_file, trained, tmp_path, caplog):
     run, flags, _ = trained
     start = [*flags, f"--init_checkpoint={run}", "--do_train", "--num_train_epochs=1"]
@@ -164,43 +127,3 @@ def test_a_model_without_bilstm_says_so(inputs, vocab_file, trained, tmp_path, c
     with pytest.raises(InputError, match="--reinitialize_head"):
         run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start))
     run_classifier(mrpc_run.settings(inputs, vocab_file, tmp_path / "other", *start, "--reinitialize_head"))
-
-
-@pytest.mark.slow
-def test_attention_keeps_direction_after_fine_tuning(folder, vocab_file, tmp_path):
-    """A token changes the logits only in its direction, and not of other sequences in its packed row."""
-    config = json.loads((folder / "config.json").read_text()) | {"directionality": "rtl"}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    task, run = FindTheWord(folder), tmp_path / "run"
-    flags = [f"--bert_config_file={tmp_path}/config.json", "--do_train", "--num_train_epochs=1"]
-    run_finetuning(word_task.settings(folder, vocab_file, run, *flags), lambda _: task)
-    model = FineTunedBert(BertConfig.from_json_file(str(run / "bert_config.json")), task.head)
-    tf.train.Checkpoint(model=model).restore(checkpoint_folder.find(str(run)).prefix).expect_partial()
-
-    tokenizer = BertTokenizer(vocab_file)
-    split = encoded_split(task, task.data.read("dev"), tokenizer, 16)
-    for packed in (False, True):
-        packed_for = model.config if packed else None
-        plan = plan_evaluation(split.lengths, batch_size=24, max_seq_length=16, packed_for=packed_for)
-        batch = dict(next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=16))))
-        before = model(batch)["logits"].numpy()
-        real = row_columns(batch)["input_mask"].numpy() > 0
-        row = int(np.argmax(real.sum(axis=1)))  # another word in the middle of the longest row
-        starts = batch["starts"].numpy() if packed else np.arange(24) * 16
-        place = np.zeros(batch["input_ids"].shape, bool).ravel()
-        place[starts[row] + 2] = True
-        ids = tf.where(place.reshape(batch["input_ids"].shape), 7, batch["input_ids"])
-        after = model(batch | {"input_ids": ids})["logits"].numpy()
-        changed = (np.abs(after - before).max(axis=-1) > 1e-6) & real
-        expected = np.zeros_like(changed)
-        expected[row] = (np.arange(16) <= 2) & real[row]
-        assert not (changed & ~expected).any(), "no token sees what it must not"
-        assert changed[row].sum() > 1
-
-
-def test_bilstm_refuses_head_with_other_inputs():
-    class Other(keras.layers.Layer):
-        reads = "encoder_outputs"
-
-    with pytest.raises(ValueError, match="a head that reads encoder_outputs does not support a BiLSTM"):
-        head_maker(lambda config: Other(), True)(CONFIG)

@@ -12,7 +12,7 @@ from bert_tf.checkpoints import variables_by_path
 from bert_tf.encoder import BertEncoder, Block
 from bert_tf.modeling import compilation
 from bert_tf.modeling.fused import FusedOperations
-from tests.bert_tf.reference import CONFIG
+from tests.bert_tf.reference import CONFIG, randomize
 
 ROWS, LENGTH, HEADS = 5, 20, CONFIG.num_attention_heads
 SEED = tf.constant([3, 4])
@@ -33,14 +33,6 @@ def bound(request):
 
 def random_tensor(*shape, seed=0) -> tf.Tensor:
     return tf.constant(np.random.default_rng(seed).standard_normal(shape), tf.float32)
-
-
-def randomize(layer):
-    """Sets all weights, including biases and norms, to values with an effect that keep activations at unit scale."""
-    for index, variable in enumerate(layer.trainable_variables):
-        noise = CONFIG.hidden_size**-0.5 * random_tensor(*variable.shape, seed=index)
-        variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
-    return layer
 
 
 def value_and_gradients(function, inputs: dict) -> dict[str, np.ndarray]:
@@ -125,10 +117,7 @@ def batch(packed: bool) -> dict[str, tf.Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("bound", "packed", "positions", "direction"),
-    [
-        ("float32", True, None, "ltr"),
-        pytest.param("bfloat16", False, POSITIONS, "rtl", marks=pytest.mark.slow),
-    ],
+    [("float32", True, None, "ltr"), pytest.param("bfloat16", False, POSITIONS, "rtl", marks=pytest.mark.slow)],
     ids=["packed_rows_left_to_right", "rows_right_to_left_few_positions_in_bfloat16"],
     indirect=["bound"],
 )
@@ -168,26 +157,3 @@ def test_an_encoder_infers_the_same(positions, bound, monkeypatch):
     plain = {name: value.numpy() for name, value in outputs(False).items()}
     monkeypatch.setattr(compilation, "_LARGE", 1)
     assert_close({name: value.numpy() for name, value in outputs(True).items()}, plain, 2 * bound)
-
-
-@pytest.mark.slow
-def test_a_learned_attention_bias_is_trained(monkeypatch):
-    """Adds a bias for each head and distance to the encoder's mask."""
-    learned = tf.Variable(random_tensor(HEADS, 2 * LENGTH - 1))
-    distance = np.arange(LENGTH)[None, :] - np.arange(LENGTH)[:, None] + LENGTH - 1
-    mask = encoder_module.attention_bias
-    monkeypatch.setattr(
-        encoder_module, "attention_bias", lambda *a: mask(*a) + tf.gather(learned, distance, axis=1)[tf.newaxis]
-    )
-
-    def trained(fused, recompute):
-        model = randomize(BertEncoder(DROPPING, recompute, fused=fused))
-
-        def outputs():
-            return {"pooled": model(batch(True), training=True, seed=SEED, positions=POSITIONS)["pooled_output"]}
-
-        return value_and_gradients(outputs, {"learned": learned})
-
-    plain = trained(False, False)
-    for fused, recompute in ((True, False), (True, True), (False, True)):
-        assert_close(trained(fused, recompute), plain, 1e-4)

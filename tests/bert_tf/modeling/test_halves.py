@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.encoder import BertEncoder
 from bert_tf.modeling.halves import HalvedOperations
 from bert_tf.modeling.precision import policy, policy_name
-from tests.bert_tf.reference import CONFIG, ONE_HEAD
+from tests.bert_tf.reference import CONFIG, ONE_HEAD, randomize
 
 ROWS, LENGTH = 5, 14
 ODD = dataclasses.replace(CONFIG, num_attention_heads=3, intermediate_size=81, hidden_act="gelu_erf")
@@ -17,13 +17,8 @@ POSITIONS = tf.constant(np.random.default_rng(1).integers(0, LENGTH // 2, [ROWS,
 
 
 def make_encoder(config, dtype="float32"):
-    rng = np.random.default_rng(0)
     with policy(policy_name(dtype)):
-        encoder = BertEncoder(config)
-    for variable in encoder.variables:
-        noise = config.hidden_size**-0.5 * rng.standard_normal(variable.shape)
-        variable.assign(noise + (1.0 if "gamma" in variable.name else 0.0))
-    return encoder
+        return randomize(BertEncoder(config), stddev=config.hidden_size**-0.5)
 
 
 def batch(config, hidden=()):
