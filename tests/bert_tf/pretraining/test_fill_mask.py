@@ -1,18 +1,17 @@
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.input import pipeline
 from bert_tf.pretraining import fill_mask
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.reference import random_pretrainer
+from tests.small_configs import small_config
 
-SHAPE = {
-    "vocab_size": 300, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
-    "max_position_embeddings": 16, "type_vocab_size": 2,
-}  # fmt: skip
+CONFIG = small_config(max_position_embeddings=16)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +69,7 @@ def row_of_data(tokenizer) -> dict:
 
 def test_rows_show_what_the_model_reads(tokenizer):
     rows = fill_mask.rows_of_batch(row_of_data(tokenizer), "bidi")
-    model = random_pretrainer(BertConfig(**SHAPE))
+    model = random_pretrainer(CONFIG)
     look = fill_mask.FillMask(model, tf.distribute.get_strategy(), rows, tokenizer.vocabulary, 8)
     (sample,) = look.look()
     assert sample["text"] == "[CLS] the [1] was [2: at] [SEP]"
@@ -85,7 +84,7 @@ def test_guesses_are_the_models_probabilities(tokenizer, strategy, tmp_path):
     rows = fill_mask.rows_of_file(path, tokenizer, 12)
     strategy = strategy()
     with strategy.scope():
-        model = random_pretrainer(BertConfig(**SHAPE))
+        model = random_pretrainer(CONFIG)
     look = fill_mask.FillMask(model, strategy, rows, tokenizer.vocabulary, 12)
     samples = look.look()
     assert samples == look.look()
@@ -114,7 +113,7 @@ def test_one_directional_models_predict_unseen_tokens(tokenizer, direction):
         rows = fill_mask.rows_of_batch(batch, direction)
         return rows, fill_mask.FillMask(model, tf.distribute.get_strategy(), rows, tokenizer.vocabulary, 16).look()
 
-    model = random_pretrainer(BertConfig(**SHAPE, directionality=direction))
+    model = random_pretrainer(dataclasses.replace(CONFIG, directionality=direction))
     (row,), (sample,) = samples(ids)
     assert len(sample["blanks"]) > 3
     for at, blank in zip(row.blanks, sample["blanks"], strict=True):

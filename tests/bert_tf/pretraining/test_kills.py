@@ -9,13 +9,11 @@ import signal
 
 import numpy as np
 import pytest
-import tensorflow as tf
 
-from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations
 from bert_tf.training import metrics_file
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings
+from tests.bert_tf.finetuning.killed_run import weights
+from tests.bert_tf.pretraining_runs import flags, write_records
 from tests.killable import Server
 from tests.small_configs import small_config
 
@@ -29,12 +27,8 @@ def data(tmp_path_factory, corpus_file, vocab_file):
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(vocab_file, folder / "vocab.txt")
     for name, masking in (("data", "static"), ("unmasked", "dynamic")):
-        generator = GeneratorSettings(
-            input_file=corpus_file, output_file=f"{folder}/{name}.tfrecord@2", vocab_file=vocab_file,
-            max_seq_length=16, max_predictions_per_seq=3, dupe_factor=1, masking=masking,
-        )  # fmt: skip
-        with LocalRunner(1) as runner:
-            create_pretraining_data(generator, runner)
+        options = {"max_seq_length": 16, "max_predictions_per_seq": 3, "masking": masking}
+        write_records(folder / f"{name}.tfrecord@2", corpus_file, vocab_file, **options)
     config = small_config(max_position_embeddings=16)
     (folder / "config.json").write_text(config.to_json_string())
     return folder
@@ -48,22 +42,15 @@ def server(tmp_path_factory):
 
 
 def command(data, folder, *more) -> list[str]:
-    return [
-        f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord-*", f"--output_dir={folder}",
-        "--max_seq_length=16", "--max_predictions_per_seq=3", "--do_train", "--train_batch_size=16",
-        f"--num_train_steps={STEPS}", "--num_warmup_steps=4", "--learning_rate=1e-2",
-        f"--save_checkpoints_steps={EVERY}", "--deterministic", *more,
-    ]  # fmt: skip
-
-
-def contents(prefix: str) -> dict:
-    reader = tf.train.load_checkpoint(prefix)
-    names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
-    return {name: reader.get_tensor(name) for name in names}
+    return flags(
+        f"{data}/config.json", f"{data}/data.tfrecord-*", folder, "--max_seq_length=16", "--max_predictions_per_seq=3",
+        "--do_train", "--train_batch_size=16", f"--num_train_steps={STEPS}", "--num_warmup_steps=4",
+        "--learning_rate=1e-2", f"--save_checkpoints_steps={EVERY}", "--deterministic", *more,
+    )  # fmt: skip
 
 
 def check_equal(got: str, expected: str) -> None:
-    got, expected = contents(got), contents(expected)
+    got, expected = weights(got), weights(expected)
     assert got.keys() == expected.keys()
     assert {"global_step", "data_position", "random_seed"} <= {name.split("/")[0] for name in got}
     for name, value in expected.items():
@@ -142,7 +129,7 @@ def test_killed_runs_read_the_same_batches(data, server, finished, tmp_path):
     # the number of prefetched batches may differ
     common = expected.keys() & got.keys()
     assert len(common) >= STEPS and all(got[position] == expected[position] for position in common)
-    positions = [contents(f"{folder}/ckpt-{STEPS}") for folder in (finished[0], tmp_path / "killed")]
+    positions = [weights(f"{folder}/ckpt-{STEPS}") for folder in (finished[0], tmp_path / "killed")]
     name = "data_position/.ATTRIBUTES/VARIABLE_VALUE"
     assert positions[0][name].tolist() == positions[1][name].tolist() and tuple(positions[0][name]) in common
 
@@ -150,8 +137,8 @@ def test_killed_runs_read_the_same_batches(data, server, finished, tmp_path):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_signal_saves_at_next_step_and_sets_exit_code(data, server, finished, tmp_path, number, code):
     # training takes long enough for the signal to arrive during it
-    flags = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
-    assert server.do("pretrain", flags, at_loop=[number, 2]) == code, server.log
+    given = command(data, tmp_path, "--num_train_steps=100000", "--save_checkpoints_steps=100000")
+    assert server.do("pretrain", given, at_loop=[number, 2]) == code, server.log
     step = checkpoint_folder.find(str(tmp_path)).step
     assert 0 < step < 100000
     assert server.log.splitlines()[-1] == "stopped; run the same command again to resume"
@@ -194,7 +181,7 @@ def test_kills_while_saving_leave_newest_and_best(server, tmp_path):
         saved = found.step
         if found.prefix:
             for each, step in ((found, saved), (chosen_checkpoint.best(str(folder), found, ""), 1)):
-                np.testing.assert_array_equal(contents(each.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], step)
+                np.testing.assert_array_equal(weights(each.prefix)["values/.ATTRIBUTES/VARIABLE_VALUE"], step)
     assert code == 0 and event > 20 and saved > checkpoint_folder.KEPT + 2
     names = [f"ckpt-{step}" for step in range(saved - checkpoint_folder.KEPT + 1, saved + 1)]
     files = [f"{name}.{part}" for name in ["best-1", *names] for part in ("data-00000-of-00001", "index")]

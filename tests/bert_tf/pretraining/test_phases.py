@@ -5,22 +5,15 @@ import shutil
 
 import pytest
 
-from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import PretrainingSettings
+from tests.bert_tf import pretraining_runs
 
 
 def settings(runs, output_dir, *more: str) -> PretrainingSettings:
-    return parse(
-        PretrainingSettings,
-        [
-            f"--bert_config_file={runs}/config.json", f"--input_file={runs}/32.tfrecord", f"--output_dir={output_dir}",
-            "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train", "--train_batch_size=8",
-            "--num_train_steps=4", "--num_warmup_steps=2", "--learning_rate=1e-3", "--save_checkpoints_steps=2", *more,
-        ],
-    )  # fmt: skip
+    four_steps = ("--do_train", "--num_train_steps=4", "--save_checkpoints_steps=2")
+    return pretraining_runs.settings(f"{runs}/config.json", f"{runs}/32.tfrecord", output_dir, *four_steps, *more)
 
 
 def lines(folder, split: str) -> list[dict]:
@@ -87,25 +80,3 @@ def test_the_second_command_resumes(runs, both, tmp_path):
     before = (out / "metrics.jsonl").read_text()
     run_pretraining(settings(runs, out, *second(runs), EVERY_STEP))
     assert (out / "metrics.jsonl").read_text() == before, "a finished run trains no further"
-
-
-def test_a_schedule_that_is_too_short_is_refused(runs, tmp_path):
-    refused = {
-        "--num_schedule_steps=3": "--num_schedule_steps=3: .* ends at --num_train_steps=4",
-        "--num_warmup_steps=7": "--num_warmup_steps=7: .* ends earlier, at step 4 .*give, .*--num_warmup_steps=0",
-    }
-    for flag, message in refused.items():
-        with pytest.raises(InputError, match=message):
-            run_pretraining(settings(runs, tmp_path / "out", flag))
-    settings(runs, tmp_path / "out", END, "--num_warmup_steps=6")  # longer than the first phase alone
-    assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_a_command_that_fits_neither_phase_is_refused(runs, both, tmp_path):
-    out = tmp_path / "out"
-    shutil.copytree(both[0], out)
-    with pytest.raises(InputError, match="holds a run with other data .*max_seq_length was 48, is 32"):
-        run_pretraining(settings(runs, out, END))
-    with pytest.raises(InputError, match="learning_rate was 0.001, is 1.0"):
-        run_pretraining(settings(runs, out, *second(runs), "--num_train_steps=8", "--learning_rate=1"))

@@ -10,16 +10,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.config import BertConfig
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining.engine import run_pretraining
-from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.pretraining.record_files import inspect
 from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import PretrainingSettings
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings
+from tests.bert_tf import pretraining_runs
+from tests.bert_tf.pretraining_runs import write_records
 from tests.small_configs import small_config
 from tfrecords import reader
 
@@ -38,13 +35,8 @@ KINDS = {
 def data(tmp_path_factory, corpus_file, vocab_file):
     """A folder with one file of each kind."""
     folder = tmp_path_factory.mktemp("kinds")
-    with LocalRunner(1) as runner:
-        for name, changes in KINDS.items():
-            options = {"max_seq_length": 32, "max_predictions_per_seq": 5, "dupe_factor": 1} | changes
-            output = f"{folder}/{name}"
-            create_pretraining_data(
-                GeneratorSettings(input_file=corpus_file, output_file=output, vocab_file=vocab_file, **options), runner
-            )
+    for name, changes in KINDS.items():
+        write_records(folder / name, corpus_file, vocab_file, **changes)
     shutil.copy(vocab_file, folder / "vocab.txt")
     config = small_config(max_position_embeddings=64)
     (folder / "config.json").write_text(config.to_json_string())
@@ -52,21 +44,17 @@ def data(tmp_path_factory, corpus_file, vocab_file):
 
 
 def settings(data, output_dir, names, *more: str) -> PretrainingSettings:
-    return parse(
-        PretrainingSettings,
-        [
-            f"--bert_config_file={data}/config.json", "--input_file=" + ",".join(f"{data}/{n}" for n in names.split()),
-            f"--output_dir={output_dir}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--do_train",
-            "--train_batch_size=8", "--num_train_steps=2", "--num_warmup_steps=0", "--save_checkpoints_steps=1",
-            "--max_eval_steps=2", *more,
-        ],
-    )  # fmt: skip
+    steps = ("--do_train", "--num_train_steps=2", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
+    files = ",".join(f"{data}/{name}" for name in names.split())
+    return pretraining_runs.settings(f"{data}/config.json", files, output_dir, *steps, "--max_eval_steps=2", *more)
 
 
 def look(data, names, *more: str, eval_names=""):
-    given = settings(data, "out", names, *more)
-    files = [f"{data}/{name}" for name in names.split()]
-    eval_files = [f"{data}/{name}" for name in eval_names.split()] or files
+    """Inspects files whose names are given, or patterns of their names."""
+    paths = [",".join(f"{data}/{name}" for name in these.split()) for these in (names, eval_names)]
+    given = settings(data, "out", names, *more, f"--eval_input_file={paths[1]}")
+    files = reader.expand_files(paths[0])
+    eval_files = reader.expand_files(paths[1]) if eval_names else files
     return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
 
 
@@ -100,25 +88,17 @@ def run_json(folder) -> dict:
 
 
 @pytest.mark.slow
-def test_dynamic_data_is_masked_by_its_manifest(data, tmp_path, monkeypatch):
+def test_dynamic_data_is_masked_by_its_manifest(data, tmp_path):
     """Rows of 32 tokens for 12 predictions at 0.4; the defaults, 20 and 0.15, would give other numbers."""
     for file in ("dynamic_wide", "dynamic_wide.manifest.json", "vocab.txt", "config.json"):
         shutil.copy(data / file, tmp_path)
-    seen, numerators = [], PretrainingObjective.numerators
-
-    def looking(self, batch, training, seed):
-        tf.numpy_function(lambda weights: seen.append((training, weights)), [batch["masked_lm_weights"]], [])
-        return numerators(self, batch, training, seed)
-
-    monkeypatch.setattr(PretrainingObjective, "numerators", looking)
     out = tmp_path / "out"
     results = run_pretraining(of_the_manifest(tmp_path, out, "dynamic_wide", "--do_eval"))
     assert 4 < results["masked_lm_loss"] < 8
     np.testing.assert_allclose(results["loss"], results["masked_lm_loss"] + results["next_sentence_loss"], rtol=1e-6)
-    for training in (True, False):
-        weights = [weights for number, weights in seen if number == training]
-        assert weights and {w.shape[1] for w in weights} == {12}
-        assert max(w.sum(axis=1).max() for w in weights) == 12, "a full row has 0.4 * 32 = 13"
+    given, files = of_the_manifest(tmp_path, out, "dynamic_wide"), [f"{tmp_path}/dynamic_wide"]
+    rule = inspect(given, BertConfig.from_json_file(given.bert_config_file), files, files)[1].dynamic_masking.rule
+    assert (rule.max_predictions_per_seq, rule.masked_lm_prob) == (12, 0.4)
     resolved = {"max_predictions_per_seq": 12, "masked_lm_prob": 0.4}
     recorded = run_json(out)
     for facts in (recorded["settings"], recorded["data"]):
@@ -209,14 +189,14 @@ def test_unmasked_data_trains_a_one_directional_model(data, tmp_path, name, dire
     assert json.loads((tmp_path / "out/bert_config.json").read_text())["directionality"] == directionality
 
 
-def test_two_encoders_are_not_trained_together(data, tmp_path):
-    with pytest.raises(InputError, match=r"directionality=ltr\+rtl names two encoders; pre-train them apart"):
-        look(data, "ltr", one_way(data, tmp_path, "ltr+rtl"))
-
-
 def test_data_made_for_one_direction_is_taken(data, tmp_path):
     found = look(data, "ltr", one_way(data, tmp_path))
     assert not found.has_pairs and found.dynamic_masking is None
+    masked = "/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=lm"
+    with pytest.raises(InputError, match=masked):
+        look(data, "mlm", one_way(data, tmp_path))
+    with pytest.raises(InputError, match=r"directionality=ltr\+rtl names two encoders; pre-train them apart"):
+        look(data, "ltr", one_way(data, tmp_path, "ltr+rtl"))
 
 
 @pytest.mark.slow
@@ -233,13 +213,6 @@ def test_packed_run_resumes_with_equal_evaluation(data, tmp_path):
         run_pretraining(settings(data, tmp_path / "whole", "dynamic", *flags[1:], "--do_eval"))
 
 
-def test_one_directional_model_refuses_masked_data(data, tmp_path):
-    with pytest.raises(
-        InputError, match="/mlm: its rows are masked, but .*config.json says directionality=ltr.*objective=lm"
-    ):
-        look(data, "mlm", one_way(data, tmp_path))
-
-
 @pytest.mark.slow
 def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
     results = run_pretraining(settings(data, tmp_path, "static", "--nouse_next_sentence_label", "--do_eval"))
@@ -249,6 +222,8 @@ def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
         for step in (0, 2)
     )
     np.testing.assert_array_equal(before, after)
+    with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
+        run_pretraining(settings(data, tmp_path, "static", "--nodo_train", "--do_eval"))
 
 
 def test_a_vocabulary_beyond_the_embeddings_is_refused(data, tmp_path):
@@ -304,39 +279,31 @@ def three_shards(data, tmp_path):
         shutil.copy(data / "static", tmp_path / name)
     (tmp_path / "set").unlink()
     (tmp_path / "set.manifest.json").write_text(json.dumps(entries))
-    return [str(tmp_path / name) for name in names]
-
-
-def look_at(folder, patterns, *more: str):
-    given = settings(folder, "out", "set", *more)
-    given = dataclasses.replace(given, input_file=patterns)
-    files = reader.expand_files(patterns)
-    eval_files = reader.expand_files(given.eval_input_file) if given.eval_input_file else files
-    return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
+    return names
 
 
 def test_shards_may_be_left_out_only_on_purpose(three_shards, tmp_path, caplog):
     first, second, third = three_shards
-    assert len(look_at(tmp_path, f"{tmp_path}/set*").files) == 3
-    assert look_at(tmp_path, f"{first},{second}", f"--eval_input_file={third}").eval_files == [third]
-    os.remove(second)
+    assert len(look(tmp_path, "set*").files) == 3
+    assert look(tmp_path, f"{first} {second}", eval_names=third).eval_files == [f"{tmp_path}/{third}"]
+    os.remove(tmp_path / second)
     with pytest.raises(InputError, match="--input_file: .*/set-00001-of-00003 is missing, but its manifest lists it"):
-        look_at(tmp_path, f"{tmp_path}/set-*")
+        look(tmp_path, "set-*")
     with pytest.raises(InputError, match="--eval_input_file: .*/set-00001-of-00003 is missing"):
-        look_at(tmp_path, first, f"--eval_input_file={tmp_path}/set-*")
+        look(tmp_path, first, eval_names="set-*")
     caplog.clear()
-    assert len(look_at(tmp_path, f"{first},{third}").files) == 2
+    assert len(look(tmp_path, f"{first} {third}").files) == 2
     assert [m for m in caplog.messages if "without" in m and "set-00001-of-00003, which the manifest lists" in m]
-    assert look_at(tmp_path, f"{tmp_path}/set-0000[02]*").files == [first, third]
+    assert look(tmp_path, "set-0000[02]*").files == [f"{tmp_path}/{first}", f"{tmp_path}/{third}"]
 
 
 def test_refuses_shards_of_unfinished_set(three_shards, tmp_path):
     os.remove(tmp_path / "set.manifest.json")
-    assert len(look_at(tmp_path, f"{tmp_path}/set-*").files) == 3
+    assert len(look(tmp_path, "set-*").files) == 3
     (tmp_path / "set.work").mkdir()
     (tmp_path / "set.work" / "plan.json").touch()
     with pytest.raises(InputError, match="--input_file: .*/set is an unfinished set; finish the command"):
-        look_at(tmp_path, f"{tmp_path}/set-*")
+        look(tmp_path, "set-*")
 
 
 @pytest.mark.parametrize("place", ["named", "same_name", "beside", "run", "flag"])

@@ -2,23 +2,16 @@ import json
 import logging
 import pathlib
 import shutil
-import types
 
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.run_local import LocalRunner
-from bert_tf.pretraining import engine, evaluation
 from bert_tf.pretraining.engine import run_pretraining
-from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.report import run_report
-from bert_tf.runs import checkpoint_folder, run_record
-from bert_tf.settings import PretrainingSettings
+from bert_tf.runs import checkpoint_folder
 from bert_tf.training import flops, loop, metrics_file
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings
+from tests.bert_tf.pretraining_runs import settings, write_records
 from tests.small_configs import small_config
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -37,27 +30,15 @@ def data(tmp_path_factory, corpus_file, vocab_file):
     folder = tmp_path_factory.mktemp("data")
     shutil.copy(vocab_file, folder / "vocab.txt")
     for name, seed in (("data", 1), ("held_out", 2)):
-        generator = GeneratorSettings(
-            input_file=corpus_file, output_file=str(folder / f"{name}.tfrecord"), vocab_file=str(folder / "vocab.txt"),
-            max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1, random_seed=seed,
-        )  # fmt: skip
-        with LocalRunner(1) as runner:
-            create_pretraining_data(generator, runner)
+        write_records(folder / f"{name}.tfrecord", corpus_file, folder / "vocab.txt", random_seed=seed)
     (folder / "config.json").write_text(CONFIG.to_json_string())
     return folder
 
 
-def words(data, output_dir, *more: str) -> list[str]:
-    return [
-        f"--bert_config_file={data}/config.json", f"--input_file={data}/data.tfrecord", f"--output_dir={output_dir}",
-        f"--eval_input_file={data}/held_out.tfrecord",
-        "--max_seq_length=32", "--max_predictions_per_seq=5", "--train_batch_size=8", "--num_train_steps=6",
-        "--num_warmup_steps=2", "--learning_rate=1e-3", "--save_checkpoints_steps=3", "--max_eval_steps=4", *more,
-    ]  # fmt: skip
-
-
 def run(data, output_dir, *more: str) -> dict[str, float]:
-    return run_pretraining(parse(PretrainingSettings, words(data, output_dir, *more)), run_report.write)
+    held_out = (f"--eval_input_file={data}/held_out.tfrecord", "--max_eval_steps=4")
+    given = settings(f"{data}/config.json", f"{data}/data.tfrecord", output_dir, *held_out, *more)
+    return run_pretraining(given, run_report.write)
 
 
 def lines(path) -> list[dict]:
@@ -131,10 +112,6 @@ def test_every_evaluation_fills_the_same_blanks(finished):
 
 @pytest.mark.slow
 def test_later_evaluation_gives_equal_metrics(data, finished, tmp_path, monkeypatch, caplog):
-    def no_optimizer(*_):
-        raise AssertionError("an evaluation needs no optimizer")
-
-    monkeypatch.setattr(engine, "make_optimizer", no_optimizer)
     folder = tmp_path / "run"
     shutil.copytree(finished[0], folder)
     monkeypatch.setattr("bert_tf.core.progress_bar.SECONDS_BETWEEN_LINES", -1.0)
@@ -184,16 +161,19 @@ def test_other_held_out_data_is_recorded_separately(data, finished, tmp_path):
 
 
 @pytest.mark.slow
-def test_refuses_last_checkpoint_that_evaluates_to_nan(data, finished, tmp_path, monkeypatch):
-    monkeypatch.setattr(evaluation.Evaluation, "__call__", lambda self: {"loss": float("nan"), "accuracy": 0.5})
-    with pytest.raises(InputError, match=r"the last checkpoint of .*run is unusable: .*not finite \(loss\)"):
-        run(data, finished[0], "--do_eval")
-    assert checkpoint_folder.find(str(finished[0])).step == 6, "an evaluation changes nothing"
-    folder = tmp_path / "run"
-    shutil.copytree(finished[0], folder)
-    with pytest.raises(InputError, match="is unusable"):
-        run(data, folder, "--do_train", "--do_eval")
-    assert checkpoint_folder.find(str(folder)).step == 3 and len(list((folder / "damaged" / "0").glob("ckpt-6.*"))) == 2
+def test_refuses_last_checkpoint_that_evaluates_to_nan(data, tmp_path):
+    """After one step at a far too high rate, the weights are still finite."""
+    train = ["--do_train", "--num_train_steps=1", "--num_warmup_steps=0", "--learning_rate=1e30"]
+    refused = r"the last checkpoint of .*run is unusable: .*not finite \(.*loss"
+    with pytest.raises(InputError, match=refused):
+        run(data, tmp_path / "run", *train, "--do_eval")
+    assert checkpoint_folder.find(f"{tmp_path}/run").step == 0
+    for path in (tmp_path / "run/damaged/0").iterdir():
+        path.rename(tmp_path / "run" / path.name)
+    (tmp_path / "run/checkpoint").unlink()
+    with pytest.raises(InputError, match=refused):
+        run(data, tmp_path / "run", "--do_eval")
+    assert checkpoint_folder.find(f"{tmp_path}/run").step == 1, "an evaluation changes nothing"
 
 
 @pytest.mark.slow
@@ -205,26 +185,3 @@ def test_a_run_without_evaluation_has_a_report(data, tmp_path, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         run(data, tmp_path, "--do_train")
     assert "of 6; written" in (tmp_path / "report.html").read_text()
-
-
-def test_untrained_next_sentence_heads_are_skipped(tmp_path, monkeypatch):
-    (tmp_path / "ckpt-3.index").touch()
-    monkeypatch.setattr(evaluation.resume, "find", lambda *_: checkpoint_folder.ResumePoint(f"{tmp_path}/ckpt-3"))
-    strategy = tf.distribute.get_strategy()
-    checkpoint = types.SimpleNamespace(restore=lambda prefix: types.SimpleNamespace(expect_partial=lambda: None))
-
-    def evaluate(has_head, *trained):
-        phases = [
-            run_record.Phase({}, {}, {"use_next_sentence_label": each}, {"num_train_steps": 3}) for each in trained
-        ]
-        run_record.write(str(tmp_path), phases)
-        trainer = types.SimpleNamespace(
-            strategy=strategy,
-            checkpoint=checkpoint,
-            objective=PretrainingObjective(None, has_head),
-        )
-        return evaluation.evaluate_latest(trainer, str(tmp_path), lambda: {"loss": 1.0})
-
-    assert evaluate(True, True) == evaluate(False, False) == evaluate(True, True, False) == {"loss": 1.0}
-    with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
-        evaluate(True, False)
