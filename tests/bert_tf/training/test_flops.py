@@ -84,15 +84,8 @@ def test_published_peaks_of_gpus(name, dtype, teraflops):
     assert flops.gpu_peak(name, dtype, replicas=2).flops == pytest.approx(2e12 * teraflops)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("Tesla V100-SXM2-16GB", "bfloat16"), ("Quadro P4000", "float32")])
-def test_a_gpu_that_is_not_known_has_no_peak(name, dtype):
-    assert flops.gpu_peak(name, dtype) is None
-
-
-@pytest.mark.parametrize("kind", ["", "v99-8", "v3", "8"])
-def test_a_tpu_that_is_not_known_has_no_peak(kind):
-    assert flops.tpu_peak(kind) is None
-
-
-def test_a_cpu_has_no_published_peak():
+def test_what_is_not_known_has_no_peak():
+    for name, dtype in (("Tesla V100-SXM2-16GB", "bfloat16"), ("Quadro P4000", "float32")):
+        assert flops.gpu_peak(name, dtype) is None
+    assert [flops.tpu_peak(kind) for kind in ("", "v99-8", "v3", "8")] == [None] * 4
     assert flops.peak(tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"]), "float32") is None

@@ -15,7 +15,7 @@ from bert_tf.runs import checkpoint_folder
 from bert_tf.training import metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
 from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer
-from tests.bert_tf.training.run import settings
+from tests.bert_tf.training.test_training import settings
 
 
 class InfiniteForPiece39(PretrainingObjective):
@@ -40,14 +40,16 @@ class NoNumberForPiece38(PretrainingObjective):
         return terms
 
 
-class Both(InfiniteForPiece39, NoNumberForPiece38):
-    """Either of the two losses."""
-
-
 def rows(bad_from: int = ROWS, token: int = 39) -> dict:
     made = batch(PretrainingObjective)
     made["input_ids"][:, 0] = np.where(np.arange(ROWS) < bad_from, 7, token)
     return made
+
+
+def steps(*bad_from: int, token: int = 39) -> dict:
+    """Returns the rows of several steps."""
+    parts = [rows(each, token) for each in bad_from]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def state(trainer):
@@ -62,35 +64,28 @@ def check_unchanged(trainer, before):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("compiled", [False, True])
-def test_a_bad_row_on_one_replica_skips_the_step(compiled):
-    parts = rows(), rows(bad_from=ROWS - 1), rows(bad_from=ROWS - 1, token=38)  # one good step and two bad steps
-    steps = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    trainer = make_trainer(Both, replicas=2, rows=steps, compiles=compiled)
+@pytest.mark.parametrize(
+    ("objective", "token", "compiled"),
+    [(InfiniteForPiece39, 39, False), (NoNumberForPiece38, 38, False), (NoNumberForPiece38, 38, True)],
+)
+def test_a_bad_row_on_one_replica_skips_the_step(objective, token, compiled):
+    trainer = make_trainer(objective, 2, rows=steps(ROWS, ROWS - 1, token=token), compiles=compiled)
     before = trainer.objective.model.get_weights()
     trainer.train(tf.constant(1))
     assert trainer.failed_step == 0 and trainer.non_finite_variable() == ""
     assert any((old != new).any() for old, new in zip(before, trainer.objective.model.get_weights(), strict=True))
     before = state(trainer)
-    for step in (2, 3):
-        trainer._failed_step.assign(0)
-        with pytest.raises(Stopped):
-            trainer.train(tf.constant(1))
-        assert trainer.failed_step == step
-        check_unchanged(trainer, before)
-
-
-def test_only_steps_in_a_row_are_counted_together():
-    trainer = make_trainer(rows=rows(0), skip_non_finite_steps=True)
-    for bad in [1] * MOST_SKIPPED_IN_A_ROW + [0, 1]:
-        trainer._note(tf.constant(bad, tf.int64))
-    assert trainer.failed_step == 0
-    assert trainer._skipped.numpy().tolist() == [MOST_SKIPPED_IN_A_ROW + 1, 1]
+    with pytest.raises(Stopped):
+        trainer.train(tf.constant(1))
+    assert trainer.failed_step == 2
+    check_unchanged(trainer, before)
 
 
 @pytest.mark.slow
 def test_skips_limited_number_of_non_finite_steps():
-    trainer = make_trainer(InfiniteForPiece39, rows=rows(0), skip_non_finite_steps=True)
+    """A good step ends the count of bad steps in a row."""
+    bad = [0] * MOST_SKIPPED_IN_A_ROW
+    trainer = make_trainer(InfiniteForPiece39, rows=steps(*bad, ROWS, *bad, 0), skip_non_finite_steps=True)
     before = state(trainer)
     results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
     assert results["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
@@ -98,9 +93,13 @@ def test_skips_limited_number_of_non_finite_steps():
     np.testing.assert_allclose(results["learning_rate"], 1e-2 * (1 - (MOST_SKIPPED_IN_A_ROW - 1) / 10), rtol=1e-5)
     assert (trainer.global_step, trainer.optimizer.iterations) == (MOST_SKIPPED_IN_A_ROW, 0)
     assert all(np.isfinite(float(value)) for value in results.values())
+    check_unchanged(trainer, before)
+    trainer.train(tf.constant(1 + MOST_SKIPPED_IN_A_ROW))
+    assert trainer.failed_step == 0 and trainer.optimizer.iterations == 1
+    before = state(trainer)
     with pytest.raises(Stopped):
         trainer.train(tf.constant(1))
-    assert trainer.failed_step == MOST_SKIPPED_IN_A_ROW + 1
+    assert trainer.failed_step == 2 * MOST_SKIPPED_IN_A_ROW + 2
     check_unchanged(trainer, before)
 
 
@@ -132,9 +131,9 @@ def test_weights_that_are_not_finite_are_found_by_name():
 
 
 @pytest.fixture
-def bad_record(data, monkeypatch):
+def bad_record(runs, monkeypatch):
     """Makes the loss of one record NaN."""
-    number, records = 20, tf.data.TFRecordDataset(f"{data}/data.tfrecord").as_numpy_iterator()
+    number, records = 20, tf.data.TFRecordDataset(f"{runs}/32.tfrecord").as_numpy_iterator()
     record = next(itertools.islice(records, number, None))
     ids = tf.train.Example.FromString(record).features.feature["input_ids"].int64_list.value
     numerators = PretrainingObjective.numerators
@@ -153,16 +152,16 @@ LONG = ("--num_train_steps=40", "--save_checkpoints_steps=5", "--iterations_per_
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("bad_record")
-def test_a_stopped_run_names_its_step_and_checkpoint(data, tmp_path):
+def test_a_stopped_run_names_its_step_and_checkpoint(runs, tmp_path):
     with pytest.raises(InputError) as stopped:
-        run_pretraining(settings(data, tmp_path, *LONG))
+        run_pretraining(settings(runs, tmp_path, *LONG))
     found, message = checkpoint_folder.find(str(tmp_path)), str(stopped.value)
     failed = int(re.match(r"loss or gradient of step (\d+) is not finite", message)[1])
     assert found.step == (failed - 1) // 5 * 5 < failed
     assert f"the last good checkpoint is {found.prefix};" in message and "--skip_non_finite_steps" in message
     assert "diverged" in message
 
-    run_pretraining(settings(data, tmp_path, *LONG, "--skip_non_finite_steps"))
+    run_pretraining(settings(runs, tmp_path, *LONG, "--skip_non_finite_steps"))
     assert checkpoint_folder.find(str(tmp_path)).step == 40
     lines = [entry for entry in metrics_file.read(str(tmp_path), "metrics.jsonl") if entry["split"] == "train"]
     assert lines[-1]["skipped_steps"] >= 1 and all(np.isfinite(line["loss"]) for line in lines)
@@ -171,11 +170,11 @@ def test_a_stopped_run_names_its_step_and_checkpoint(data, tmp_path):
 
 
 @pytest.mark.slow
-def test_no_checkpoint_of_non_finite_weights(data, tmp_path):
+def test_no_checkpoint_of_non_finite_weights(runs, tmp_path):
     with pytest.raises(
         InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
     ):
         run_pretraining(
-            settings(data, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
+            settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
         )
     assert checkpoint_folder.find(str(tmp_path)).step == 0

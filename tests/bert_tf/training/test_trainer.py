@@ -40,19 +40,12 @@ def whole():
 
 
 @pytest.mark.slow
-def test_replicas_and_micro_batches_give_equal_steps(whole):
+@pytest.mark.parametrize(
+    "how", [{"replicas": 2}, {"parts": 2, "micro_batches": 2}, {"replicas": 2, "compiles": True}], ids=str
+)
+def test_a_step_does_not_depend_on_its_division(whole, how):
     assert whole[0][0]["gradient_norm"] > 1.0, "clipping before the sum would go unnoticed"
-    assert_same(run(make_trainer(replicas=2, micro_batches=4)), whole)
-
-
-@pytest.mark.slow
-def test_a_step_does_not_depend_on_its_parts(whole):
-    assert_same(run(make_trainer(micro_batches=2, parts=2)), whole)
-
-
-@pytest.mark.slow
-def test_xla_compiled_gradients_give_equal_step(whole):
-    assert_same(run(make_trainer(replicas=2, micro_batches=4, compiles=True)), whole)
+    assert_same(run(make_trainer(**{"micro_batches": 4} | how)), whole)
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 import dataclasses
 import json
 import os
+import re
 import shutil
 import signal
 import types
@@ -17,10 +18,14 @@ from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import checkpoint_folder, run_folder
-from bert_tf.settings import ConversionSettings
+from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
-from tests.bert_tf.training.run import settings
+from tests.bert_tf import pretraining_runs
+
+
+def settings(runs, output_dir, *more: str) -> PretrainingSettings:
+    return pretraining_runs.settings(f"{runs}/dropout.json", f"{runs}/32.tfrecord", output_dir, "--do_train", *more)
 
 
 def weights(output_dir, step: int) -> dict[str, np.ndarray]:
@@ -45,42 +50,42 @@ def test_short_run_has_enough_loops_for_curve(num_train_steps, most, off_tpu, on
 
 
 @pytest.fixture(scope="module")
-def finished(data, tmp_path_factory):
+def finished(runs, tmp_path_factory):
     """A run of six steps with evaluation."""
     folder = tmp_path_factory.mktemp("finished")
-    metrics = run_pretraining(settings(data, folder, "--do_eval", "--eval_batch_size=8"))
+    metrics = run_pretraining(settings(runs, folder, "--do_eval", "--eval_batch_size=8"))
     return folder, metrics
 
 
 @pytest.mark.slow
-def test_a_run_starts_from_another_projects_checkpoint(data, finished, tmp_path):
+def test_a_run_starts_from_another_projects_checkpoint(runs, finished, tmp_path):
     """The run then resumes and is evaluated without both."""
     convert_checkpoint(ConversionSettings(input=str(finished[0]), output=str(tmp_path / "tf1"), format="tf1"))
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
              "--num_warmup_steps=0"]  # fmt: skip
-    run_pretraining(settings(data, tmp_path / "second", *start))
+    run_pretraining(settings(runs, tmp_path / "second", *start))
     old, new = weights(finished[0], 6), weights(tmp_path / "second", 0)
     for name in old:
         if name.startswith("model/"):
             np.testing.assert_array_equal(new[name], old[name])
     with pytest.raises(InputError, match=r"bert/encoder/layer_0/intermediate/dense/\w+\) has shape"):
-        other = dataclasses.replace(BertConfig.from_json_file(f"{data}/config.json"), intermediate_size=64)
+        other = dataclasses.replace(BertConfig.from_json_file(f"{runs}/dropout.json"), intermediate_size=64)
         (tmp_path / "other.json").write_text(other.to_json_string())
-        run_pretraining(settings(data, tmp_path / "third", *start, f"--bert_config_file={tmp_path}/other.json"))
+        run_pretraining(settings(runs, tmp_path / "third", *start, f"--bert_config_file={tmp_path}/other.json"))
     assert not (tmp_path / "third").exists()
     shutil.rmtree(tmp_path / "tf1")
-    assert run_pretraining(settings(data, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
+    assert run_pretraining(settings(runs, tmp_path / "second", *start, "--num_train_steps=2", "--do_eval"))
     assert checkpoint_folder.find(str(tmp_path / "second")).step == 2
-    run_pretraining(settings(data, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
+    run_pretraining(settings(runs, tmp_path / "second", *start, "--nodo_train", "--do_eval", "--max_eval_steps=1"))
 
 
 @pytest.mark.slow
-def test_weights_that_are_not_finite_are_refused(data, tmp_path):
-    model = BertPretrainer(BertConfig.from_json_file(f"{data}/config.json"))
+def test_weights_that_are_not_finite_are_refused(runs, tmp_path):
+    model = BertPretrainer(BertConfig.from_json_file(f"{runs}/dropout.json"))
     model.masked_lm.transform.kernel.assign(model.masked_lm.transform.kernel * float("nan"))
     tf.train.Checkpoint(model=model).write(f"{tmp_path}/damaged")
     with pytest.raises(InputError, match="masked_lm/transform/kernel has infinite values or NaN"):
-        run_pretraining(settings(data, tmp_path / "second", f"--init_checkpoint={tmp_path}/damaged"))
+        run_pretraining(settings(runs, tmp_path / "second", f"--init_checkpoint={tmp_path}/damaged"))
     assert not (tmp_path / "second").exists()
 
 
@@ -95,9 +100,9 @@ def test_run_writes_checkpoints_results_and_summaries(finished):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_half_precision_keeps_float32_weights(data, tmp_path, dtype):
+def test_half_precision_keeps_float32_weights(runs, tmp_path, dtype):
     try:
-        run_pretraining(settings(data, tmp_path, f"--dtype={dtype}"))
+        run_pretraining(settings(runs, tmp_path, f"--dtype={dtype}"))
         assert keras.mixed_precision.global_policy().compute_dtype == dtype
     finally:
         keras.mixed_precision.set_global_policy("float32")
@@ -117,19 +122,19 @@ def test_half_precision_keeps_float32_weights(data, tmp_path, dtype):
         ("--nouse_next_sentence_label", "other data .*use_next_sentence_label was True, is False"),
         ("--dtype=bfloat16", "other flags .*dtype was 'float32', is 'bfloat16'"),
         ("--num_schedule_steps=9", "other flags .*num_schedule_steps was 6, is 9"),
-        ("--max_seq_length=48 --input_file={data}/longer.tfrecord", "other data .*max_seq_length was 32, is 48"),
+        ("--max_seq_length=48 --input_file={runs}/48.tfrecord", "other data .*max_seq_length was 32, is 48"),
         ("--max_predictions_per_seq=4", "masked_lm_positions has 5 values but --max_predictions_per_seq=4"),
     ],
 )
-def test_refuses_folder_of_other_run_and_keeps_it(data, finished, change, message):
+def test_refuses_folder_of_other_run_and_keeps_it(runs, finished, change, message):
     before = sorted(os.listdir(finished[0]))
     with pytest.raises(InputError, match=message):
-        run_pretraining(settings(data, finished[0], *change.format(data=data).split()))
+        run_pretraining(settings(runs, finished[0], *change.format(runs=runs).split()))
     assert sorted(os.listdir(finished[0])) == before
 
 
 @pytest.mark.slow
-def test_settings_without_effect_on_weights_may_change(data, finished, tmp_path):
+def test_settings_without_effect_on_weights_may_change(runs, finished, tmp_path, caplog):
     folder = shutil.copytree(finished[0], tmp_path / "run")
 
     def resume(*changed: str) -> None:
@@ -137,21 +142,22 @@ def test_settings_without_effect_on_weights_may_change(data, finished, tmp_path)
         for path in [*folder.glob("ckpt-5.*"), *folder.glob("ckpt-6.*")]:
             path.unlink()
         before = len(losses(folder))
-        run_pretraining(settings(data, folder, *changed))
+        run_pretraining(settings(runs, folder, *changed))
         assert len(losses(folder)) == before + 3 and list(folder.glob("ckpt-6.*"))
 
     free = (
         "--save_checkpoints_steps=5", "--iterations_per_loop=2", "--distribution_strategy=one_device",
         "--skip_non_finite_steps", "--gradient_accumulation_steps=2", "--eval_batch_size=4",
-        f"--eval_input_file={data}/data.tfrecord",
+        f"--eval_input_file={runs}/32.tfrecord",
     )  # fmt: skip
     resume(*free)
-    shutil.copytree(data, tmp_path / "moved")
-    resume(f"--input_file={tmp_path}/moved/data.tfrecord")
+    shutil.copytree(runs, tmp_path / "moved")
+    resume(f"--input_file={tmp_path}/moved/32.tfrecord")
+    assert "diverged" not in caplog.text
 
 
 @pytest.mark.slow
-def test_the_first_checkpoint_has_no_moments(data, finished, tmp_path, monkeypatch):
+def test_the_first_checkpoint_has_no_moments(runs, finished, tmp_path, monkeypatch):
     folder, seen = tmp_path / "run", []
     shutil.copytree(finished[0], folder)
     for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
@@ -161,20 +167,23 @@ def test_the_first_checkpoint_has_no_moments(data, finished, tmp_path, monkeypat
     show = shown.show
     monkeypatch.setattr(shown, "is_due", True)
     monkeypatch.setattr(shown, "show", lambda self, step, values: (seen.append(step), show(self, step, values)))
-    run_pretraining(settings(data, folder))
+    run_pretraining(settings(runs, folder))
     assert losses(folder)[-6:] == pytest.approx(losses(finished[0]), rel=1e-4)
     assert seen[0] == 1 and {3, 6} < set(seen), "progress appears inside of loops too"
 
 
-def test_a_damaged_checkpoint_is_skipped_and_kept(data, finished, tmp_path, caplog):
+def test_a_damaged_checkpoint_is_skipped_and_kept(runs, finished, tmp_path, caplog):
     folder = shutil.copytree(finished[0], tmp_path / "run")
     path = folder / "ckpt-6.data-00000-of-00001"
     damaged = path.read_bytes()[:-5]
     path.write_bytes(damaged)
-    metrics = run_pretraining(settings(data, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+    metrics = run_pretraining(settings(runs, folder, "--nodo_train", "--do_eval", "--eval_batch_size=8"))
     assert "evaluated on training data at step 3" in caplog.text and metrics["loss"] != finished[1]["loss"]
-    run_pretraining(settings(data, folder))
+    lines = folder / "metrics.jsonl"
+    lines.write_text(re.sub(r'("split": "train".*?"loss": )[\d.]+', r"\g<1>0.1", lines.read_text(), count=1))
+    run_pretraining(settings(runs, folder))
     assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
+    assert "training has diverged: the loss was 0.1 at step 1 and is" in caplog.text
     assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged
     got, expected = weights(folder, 6), weights(finished[0], 6)
     assert got.keys() == expected.keys()
@@ -183,11 +192,11 @@ def test_a_damaged_checkpoint_is_skipped_and_kept(data, finished, tmp_path, capl
 
 
 @pytest.mark.slow
-def test_two_runs_do_not_train_in_one_folder_at_once(data, finished, tmp_path):
+def test_two_runs_do_not_train_in_one_folder_at_once(runs, finished, tmp_path):
     with run_folder.Lock(str(finished[0])):
         with pytest.raises(InputError, match="another run is training there"):
-            run_pretraining(settings(data, finished[0]))
-        run_pretraining(settings(data, finished[0], "--nodo_train", "--do_eval", "--eval_batch_size=8"))
+            run_pretraining(settings(runs, finished[0]))
+        run_pretraining(settings(runs, finished[0], "--nodo_train", "--do_eval", "--eval_batch_size=8"))
     new = str(tmp_path / "new")
     with run_folder.Lock(new) as first, run_folder.Lock(new) as second:
         first.make_folder()
@@ -201,18 +210,18 @@ def test_two_runs_do_not_train_in_one_folder_at_once(data, finished, tmp_path):
             late.make_folder()
 
 
-def bad_config(data, tmp_path, **changes) -> str:
-    entries = json.loads((data / "config.json").read_text()) | changes
+def bad_config(runs, tmp_path, **changes) -> str:
+    entries = json.loads((runs / "dropout.json").read_text()) | changes
     path = tmp_path / "config.json"
     path.write_text(json.dumps(entries))
     return f"--bert_config_file={path}"
 
 
-def test_another_model_in_the_folder_is_refused(data, finished, tmp_path):
-    flag = bad_config(data, tmp_path, intermediate_size=64)
+def test_another_model_in_the_folder_is_refused(runs, finished, tmp_path):
+    flag = bad_config(runs, tmp_path, intermediate_size=64)
     for more in ((), ("--nodo_train", "--do_eval")):
         with pytest.raises(InputError, match="another model .*intermediate_size was 32, is 64"):
-            run_pretraining(settings(data, finished[0], flag, *more))
+            run_pretraining(settings(runs, finished[0], flag, *more))
 
 
 @pytest.mark.parametrize(
@@ -225,9 +234,9 @@ def test_another_model_in_the_folder_is_refused(data, finished, tmp_path):
         ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
     ],
 )
-def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, message):
+def test_a_configuration_that_does_not_fit_is_refused(runs, tmp_path, changes, message):
     with pytest.raises(InputError, match=message):
-        run_pretraining(settings(data, tmp_path / "out", bad_config(data, tmp_path, **changes)))
+        run_pretraining(settings(runs, tmp_path / "out", bad_config(runs, tmp_path, **changes)))
     assert not (tmp_path / "out").exists()
 
 
@@ -243,15 +252,15 @@ def test_a_configuration_that_does_not_fit_is_refused(data, tmp_path, changes, m
         ("--distribution_strategy=multi_worker_mirrored", "needs --worker_hosts="),
     ],
 )
-def test_bad_input_ends_before_anything_is_written(data, tmp_path, more, message):
+def test_bad_input_ends_before_anything_is_written(runs, tmp_path, more, message):
     with pytest.raises(InputError, match=message):
-        run_pretraining(settings(data, tmp_path / "out", more))
+        run_pretraining(settings(runs, tmp_path / "out", more))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.slow
-def test_lamb_trains(data, tmp_path):
-    run_pretraining(settings(data, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
+def test_lamb_trains(runs, tmp_path):
+    run_pretraining(settings(runs, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
     first, last = weights(tmp_path, 0), weights(tmp_path, 3)
     assert all(np.abs(last[name] - first[name]).max() > 0 for name in first if name.startswith("model/"))
 
