@@ -8,9 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyspark
+
+from tests.data_gen.processes import children, descendants
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HOME = pathlib.Path(pyspark.__file__).parent
@@ -119,22 +121,6 @@ def wait_for(condition: Callable, seconds: float = 2000):
         assert time.monotonic() < end, f"waited in vain for {seconds:g} seconds"
         time.sleep(0.02)
     return value
-
-
-def descendants(pid: int) -> Iterator[int]:
-    """Returns the process ids of all descendants."""
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
-
-
-def children(pid: int) -> list[int]:
-    """Returns the process ids of the children of all threads."""
-    found = []
-    with contextlib.suppress(OSError):
-        for task in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            found += [int(word) for word in (task / "children").read_text().split()]
-    return found
 
 
 def command_of(pid: int) -> str:

@@ -1,8 +1,6 @@
 """The generator as a command: how it stops, and which files it leaves."""
 
-import contextlib
 import os
-import pathlib
 import random
 import resource
 import signal
@@ -14,6 +12,7 @@ import pytest
 
 from bert_tf.jobs.run_local import LocalRunner
 from tests.data_gen.conftest import Generator
+from tests.data_gen.processes import descendants, is_alive
 from tests.waiting import wait_until
 from tfrecords import reader
 
@@ -32,31 +31,9 @@ def start(*arguments, **named):
     return subprocess.Popen(command(*arguments), stderr=subprocess.PIPE, text=True, start_new_session=True, **named)
 
 
-def children(pid):
-    """Returns all descendants of a process, from /proc."""
-    parents = {}
-    for path in pathlib.Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-            if state != "Z":
-                parents[int(path.parent.name)] = int(parent)
-    found, new = [], [pid]
-    while new := [child for child, parent in parents.items() if parent in new]:
-        found += new
-    return found
-
-
 def workers_of(pid):
     """Returns the workers, which are children of the fork server, a child of main."""
-    return [worker for child in children(pid) for worker in children(child)]
-
-
-def have_ended(pids):
-    states = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):
-            states.add(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
-    return states <= {"Z"}
+    return [worker for child in descendants(pid) for worker in descendants(child)]
 
 
 def whole_shards(folder):
@@ -91,7 +68,7 @@ def test_same_bytes_after_kill_stop_and_lost_worker(generator, corpus, expected)
         while len(workers := workers_of(process.pid)) < 2 and process.poll() is None:
             time.sleep(0.05)
         time.sleep(numbers.uniform(0, 2))  # at any moment, also after the end
-        below = children(process.pid)
+        below = list(descendants(process.pid))
         if process.poll() is not None:
             break  # the command had already finished
         if how is None:
@@ -101,7 +78,7 @@ def test_same_bytes_after_kill_stop_and_lost_worker(generator, corpus, expected)
         else:
             process.send_signal(how)
         _, said = process.communicate(timeout=600)
-        wait_until(lambda: have_ended(below))  # noqa: B023  it is called at once
+        wait_until(lambda: not any(map(is_alive, below)))  # noqa: B023  it is called at once
         if process.returncode != 0:
             code = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130, None: 1}[how]
             assert (process.returncode, "Traceback" in said) == (code, False), said
@@ -134,28 +111,6 @@ def test_an_unwritable_file_is_one_line(generator, corpus, expected):
     _, said = again.communicate(timeout=1200)
     assert again.returncode == 0, said
     assert whole_shards(generator.folder) == expected
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 1 MiB; only root can make one."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
-    yield path if made.returncode == 0 else None
-    if made.returncode == 0:
-        subprocess.run(["umount", path], check=True)
-
-
-def test_a_full_disk_is_one_line(generator, corpus, small_disk):
-    if small_disk is None:
-        return  # the test above covers this case
-    full = start(generator, corpus, f"--output_file={small_disk}/out@3", "--num_workers=2")
-    _, said = full.communicate(timeout=1200)
-    assert full.returncode == 1
-    errors = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and "No space left on device" in errors[0] and "Traceback" not in said, said
-    assert [path.name for path in small_disk.iterdir()] == ["out.work"]
 
 
 def test_bad_input_and_unwritable_folders_are_one_line(generator, corpus):

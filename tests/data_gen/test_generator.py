@@ -7,6 +7,7 @@ import os
 import pathlib
 import random
 import re
+import shutil
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from official.nlp.tools.tokenization import FullTokenizer
 from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
 from data_gen import generator as generator_module
-from data_gen import shards, token_blocks
+from data_gen import shards, work_units
 
 S, P = 32, 5  # the fixture's vocabulary
 
@@ -95,19 +96,15 @@ def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     assert generator.files() == before
 
 
-def test_two_runs_in_one_process_do_not_mix(generator, tmp_path):
-    corpus = tmp_path / "corpus"
-    corpus.write_text("the of\nand to\n\nin is\n")
-    generator.run(input_file=corpus)
-    (generator.folder / "out").unlink()
-    (generator.folder / "out.manifest.json").unlink()
-    corpus.write_text("he his\nat by\n\nnot be\n")
-    generator.run(input_file=corpus)
-    second = generator.files()["out"]
-    (generator.folder / "fresh").mkdir()
-    token_blocks._load_block.cache_clear()
-    generator.run("fresh/out", input_file=corpus)
-    assert generator.files()["fresh/out"] == second
+def test_two_runs_in_one_process_do_not_mix(generator, tmp_path, read_rows, unmask):
+    corpus, vocabulary = tmp_path / "corpus", pathlib.Path(generator.vocab_file).read_text().split()
+    for text in ("the of\nand to\n\nin is\n", "he his\nat by\n\nnot be\n"):
+        corpus.write_text(text)
+        generator.run(input_file=corpus)
+        found = {vocabulary[token] for row in read_rows(generator.folder / "out") for token in unmask(row)}
+        assert found == {"[CLS]", "[SEP]", *text.split()}
+        (generator.folder / "out").unlink()
+        (generator.folder / "out.manifest.json").unlink()
 
 
 @pytest.mark.core
@@ -304,8 +301,11 @@ def test_warns_of_unknown_tokens_by_file_or_in_total(generator, tmp_path, caplog
         generator.run("c", input_file=tmp_path / "odd.txt")
 
 
-def test_each_pass_over_corpus_gives_other_rows(generator, read_rows):
-    generator.run(dupe_factor=5)
+def test_each_block_and_pass_gives_other_rows(generator, tmp_path, read_rows, monkeypatch, cut_text):
+    cut_text(10**6)  # a block per file
+    monkeypatch.setattr(work_units, "TOKENS_PER_UNIT", 1)  # and a unit per pass
+    copy = shutil.copy(generator.corpus_file, tmp_path / "copy")
+    generator.run(input_file=f"{generator.corpus_file},{copy}", dupe_factor=5, objective="mlm")
     texts = [str(row["input_ids"]) for row in read_rows(generator.folder / "out")]
     assert len(set(texts)) > 0.95 * len(texts)
 

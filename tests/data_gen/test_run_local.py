@@ -1,7 +1,6 @@
 import contextlib
 import errno
 import os
-import pathlib
 import pickle
 import signal
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.jobs.run_local import LocalRunner
+from tests.data_gen.processes import is_alive
 from tests.waiting import wait_until
 
 # Tasks are Python expressions, since workers cannot import tests: `runner.map(eval, ...)`.
@@ -44,14 +44,6 @@ class Gate:
 @pytest.fixture
 def gate(tmp_path):
     return Gate(tmp_path / "gate")
-
-
-def is_alive(pid):
-    try:
-        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return False
-    return state != "Z"
 
 
 @pytest.fixture(scope="module")

@@ -29,11 +29,9 @@ def test_what_cannot_be_is_refused_and_named(changes, message):
     "changes, dupe_factor",
     [
         ({}, 10),
-        ({"objective": "mlm"}, 10),
         ({"objective": "lm"}, 1),
         ({"masking": "dynamic"}, 1),
         ({"masking": "dynamic", "dupe_factor": 3}, 3),
-        ({"dupe_factor": 1}, 1),
     ],
 )
 def test_dupe_factor_defaults_to_one_without_masking(changes, dupe_factor):

@@ -25,17 +25,6 @@ def tokenizer(vocabulary):
 TEXT = st.text(st.sampled_from("aabc. \t\u3000\x85\x1c\xa0Á日"), max_size=40)
 
 
-@settings(max_examples=60, deadline=None)
-@given(sentences=st.lists(TEXT, max_size=5), at_once=st.integers(1, 30))
-@pytest.mark.slow
-def test_long_sentences_are_tokenized_as_if_at_once(tokenizer, sentences, at_once):
-    expected = [tokenizer.encode([sentence]).values.numpy().tolist() for sentence in sentences]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(token_blocks, "_CHARACTERS_PER_CALL", at_once)
-        tokens, lengths = token_blocks._encode(sentences, tokenizer)
-    assert [part.tolist() for part in np.split(tokens, np.cumsum(lengths)[:-1])] == (expected or [[]])
-
-
 def tokenize(folder, paths, vocabulary):
     sources = [source for path in paths for source in documents.plan_sources(str(path), "lines")]
     groups = token_blocks.group_sources(sources)
@@ -47,6 +36,19 @@ def tokenize(folder, paths, vocabulary):
         assert token_blocks.read_blocks(task) == found
         blocks += found
     return blocks
+
+
+@settings(max_examples=60, deadline=None)
+@given(sentences=st.lists(TEXT, max_size=5), at_once=st.integers(1, 30))
+@pytest.mark.slow
+def test_long_sentences_are_tokenized_as_if_at_once(tmp_path_factory, vocabulary, tokenizer, sentences, at_once):
+    path = tmp_path_factory.mktemp("long") / "text"
+    path.write_text("\n".join(sentences), encoding="utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(token_blocks, "_CHARACTERS_PER_CALL", at_once)
+        windows = [token_blocks.load_window([block], str(path)) for block in tokenize(path.parent, [path], vocabulary)]
+    found = [part.tolist() for each in windows for part in np.split(each.tokens, each.sentence_starts[1:-1])]
+    assert found == [ids for ids in map(tokenizer.encode, zip(sentences)) for ids in ids.to_list() if ids]
 
 
 def test_small_files_share_a_block(tmp_path, vocabulary, tokenizer):

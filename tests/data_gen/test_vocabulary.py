@@ -1,4 +1,3 @@
-import bz2
 import collections
 import itertools
 import json
@@ -214,19 +213,6 @@ def test_replaces_existing_file_only_with_overwrite(tmp_path):
     assert learn(tmp_path, ["in is"], 20, overwrite=True)[0] != first
 
 
-def test_compressed_text_gives_the_same_vocabulary(tmp_path):
-    plain, _ = learn(tmp_path, ["the of and the"], 20)
-    whole = bz2.compress(b"the of and the")
-    flags = {"input_file": str(tmp_path / "t.bz2"), "output_file": str(tmp_path / "new.txt"), "vocab_size": 20}
-    (tmp_path / "t.bz2").write_bytes(whole)
-    assert vocabulary.learn_vocabulary(VocabularySettings(**flags)) == plain
-    (tmp_path / "new.txt").unlink()
-    (tmp_path / "t.bz2").write_bytes(whole[:-5])
-    with pytest.raises(InputError, match=r"t\.bz2"):
-        vocabulary.learn_vocabulary(VocabularySettings(**flags))
-    assert not (tmp_path / "new.txt").exists()
-
-
 def test_json_lines_use_only_their_text_field(tmp_path):
     plain, _ = learn(tmp_path, ["schön ist es. the the"], 40)
     record = {"url": "http://x.org", "body": "schön ist es. the the"}
@@ -271,25 +257,25 @@ def test_refuses_contradicting_settings(flags, message):
 
 
 LEARN_AND_EXTEND = """
-import random
+import pathlib, random, sys
 from data_gen.vocabulary import learn_tokens
 from data_gen.vocabulary_extension import extend_tokens
-from data_gen.words import _BoundedCounter
+from data_gen.words import count_words
 r = random.Random(1)
-counter = _BoundedCounter(300)
-for _ in range(40):
-    words = {"".join(r.choices("abcd", k=r.randint(1, 6))).encode(): r.randint(1, 3) for _ in range(50)}
-    counter.add(list(words), list(words.values()))
-counts = counter.result().counts
+files = [pathlib.Path(sys.argv[1], str(number)) for number in range(40)]
+for file in files:
+    file.write_text(" ".join("".join(r.choices("abcd", k=r.randint(1, 6))) for _ in range(100)))
+counts = count_words(list(map(str, files)), True, 300).counts
 print(learn_tokens(counts, 150), extend_tokens(["[UNK]", *"abc", "##a", "##b", "##c"], counts, 60))
 """
 
 
 @pytest.mark.slow
-def test_result_does_not_depend_on_hash_seed():
+def test_result_does_not_depend_on_hash_seed(tmp_path):
     def start(seed):
         environment = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
-        return subprocess.Popen([sys.executable, "-c", LEARN_AND_EXTEND], stdout=subprocess.PIPE, env=environment)
+        command = [sys.executable, "-c", LEARN_AND_EXTEND, tmp_path]
+        return subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
 
     outputs = [process.communicate()[0] for process in (start("1"), start("2"))]
     assert outputs[0] == outputs[1] and len(outputs[0]) > 1000

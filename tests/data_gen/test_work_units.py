@@ -1,11 +1,9 @@
-import types
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen import examples, work_units
+from data_gen import work_units
 from data_gen.token_blocks import TokenBlock
-from data_gen.work_units import Unit, plan_units, window_around
+from data_gen.work_units import plan_units, window_around
 
 GIVEN = settings(max_examples=200, deadline=None, derandomize=True)
 SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 40_000_000)), min_size=1, max_size=8)
@@ -34,18 +32,6 @@ def test_passes_are_split_if_too_large_for_memory():
     units = plan_units(blocks, 4)
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 0] == [(0, 1), (1, 2), (2, 3), (3, 4)]
     assert [(u.first_pass, u.last_pass) for u in units if u.block == 1] == [(0, 4)]
-
-
-def test_units_draw_independent_numbers():
-    def drawn(block=0, first_pass=0, seed=1, use=1):
-        unit = Unit(block, documents=5, first_pass=first_pass, last_pass=first_pass + 1)
-        task = types.SimpleNamespace(unit=unit, settings=types.SimpleNamespace(random_seed=seed))
-        return examples._random_numbers(task, use).random()
-
-    first = drawn()
-    assert drawn() == first
-    others = [drawn(block=1), drawn(first_pass=1), drawn(seed=2), drawn(use=2)]
-    assert len({first, *others}) == 5
 
 
 @GIVEN
