@@ -21,14 +21,7 @@ def test_the_manifest_is_beside_the_first_shard(output, path):
     assert manifest.manifest_path(output) == path
 
 
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        b'{"settings": {',
-        b"[]",
-    ],
-)
+@pytest.mark.parametrize("content", [b"", b'{"settings": {', b"[]"])
 def test_a_damaged_manifest_is_refused_by_name(tmp_path, content):
     path = tmp_path / "m.json"
     path.write_bytes(content)

@@ -6,10 +6,8 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from official.nlp.data import pretrain_dataloader
 
-from tests.tfrecords.record_files import write_file
-from tfrecords import records, schema
+from tfrecords import records
 from tfrecords.schema import Feature
 
 # The smallest and the largest id for each number of bytes.
@@ -65,36 +63,3 @@ def test_integers_of_any_type_are_the_same_record(dtype):
     exact = {"ids": np.array([[0, 1, top], [top, top, 0]], np.int64)}
     expected = [example(exact, features, row).SerializeToString(deterministic=True) for row in range(2)]
     assert records.serialize(columns, features) == expected
-
-
-def random_columns(features, rows, vocab_size, seed=0) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    columns = {f.name: rng.integers(0, 2, (rows, f.length), np.uint8) for f in features}
-    for f in features:
-        if f.name in ("input_ids", "masked_lm_ids"):
-            columns[f.name] = rng.integers(0, vocab_size, (rows, f.length), np.int32)
-        if f.kind == "float":
-            columns[f.name] = rng.random((rows, f.length), np.float32)
-    return columns
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_tf_models_loader_reads_written_records(tmp_path, packed):
-    features = schema.pretraining_features(128, 20)
-    columns = random_columns(features, 12, vocab_size=200_000)
-    path = f"{tmp_path}/data.tfrecord"
-    write_file(path, records.serialize(columns, features), packed=packed)
-    if packed:  # its loader does not unpack
-        plain = list(tf.data.TFRecordDataset(path, compression_type="GZIP").as_numpy_iterator())
-        assert plain == records.serialize(columns, features)
-        path = f"{tmp_path}/unpacked.tfrecord"
-        with tf.io.TFRecordWriter(path) as file:
-            for record in plain:
-                file.write(record)
-    config = pretrain_dataloader.BertPretrainDataConfig(
-        input_path=path, global_batch_size=12, is_training=False, seq_length=128, max_predictions_per_seq=20
-    )
-    batch = next(iter(pretrain_dataloader.BertPretrainDataLoader(config).load()))
-    theirs = {"input_ids": "input_word_ids", "segment_ids": "input_type_ids"}
-    for feature in features:
-        np.testing.assert_array_equal(batch[theirs.get(feature.name, feature.name)], columns[feature.name])

@@ -120,9 +120,13 @@ def test_records_that_are_something_else_are_refused(lists, message):
 def shown(folder, monkeypatch, capsys):
     """Runs the script with arguments in a folder; returns its exit code and its output."""
     monkeypatch.chdir(folder)
-    given = types.SimpleNamespace(vocab_file="", first=0, num_examples=1)
-    monkeypatch.setattr(show.flags, "FLAGS", given)
-    return lambda *words: (exit_code(lambda: show.main(words)), *capsys.readouterr())
+
+    def run(*words, vocab_file=""):
+        given = types.SimpleNamespace(vocab_file=vocab_file, first=0, num_examples=1)
+        monkeypatch.setattr(show.flags, "FLAGS", given)
+        return exit_code(lambda: show.main(words)), *capsys.readouterr()
+
+    return run
 
 
 def test_the_manifest_leads_to_the_vocabulary(folder, shown):
@@ -132,21 +136,16 @@ def test_the_manifest_leads_to_the_vocabulary(folder, shown):
     assert (code, error) == (0, "") and output.splitlines()[1:] == [A, B, ""]
 
 
-def test_another_vocabulary_than_the_datas_is_refused(folder):
+def test_another_vocabulary_than_the_datas_is_refused(folder, shown):
     record_file(folder / "data")
     sha256 = vocabulary_file.tokens_sha256(VOCABULARY)
     manifest.write(str(folder / "data.manifest.json"), {"vocab_file": "gone.txt"}, [], vocab_sha256=sha256)
     (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())
     (folder / "other.txt").write_text("".join(f"{token}\n" for token in [*VOCABULARY[:-1], "asked"]))
-    path = str(folder / "data")
-    assert show._vocabulary(path, str(folder / "crlf.txt")) == VOCABULARY
-    other = str(folder / "other.txt")
-    with pytest.raises(
-        InputError, match=r"other.txt: is not the vocabulary that .*data was made with \(gone.txt, SHA-256"
-    ):
-        show._vocabulary(path, other)
-    with pytest.raises(InputError, match="the vocabulary of its manifest, gone.txt, is missing; give --vocab_file"):
-        show._vocabulary(path, "")
+    assert shown("data", vocab_file="crlf.txt")[1].splitlines()[1:] == [A, B, ""]
+    refused = shown("data", vocab_file="other.txt")[2]
+    assert "other.txt: is not the vocabulary that data was made with (gone.txt, SHA-256" in refused
+    assert "the vocabulary of its manifest, gone.txt, is missing; give --vocab_file" in shown("data")[2]
 
 
 def test_bad_input_is_one_line(folder, shown):
