@@ -1,6 +1,8 @@
 import json
+import os
 import stat
 import sys
+from unittest import mock
 
 import pytest
 
@@ -47,24 +49,28 @@ def compiler(tmp_path, monkeypatch):
     return make
 
 
+def refusal(message: str) -> dict:
+    """What the script writes if the compiler refuses a program with a message; a stub replaces JAX."""
+    jax = mock.MagicMock()
+    device = jax.experimental.topologies.get_topology_desc.return_value.devices.__getitem__.return_value
+    device.client.compile.side_effect = RuntimeError(message)
+    modules = {"jax.experimental": jax.experimental}
+    modules |= {f"jax._src.{name}": jax for name in ("interpreters", "lib", "lib.mlir")}
+    with mock.patch.dict(sys.modules, modules), mock.patch.dict(os.environ):
+        return compile_program.compile_program("module {}", "tpu", "v5e:2x2")[0]
+
+
 def test_program_too_large_reports_needed_memory(compiler):
-    refusal = compile_program._refusal(
-        "RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.25G of 15.75G hbm."
-    )
+    found = refusal("RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 20.25G of 15.75G hbm.")
     with pytest.raises(programs.DoesNotFit, match=r"needs 20.25 GiB, but v5e has 15.75 available") as caught:
-        compiler(refusal).compile("module {}", V5E)
+        compiler(found).compile("module {}", V5E)
     assert caught.value.used == 81 << 28
 
 
 @pytest.mark.parametrize(
     ("found", "hlo", "crash", "message"),
     [
-        (
-            compile_program._refusal("UNIMPLEMENTED: no\n such op"),
-            HLO,
-            "",
-            "does not compile: UNIMPLEMENTED: no such op",
-        ),
+        (refusal("UNIMPLEMENTED: no\n such op"), HLO, "", "does not compile: UNIMPLEMENTED: no such op"),
         (FOUND, HLO.replace("slice-done(%s)", "outfeed(%s)"), "", "a call to the host"),
         (FOUND, HLO, "no libtpu", "ended with code 1: no libtpu"),
     ],
@@ -116,7 +122,7 @@ def test_table_has_row_per_chip_and_failure_is_error(compiler, tmp_path, capsys,
     assert [row.split()[4] for row in rows] == ["v5e", "v4"]
     assert "10.2" in rows[0] and rows[0].endswith(".hlo")  # ms: 2 TFLOP at 197 TFLOP/s
 
-    compiler(compile_program._refusal("Used 20.25G of 15.75G hbm"))
+    compiler(refusal("Used 20.25G of 15.75G hbm"))
     with pytest.raises(InputError, match="1 of 1 steps failed"):
         run_check(check_settings(tmp_path, tmp_path / "python", "--chips=v5e", "--max_seq_length=9"))
     assert "S=9, B=2, v5e: needs 20.25 GiB" in capsys.readouterr().err
