@@ -17,7 +17,7 @@ import tensorflow as tf
 
 from bert_tf import extract_features
 from bert_tf.core.errors import InputError
-from bert_tf.features import extract, packed_encoder
+from bert_tf.features import extract
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.jobs.runner import use_gpu
@@ -50,16 +50,16 @@ def folder(tmp_path_factory, vocab_file):
 @pytest.fixture(scope="module", autouse=True)
 def _shared_extractors():
     """Runs that compute the same vectors share an extractor: to trace its function takes longer than to extract."""
-    made, names = {}, [field.name for field in dataclasses.fields(VectorSettings)]
+    made, make, names = {}, FeatureExtractor.of_settings, [field.name for field in dataclasses.fields(VectorSettings)]
 
-    def extractor(settings, weights_sha256):
-        key = (weights_sha256, bool(tf.config.get_visible_devices("GPU")), *(getattr(settings, n) for n in names))
+    def extractor(settings):
+        key = (bool(tf.config.get_visible_devices("GPU")), *(getattr(settings, name) for name in names))
         if key not in made:
-            made[key] = FeatureExtractor.of_settings(settings)
+            made[key] = make(settings)
         return made[key]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extract, "_extractor", extractor)
+        patch.setattr(FeatureExtractor, "of_settings", extractor)
         yield
 
 
@@ -112,15 +112,6 @@ def test_json_lines_are_those_of_the_original(folder, tmp_path, expected):
                 # with other packing, a value may be rounded in the other direction
                 np.testing.assert_allclose(a["values"], b["values"], atol=3e-6)
                 assert all(value == round(value, 6) for value in a["values"])
-
-
-def test_rounding_is_pythons(tmp_path):
-    from bert_tf.features.formats import _rounded
-
-    rng = np.random.default_rng(0)
-    values = rng.standard_normal(20_000).astype(np.float32)
-    values[:3] = [0.0000005, -0.0000005, 2.5e-6]
-    assert json.dumps(_rounded(values)) == json.dumps([round(float(value), 6) for value in values])
 
 
 def read_parquet(paths):
@@ -397,17 +388,11 @@ def test_a_gpus_batches_give_the_cpus_values(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(config, "get_visible_devices", lambda kind=None: gpu * (kind == "GPU"))
     monkeypatch.setattr(config, "set_visible_devices", lambda *devices: chosen.append(devices))
     monkeypatch.setattr(config.experimental, "set_memory_growth", lambda *arguments: chosen.append(arguments))
-    sizes = []
-    batches = packed_encoder._packed
-    monkeypatch.setattr(
-        packed_encoder, "_packed", lambda *arguments: sizes.append(arguments[3:]) or batches(*arguments)
-    )
     flags = {"output_format": "parquet", "layers": "-1,0", "batch_size": 64}
     use_gpu()
     runner = LocalRunner(1, own_devices=True)
     on_gpu = extracted(folder, tmp_path / "gpu", runner, num_gpus=1, **flags)
     assert chosen == [(gpu, "GPU"), (gpu[0], True)]
-    assert max(rows * width for rows, width in sizes) > 1024, "batches as on a GPU"
     monkeypatch.undo()
     on_cpu = extracted(folder, tmp_path / "cpu", **flags)
     for ours, theirs in zip(map(_values, on_gpu), map(_values, on_cpu), strict=True):
