@@ -13,12 +13,7 @@ from bert_tf.checkpoint_formats.model_config import from_hugging_face
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.hugging_face_models import ENTRIES, their_name, theirs
-from tests.bert_tf.checkpoint_formats.models import (
-    CONFIG,
-    assert_same,
-    random_values,
-    values_of,
-)
+from tests.bert_tf.checkpoint_formats.models import CONFIG, assert_same, random_values, values_of
 
 
 @pytest.fixture(scope="module")
@@ -155,9 +150,6 @@ def test_labels_and_the_padding_token_are_written(values, tmp_path):
     [
         (lambda t: t.pop("bert.encoder.layer.1.output.LayerNorm.bias"),
          r"blocks/1/output_norm/beta \(bert.encoder.layer.1.output.LayerNorm.bias\) is missing"),
-        (lambda t: [t.pop(n) for n in list(t) if ".layer.0." in n], r"encoder.layer.0\..* is missing"),
-        (lambda t: t.update({n.replace("layer.1.", "layer.3."): v.copy() for n, v in t.items() if "layer.1." in n}),
-         r"bert.encoder.layer.3\..* has no place in the model"),
         (lambda t: t.update({"bert.encoder.layer.0.crossattention.self.key.bias": np.ones([16])}),
          "crossattention.self.key.bias has no place in the model; .* architecture is not BERT"),
         (lambda t: t.update({"bert.encoder.layer.0.intermediate.dense.weight": np.ones([16, 32], np.float32)}),
@@ -259,7 +251,6 @@ def test_refuses_other_model_types_and_configurations(values, tmp_path):
             "position_embedding_type='relative_key': BERT only supports 'absolute'",
         ),
         ({"num_attention_heads": 3}, "config.json: hidden_size=16 is not a multiple of num_attention_heads=3"),
-        ({"hidden_act": "silu"}, "config.json: hidden_act='silu': must be one of"),
         ({"hidden_act": ["gelu"]}, r"config.json: hidden_act=\['gelu'\]: must be one of"),
         ({"vocab_size": 41}, r"word_embeddings.weight\) has shape \[40, 16\], the model needs \[41, 16\]"),
     ]:
