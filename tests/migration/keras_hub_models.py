@@ -48,12 +48,12 @@ def write(folder: pathlib.Path, case: str) -> None:
     first, second = texts(200, 1), texts(200, 2)
     answers = {
         "classifier": classifier.predict((first, second), verbose=0),
-        "backbone": backbone.predict(preprocessor(first), verbose=0)["pooled_output"],
         "masked_lm": _guesses(masked_lm, tokenizer, first),
     }
     for name, model in (("backbone", backbone), ("classifier", classifier), ("masked_lm", masked_lm)):
         model.save_to_preset(str(folder / case / name))
         tokenizer.save_to_preset(str(folder / case / name))
+    classifier.save_weights(str(folder / case / "model.weights.h5"))
     lists = {name: value.tolist() for name, value in answers.items()}
     (folder / case / "answers.json").write_text(json.dumps(lists))
 

@@ -4,18 +4,21 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf import checkpoints
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.settings import ConversionSettings
 from bert_tf.text import tokenizer_files
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.classification import make_classifier
 from tests.migration import keras_hub_models, taken_over, transformers_models
 from tests.migration.taken_over import TOLERANCE
 
@@ -83,3 +86,18 @@ def test_keras_hub_preset_answers_in_all_interfaces(presets, tmp_path, case):
     best = np.sort(transformers_models.softmax(answers["masked_lm"]))[:, ::-1][:, :5]
     # Their head has another epsilon and the exact GELU; see the warning.
     np.testing.assert_allclose(scores, best, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("case", keras_hub_models.CASES)
+def test_all_files_of_keras_hub_have_the_same_weights(presets, tmp_path, case):
+    def weights(model, source) -> list:
+        checkpoints.initialize(model, str(source))
+        return model.get_weights()
+
+    config = checkpoints.open_checkpoint(str(presets / case / "classifier")).config
+    expected = weights(make_classifier(config, 3), presets / case / "classifier")
+    for name in ("classifier/config.json", "model.weights.h5"):
+        shutil.copy(presets / case / name, tmp_path)
+    np.testing.assert_equal(weights(make_classifier(config, 3), tmp_path), expected)
+    encoder = checkpoints.load_encoder(str(presets / case / "backbone")).get_weights()
+    np.testing.assert_equal(encoder, expected[: len(encoder)])
