@@ -8,12 +8,9 @@ import pytest
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description, stratified_split
-from bert_tf.finetuning.stratified_split import content_of
+from bert_tf.finetuning import description
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.run_ner import main as run_ner
 from bert_tf.run_squad import main as run_squad
-from bert_tf.run_swag import main as run_swag
 from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.questions.settings import SquadSettings
@@ -75,7 +72,8 @@ def squad(path, contexts=12):
 
 def choices(path):
     lines = [
-        {"context": f"the {WORDS[i % 6]} {i // 2}", "choices": [f"had {i}", "number"], "label": 0} for i in range(40)
+        {"context": f"the {WORDS[i // 2 % 6]} {i // 12}", "choices": [f"had {i}", "number"], "label": 0}
+        for i in range(40)
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return f"--train_data_path={path}"
@@ -91,33 +89,17 @@ def parts(task):
 
 
 def test_held_out_classes_are_proportional(flags, tmp_path):
-    train_file = table(tmp_path / "all.tsv")
-    task = find_task(
-        flags(ClassifierSettings, "--task_name=own", train_file, "--do_train", "--do_eval", "--dev_share=0.2")
-    )
-    train, dev = parts(task)
+    def task_of(train_file, *more):
+        own = ("--task_name=own", train_file, "--do_train", "--do_eval", "--dev_share=0.2")
+        return find_task(flags(ClassifierSettings, *own, *more))
+
+    train, dev = parts(task_of(table(tmp_path / "all.tsv")))
     assert sorted(example.label for example in dev) == ["bad"] * 4 + ["good"] * 8
     assert not {example.text_a for example in train} & {example.text_a for example in dev}
-    shuffled = random.Random(0).sample(LABELED, len(LABELED))
-    moved = table(tmp_path / "moved.tsv", shuffled)
-    again = find_task(
-        flags(
-            ClassifierSettings,
-            "--task_name=own",
-            moved,
-            "--do_train",
-            "--do_eval",
-            "--dev_share=0.2",
-            "--random_seed=7",
-        )
-    )
-    assert {(e.text_a, e.label) for e in again.data.read("dev")} == {(e.text_a, e.label) for e in dev}
-    other = find_task(
-        flags(
-            ClassifierSettings, "--task_name=own", moved, "--do_train", "--do_eval", "--dev_share=0.2", "--dev_seed=7"
-        )
-    )
-    assert {e.text_a for e in other.data.read("dev")} != {e.text_a for e in dev}
+    moved = table(tmp_path / "moved.tsv", random.Random(0).sample(LABELED, len(LABELED)))
+    again, other = (task_of(moved, flag).data.read("dev") for flag in ("--random_seed=7", "--dev_seed=7"))
+    assert {(e.text_a, e.label) for e in again} == {(e.text_a, e.label) for e in dev}
+    assert {e.text_a for e in other} != {e.text_a for e in dev}
 
 
 def test_a_regression_and_label_sets_are_divided_too(flags, tmp_path):
@@ -208,22 +190,6 @@ def test_questions_have_a_dev_set_beside_the_test_set(flags, tmp_path):
     more = f"--train_file={squad(tmp_path / 'more.json', 16)}"
     with pytest.raises(InputError, match="member1: was trained on other files"):
         run_squad(flags(SquadSettings, more, own[1], "--do_eval", members, output="ensemble"))
-
-
-@pytest.mark.slow
-def test_tags_and_choices_are_trained_and_evaluated(flags, tmp_path):
-    own = (conll(tmp_path / "all.conll", DOCUMENTS), "--dev_share=0.2", "--do_lower_case")
-    assert "f1" in run_ner(flags(NerSettings, *own, "--do_train", "--do_eval", output="ner"))
-    assert len((tmp_path / "ner" / "dev_predictions.txt").read_text().split("\n\n")) > 6
-    own = (choices(tmp_path / "all.jsonl"), "--dev_share=0.2")
-    scores = run_swag(flags(SwagSettings, *own, "--do_train", "--do_eval", output="swag"))
-    assert run_swag(flags(SwagSettings, *own, "--do_eval", output="swag")) == pytest.approx(scores)
-
-
-def test_copies_in_another_case_stay_together():
-    contents = [content_of(text) for number in range(20) for text in (f"Some  text {number}", f"some text {number} ")]
-    held = stratified_split.held_out(contents, [None] * 40, 0.3, 0)
-    assert (held[::2] == held[1::2]).all() and 0 < held.sum() < 40
 
 
 def test_missing_dev_data_names_the_flag(flags, tmp_path):

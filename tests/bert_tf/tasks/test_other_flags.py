@@ -50,6 +50,7 @@ def task_of(tmp_path):
     ("kind", "flag", "trained"),
     [
         ("classification", "--pooling=max", "mean"),
+        ("classification", "--long_text=truncate", "window"),
         ("classification", "--window_stride=4", "3"),
         ("classification", "--dev_share=0.1", "none"),
         ("questions", "--version_2_with_negative=False", "True"),
@@ -78,6 +79,7 @@ def test_a_flag_of_the_model_or_its_inputs_is_refused(task_of, tmp_path, kind, f
 )
 def test_a_flag_that_says_how_a_file_is_read_is_used(task_of, kind, flag, used):
     recorded = KINDS[kind][3].data
+    assert task_of(kind).parameters.items() >= KINDS[kind][3].parameters.items()
     assert recorded.items() <= task_of(kind).data_facts().items()
     assert (recorded | used).items() <= task_of(kind, flag).data_facts().items()
 

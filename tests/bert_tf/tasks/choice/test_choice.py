@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks import small_runs
 from tests.export.exports import ask, padded
 from tests.small_configs import small_config
 
@@ -101,20 +102,6 @@ def test_race_folder_has_questions_of_all_levels(tmp_path):
         choice_data(str(tmp_path), {}).read("dev")
 
 
-@pytest.mark.slow
-def test_a_command_trains_and_predicts_race(tmp_path, vocab_file):
-    write_race(tmp_path)
-    write_pretrained(tmp_path / "pretrained", vocab_file)
-    run_swag(parse(SwagSettings, [
-        f"--data_dir={tmp_path}", f"--output_dir={tmp_path}/out", f"--init_checkpoint={tmp_path}/pretrained",
-        "--do_train", "--do_eval", "--do_predict", "--max_seq_length=24", "--train_batch_size=4",
-        "--num_train_epochs=1",
-    ]))  # fmt: skip
-    assert len((tmp_path / "out/test_predictions.jsonl").read_text().splitlines()) == 8
-    facts = json.loads((tmp_path / "out/run.json").read_text())["phases"][0]["data"]
-    assert len(facts["train"]) == 1 and "4 files" in facts["train"][0]
-
-
 def test_json_lines_have_any_number_of_choices(tmp_path):
     lines = [
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
@@ -133,12 +120,9 @@ def test_json_lines_have_any_number_of_choices(tmp_path):
         ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has a column without a name, video-id"),
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not the number of a choice"),
         ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
-        ("a.csv", [SWAG + ",label", ROW], "line 2: has 11 columns, the first line has 12"),
-        ("a.csv", [SWAG + ",label", ROW + ",0", ROW + ",1"], "line 3: the id '7' is also the id of line 2"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
         ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
         ("a.csv", ["sent1,sent2,label", "a,b,0"], "line 1: there is no column ending0"),
-        ("a.csv", [SWAG + ",label"], "holds no example"),
         ("a.csv", ["", " ", "\t"], "a.csv: holds no example"),
         ("a.tsv", [SWAG, ROW], "line 1: there is no column sent1 or context"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
@@ -276,26 +260,21 @@ def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
         assert not found["probabilities"][number, count:].any() and found["choice"][number] == entry["prediction"]
 
 
-def weights_at(folder, step):
-    reader = tf.train.load_checkpoint(f"{folder}/ckpt-{step}")
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith("model/") and "OPTIMIZER" not in n]
-    return {name: reader.get_tensor(name) for name in names if name.endswith("VARIABLE_VALUE")}
-
-
 @pytest.mark.slow
 def test_resumed_and_replicated_runs_are_equal(folder, vocab_file, tmp_path):
     flags = ["--do_train", "--num_train_epochs=3", "--save_checkpoints_steps=6", "--noskip_non_finite_steps"]
     run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
-    expected = weights_at(tmp_path / "one", 11)  # 30 examples * 3 epochs / 8
-    for path in [*(tmp_path / "one").glob("ckpt-11.*"), tmp_path / "one" / "checkpoint"]:
+    shutil.copytree(tmp_path / "one", tmp_path / "cut")
+    for path in [*(tmp_path / "cut").glob("ckpt-11.*"), tmp_path / "cut/checkpoint"]:  # 30 examples * 3 epochs / 8
         path.unlink()
-    assert checkpoint_folder.find(str(tmp_path / "one")).position == (1, 18, 0), "counted in examples"
-    run_swag(settings(folder, vocab_file, tmp_path / "one", *flags))
-    for name, value in weights_at(tmp_path / "one", 11).items():
-        np.testing.assert_array_equal(value, expected[name], err_msg=name)
+    assert checkpoint_folder.find(str(tmp_path / "cut")).position == (1, 18, 0), "counted in examples"
+    run_swag(settings(folder, vocab_file, tmp_path / "cut", *flags))
+    small_runs.assert_same_values(tmp_path / "cut/ckpt-11", tmp_path / "one/ckpt-11")
     more = ["--distribution_strategy=mirrored", "--gradient_accumulation_steps=2"]
     for number, packing in enumerate(["--pack_sequences", "--nopack_sequences"]):
         output = tmp_path / f"two{number}"
         run_swag(settings(folder, vocab_file, output, *flags, *more, packing))
-        for name, value in weights_at(output, 11).items():
-            np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)
+        expected = small_runs.values_at(tmp_path / "one/ckpt-11")
+        for name, value in small_runs.values_at(output / "ckpt-11").items():
+            if name.startswith("model/") and "OPTIMIZER" not in name:
+                np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)

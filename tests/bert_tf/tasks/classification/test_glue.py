@@ -19,10 +19,7 @@ FILES = {
         "1\t17\t18\tHe came .\tCame he .\r\n0\t2\t3\tA\tB\r\n",
         "test": "index\t#1 ID\t#2 ID\t#1 String\t#2 String\n0\t4\t5\tC 's\tD\n",
     },
-    "SST-2": {
-        "train": "sentence\tlabel\ncharming . \t1\ndull\t0",
-        "test": "index\tsentence\n0\tuneasy .\n",
-    },
+    "SST-2": {"train": "sentence\tlabel\ncharming . \t1\ndull\t0", "test": "index\tsentence\n0\tuneasy .\n"},
     "STS-B": {
         "train": f"{STS_B}\tscore\n0\tg\tf\t2012\t00\tnone\tnone\tA man.\tThe man.\t4.600\n"
         "1\tg\tf\t2012\t01\tn\tn\tA\tB\t0\n",
@@ -88,7 +85,6 @@ def test_each_task_has_its_labels_and_metrics(task_name, outputs, pairs, label, 
     "task_name, text, message",
     [
         ("SST-2", "sentence\tlabel\na\t1\nb\tc\t0\n", ", line 3: has 3 columns, the first line has 2"),
-        ("SST-2", "sentence\tlabel\na\t1\n\nb\t0\n", ", line 3: has 1 columns, the first line has 2"),
         ("CoLA", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
         ("SST-2", "sentence\tlabel\na\t1\nb\t2\n", ", line 3: unknown label '2'; the task's labels are 0, 1"),
         ("MRPC", FILES["MRPC"]["train"] + "\t1\t2\ta\tb\n", ", line 4: the label is empty; remove the line"),
@@ -107,7 +103,6 @@ def test_each_task_has_its_labels_and_metrics(task_name, outputs, pairs, label, 
             ", line 1: 2 columns are named 'sentence'; give the column's number",
         ),
         ("SST-2", "sentence\tlabel\n", ": holds no example"),
-        ("CoLA", "", ": holds no example"),
         ("CoLA", "\n \n", ", line 1: is blank; remove blank lines, and add a line for each text"),
     ],
 )
@@ -115,11 +110,6 @@ def test_a_bad_file_is_refused_with_its_name_and_line(tmp_path, task_name, text,
     path = write(tmp_path, text)
     with pytest.raises(InputError, match=re.escape(f"{path}{message}")):
         read(tmp_path, task_name)
-
-
-def test_a_blank_last_line_is_no_example(tmp_path):
-    write(tmp_path, "sentence\tlabel\na\t1\nb\t0\n\n\n")
-    assert [example.text_a for example in read(tmp_path, "SST-2")] == ["a", "b"]
 
 
 @pytest.mark.real

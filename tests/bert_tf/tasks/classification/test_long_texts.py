@@ -1,23 +1,17 @@
 import dataclasses
-import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.core.command_line import parse
-from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTuningObjective
-from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.row_plan import plan_evaluation
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.reading import Reading
-from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text import packing
 from bert_tf.text.packing import cut_windows
 from bert_tf.tokenization import BertTokenizer
@@ -130,29 +124,3 @@ def test_without_windows_a_split_stays_as_it_is(tokenizer):
     task = make_task(2, has_pairs=False)
     split = encoded_split(task, EXAMPLES, tokenizer, 7)
     assert len(split) == 3 and task.by_example(split, "predictions") == (split, "predictions")
-
-
-def flags(tmp_path, *more):
-    needed = [f"--data_dir={tmp_path}", "--task_name=SST-2", f"--output_dir={tmp_path}", "--do_eval"]
-    return parse(ClassifierSettings, [*needed, *more])
-
-
-def of_flags(settings):
-    return Reading.of_command(Command.of(settings))
-
-
-def test_what_is_left_out_is_as_in_the_runs_folder(tmp_path):
-    assert of_flags(flags(tmp_path)) == Reading()
-    task = dataclasses.replace(make_task(2), reading=dataclasses.replace(WINDOW, pooling="mean"))
-    description.write(str(tmp_path), description.describe(task, 24))
-    assert of_flags(flags(tmp_path)) == Reading(), "a failed start leaves no checkpoint"
-    (tmp_path / "ckpt-1.index").write_text("")
-    assert of_flags(flags(tmp_path)) == task.reading
-    for flag in ("--pooling=mean", "--long_text=window", "--window_stride=3"):
-        assert of_flags(flags(tmp_path, flag)) == task.reading
-    for flag, trained in (("--pooling=max", "mean"), ("--long_text=truncate", "window"), ("--window_stride=4", "3")):
-        message = f"{flag}: {tmp_path} was trained with {trained}; leave the flag out"
-        with pytest.raises(InputError, match=re.escape(message)):
-            of_flags(flags(tmp_path, flag))
-    training = flags(tmp_path, "--do_train", "--pooling=max")
-    assert of_flags(training).pooling == "max", "training says how to start again"

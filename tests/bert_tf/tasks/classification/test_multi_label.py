@@ -55,12 +55,7 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
         ("jsonl", '{"text": "a", "label": null}', {}, "line 1: the labels are null; give a list of strings"),
         ("jsonl", '{"text": "a", "label": [["x"]]}', {}, "line 1: the label is a list"),
         ("csv", "text,label\na,x\n", {}, "at least two labels but has 1"),
-        (
-            "csv",
-            'text,label\na,"[1, 0, 1]"\n',
-            {},
-            "line 2: .* which are 0 or 1 for each label",
-        ),
+        ("csv", 'text,label\na,"[1, 0, 1]"\n', {}, "line 2: .* which are 0 or 1 for each label"),
         ("csv", "text,label\na,1 0 1\n", {}, "line 2: the labels are '1 0 1', which are 0 or 1 for each label"),
         ("jsonl", '{"text": "a", "label": [1.0, 0.0, 1.0]}', {}, "line 1: .* which are 0 or 1 for each label"),
     ],

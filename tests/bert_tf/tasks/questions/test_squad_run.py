@@ -24,6 +24,7 @@ from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask, squad_task
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.tasks import small_runs
 from tests.killable import Server
 from tests.small_configs import small_config
 
@@ -139,21 +140,13 @@ def test_answers_are_required_to_evaluate_not_predict(inputs, trained, tmp_path)
         run_squad(parse(SquadSettings, [*command, "--do_eval"]))
 
 
-@pytest.mark.parametrize("do", ["--do_eval", "--do_predict", "ensemble"])
-def test_answers_are_decoded_as_in_training(inputs, trained, tmp_path, do):
+def test_an_ensemble_decodes_as_in_training(inputs, trained, tmp_path):
     folder = shutil.copytree(trained[0], tmp_path / "run")
-    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={folder}", do, "--version_2_with_negative"]
-    if do == "ensemble":
-        members = f"--ensemble_checkpoints={folder},{trained[0]}"
-        command = [command[0], f"--output_dir={tmp_path / 'out'}", "--do_predict", members, command[-1]]
+    members = f"--ensemble_checkpoints={folder},{trained[0]}"
+    command = [f"--predict_file={inputs}/v2.json", f"--output_dir={tmp_path / 'out'}", "--do_predict", members]
     refused = f"--version_2_with_negative=True: {folder} was trained with False; leave the flag out"
     with pytest.raises(InputError, match=refused):
-        run_squad(parse(SquadSettings, command))
-    described = json.loads((folder / "task.json").read_text())
-    described["parameters"]["version_2_with_negative"] = True
-    (folder / "task.json").write_text(json.dumps(described))
-    with pytest.raises(InputError, match=f"--version_2_with_negative=False: {folder} was trained with True"):
-        run_squad(parse(SquadSettings, [*command, "--noversion_2_with_negative"]))
+        run_squad(parse(SquadSettings, [*command, "--version_2_with_negative"]))
 
 
 @pytest.mark.slow
@@ -175,10 +168,6 @@ def test_questions_without_answer_and_their_threshold(inputs, trained_v2, tmp_pa
     assert all(predictions(copy).values())
     run_squad(parse(SquadSettings, command))
     assert predictions(copy) == answers
-    kept["step"] = 7
-    (copy / "null_threshold.json").write_text(json.dumps(kept))
-    with pytest.raises(InputError, match=f"tuned on the checkpoint of step 7, not of step {last}"):
-        run_squad(parse(SquadSettings, command))
 
 
 @pytest.mark.slow
@@ -337,11 +326,6 @@ def test_same_bits_after_repeated_kills(inputs, vocab_file, tmp_path):
         more = ["--do_train", "--do_eval", "--num_train_epochs=10", "--save_checkpoints_steps=5", "--deterministic"]
         return flags(inputs, vocab_file, folder, "v1", *more)
 
-    def weights(folder) -> dict:
-        reader = tf.train.load_checkpoint(checkpoint_folder.find(str(folder)).prefix)
-        names = set(reader.get_variable_to_shape_map()) - {"_CHECKPOINTABLE_OBJECT_GRAPH"}
-        return {name: reader.get_tensor(name) for name in names}
-
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert server.do("squad", command(whole)) == 0, server.log
     kills, seen = 0, []
@@ -356,10 +340,7 @@ def test_same_bits_after_repeated_kills(inputs, vocab_file, tmp_path):
         seen.append(checkpoint_folder.find(str(killed)).step)
     assert kills >= 3 and seen == sorted(seen) and seen[-1] < checkpoint_folder.find(str(whole)).step
     assert server.do("squad", command(killed)) == 0, server.log
-    found, wanted = weights(killed), weights(whole)
-    assert found.keys() == wanted.keys() and len(wanted) > 30
-    for name, value in wanted.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
+    small_runs.assert_same_values(*(checkpoint_folder.find(str(folder)).prefix for folder in (killed, whole)))
     for name in ("predictions.json", "eval_results.txt"):
         assert (killed / name).read_text() == (whole / name).read_text()
     server.close()

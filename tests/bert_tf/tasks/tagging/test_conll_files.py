@@ -47,7 +47,6 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
     ("content", "message"),
     [
         ("", "train.txt: holds no sentence"),
-        ("-DOCSTART- O\n\n\n", "train.txt: holds no sentence"),
         ("a O\nb\n", "train.txt, line 2: has 1 columns, the first line has 2"),
         ("\n\na x O\nb O\n", "train.txt, line 4: has 2 columns, the first line has 3"),
         ("a\nb\n", "train.txt, line 1: has 1 columns, so the word and the tag are in the same column"),
@@ -91,9 +90,6 @@ def test_finds_files_by_shared_task_names(tmp_path):
     for split, name in (("train", "esp.train"), ("dev", "valid.txt"), ("test", "eng.testb")):
         (tmp_path / name).write_text("a O\n")
         assert files.files(split) == [str(tmp_path / name)]
-    (tmp_path / "train.txt").write_text("a O\n")
-    with pytest.raises(InputError, match=r"has train.txt and esp.train; choose one with --train_data_path"):
-        files.files("train")
 
 
 def test_predictions_are_in_official_scorer_format(tmp_path):
