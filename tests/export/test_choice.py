@@ -5,6 +5,7 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy import special
 
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.choice.choice_files import ChoiceExample
@@ -32,8 +33,9 @@ def chooser(vocab_file, tmp_path_factory, request):
     config = dataclasses.replace(CONFIG, **gpt)
     model = put_together(folder / "run", vocab_file, task, spread=0.3, config=config)
     split = encoded_split(task, EXAMPLES, tokenizer, 24)
-    scores = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()
-    return export(folder / "run"), [entry["probabilities"] for entry in task._answers(split, scores)], split, tokenizer
+    scores = model(task.model_inputs(split.columns, tokenizer, 24))["logits"].numpy()[:, 0]
+    ends = np.cumsum([len(example.choices) for example in EXAMPLES])[:-1]
+    return export(folder / "run"), [special.softmax(row) for row in np.split(scores, ends)], split, tokenizer
 
 
 def columns(examples):

@@ -1,6 +1,5 @@
 """Served vectors of texts and tokens compared with `extract_features`."""
 
-import json
 import shutil
 
 import numpy as np
@@ -9,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
+from tests.bert_tf.features.test_features import sentence_transformer
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
 
@@ -77,12 +77,7 @@ def test_rows_of_tokens_have_the_same_vectors(encoder):
 @pytest.mark.slow
 def test_follows_sentence_transformers_pooling(run, tmp_path, vocab_file):
     copy = shutil.copytree(run, tmp_path / "run")
-    (copy / "1_Pooling").mkdir()
-    (copy / "1_Pooling/config.json").write_text('{"pooling_mode_max_tokens": true}')
-    modules = [{"type": f"sentence_transformers.models.{name}", "path": ""} for name in ("Transformer", "Normalize")]
-    modules.append({"type": "sentence_transformers.models.Pooling", "path": "1_Pooling"})
-    (copy / "modules.json").write_text(json.dumps(modules))
-    (copy / "sentence_bert_config.json").write_text('{"max_seq_length": 12}')
+    sentence_transformer(copy, {"pooling_mode_max_tokens": True}, "Normalize", length=12)
     expected = FeatureExtractor(copy, sentence_vectors=True).sentences(TEXTS)
     found = ask(export(copy, task_name="embeddings"), text=TEXTS)["embedding"]
     assert found.shape == (len(TEXTS), 16)
@@ -91,8 +86,8 @@ def test_follows_sentence_transformers_pooling(run, tmp_path, vocab_file):
 
 
 @pytest.mark.slow
-def test_the_vector_of_cls_and_the_embeddings_alone(run, tmp_path):
-    for number, options in enumerate(({"pooling": "cls", "layers": "0", "normalize": True}, {"pooling": "max"})):
+def test_other_poolings_and_vectors_of_length_1(run, tmp_path):
+    for number, options in enumerate(({"pooling": "cls", "layers": "0,-1", "normalize": True}, {"pooling": "max"})):
         expected = FeatureExtractor(run, max_seq_length=LENGTH, **{"layers": "-1"} | options).sentences(TEXTS)
         target = str(tmp_path / f"{number}/1")
         model = export(run, export_dir=target, task_name="embeddings", max_seq_length=LENGTH, **options)

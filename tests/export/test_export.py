@@ -19,7 +19,6 @@ from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.runs import run_record
 from bert_tf.tasks.classification.classes import probabilities
@@ -32,6 +31,7 @@ from export.kinds.classification import ServedClassifier, ServedMultiLabel, Serv
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_classifier, make_task
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import CONFIG, PAIRS, put_together
 
 LABELS = ("no", "yes")
@@ -84,10 +84,8 @@ def test_raw_strings_get_the_trainers_predictions(pairs):
 def test_the_direction_reaches_the_served_model(vocab_file, tmp_path):
     """Left to right, the last token decides. With other attention or another pooler, predictions would differ."""
     config = dataclasses.replace(CONFIG, directionality="ltr")
-    (tmp_path / "pretrained").mkdir()
-    (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
-    start = f"--init_checkpoint={tmp_path}/pretrained/ckpt"
+    write_pretrained(tmp_path / "pretrained", vocab_file, **dataclasses.asdict(config))
+    start = f"--init_checkpoint={tmp_path}/pretrained/ckpt-7"
     rows = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}\t{LABELS[i % 2]}\n" for i in range(8)]
     with pytest.raises(InputError, match="has directionality=ltr, but the model has bidi"):
         train(tmp_path / "bidi", vocab_file, "own", "text\tlabel\n", rows, start)
@@ -98,20 +96,6 @@ def test_the_direction_reaches_the_served_model(vocab_file, tmp_path):
     answers = serve(text_a=tf.constant(texts))
     np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
     assert np.ptp(predictions[:, 0]) > 1e-3, "the last token has seen the text"
-
-
-@pytest.mark.slow
-def test_served_label_sets_equal_trainer_predictions(vocab_file, tmp_path):
-    texts = [f"the {'man' if i % 2 else 'word'} {'said ' * (i % 5)}" for i in range(8)]
-    rows = [f"{text}\t{('no,yes', '')[i % 2]}\n" for i, text in enumerate(texts)]
-    _, predictions = train(tmp_path / "sets", vocab_file, "own", "text\tlabel\n", rows, "--multi_label", "--do_eval",
-                           "--tune_thresholds", "--num_train_epochs=20", "--eval_batch_size=4")  # fmt: skip
-    answers = signature(tmp_path / "sets")(text_a=tf.constant(texts))
-    assert answers.keys() == {"probabilities", "predicted", "labels"}
-    np.testing.assert_allclose(answers["probabilities"], predictions, atol=1e-5)
-    thresholds = json.loads((tmp_path / "sets/run/thresholds.json").read_text())["thresholds"]
-    np.testing.assert_array_equal(answers["predicted"], predictions > np.float32(list(thresholds.values())))
-    assert answers["predicted"].dtype == tf.bool and answers["predicted"].shape == [8, 2]
 
 
 @pytest.mark.core
@@ -233,11 +217,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(pairs, tmp_path, change, m
     [
         ("vocab.txt", lambda text: "\n".join([*text.split()[:5], *text.split()[5:][::-1]]), "vocab_sha256"),
         ("tokenizer_config.json", lambda text: '{"do_lower_case": false}', "do_lower_case"),
-        (
-            "bert_config.json",
-            lambda text: text.replace('_heads": 2', '_heads": 4'),
-            "num_attention_heads",
-        ),
+        ("bert_config.json", lambda text: text.replace('_heads": 2', '_heads": 4'), "num_attention_heads"),
     ],
 )
 def test_a_file_that_is_not_the_runs_own_is_refused(regression, tmp_path, vocab_file, name, change, message):

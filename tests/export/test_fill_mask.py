@@ -10,7 +10,6 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.pretraining.fill_mask import row_of_line
 from bert_tf.pretraining.scoring import MaskedScorer
 from bert_tf.tokenization import BertTokenizer
-from export.kinds.fill_mask import _filled
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.exports import ask, export
 
@@ -32,23 +31,36 @@ def filler(vocab_file, tmp_path_factory):
     return model, tokenizer, MaskedScorer(scorer, tokenizer, num_guesses=4)
 
 
+def filled_in(text: str, tokens: list[str], mask: int, guess: str) -> str:
+    """Replaces a mask by a guess, and the other masks by their first guesses."""
+    parts, found = text.split("[MASK]"), ""
+    for number, (part, best) in enumerate(zip(parts[:-1], tokens, strict=True)):
+        token = guess if number == mask else best
+        found += part.rstrip() + token[2:] if token.startswith("##") else part + token
+    return found + parts[-1]
+
+
 def test_guesses_are_those_of_score_text(filler):
     model, tokenizer, scorer = filler
     answers = ask(model, text=TEXTS)
     assert answers.keys() == {"tokens", "scores", "positions", "filled", "num_masks"}
     assert answers["tokens"].shape == (len(TEXTS), 20, 4)
     rows = [row_of_line(text, "", tokenizer, 40) for text in TEXTS]
-    expected = scorer.answers(rows)
+    expected, continuing = scorer.answers(rows), 0
     for number, (row, found) in enumerate(zip(rows, expected, strict=True)):
         count = len(row.blanks)
         assert answers["num_masks"][number] == count
         assert answers["positions"][number].tolist() == [*row.blanks, *[-1] * (20 - count)]
         guesses = [[tokenizer.vocabulary[i] for i in ids] for ids in found.guesses]
         assert answers["tokens"][number, :count].astype(str).tolist() == guesses
+        best = [tokens[0] for tokens in guesses]
+        filled = [[filled_in(TEXTS[number], best, mask, g) for g in tokens] for mask, tokens in enumerate(guesses)]
+        assert [[one.decode() for one in row] for row in answers["filled"][number, :count]] == filled
+        continuing += sum(token.startswith("##") for tokens in guesses for token in tokens)
         scores = np.exp(found.guess_log_probabilities)
         np.testing.assert_allclose(answers["scores"][number, :count], scores, atol=1e-5)
         assert not answers["scores"][number, count:].any() and not answers["filled"][number, count:].any()
-    assert len({tuple(row[0]) for row in answers["tokens"].tolist()}) > 4
+    assert len({tuple(row[0]) for row in answers["tokens"].tolist()}) > 4 and continuing > 4
 
 
 def test_texts_without_mask_are_answered(filler):
@@ -64,24 +76,6 @@ def test_texts_without_mask_are_answered(filler):
     assert answers["filled"][0, 0, 1].decode() == long.replace(" [MASK]", joined, 1)
     assert answers["filled"][1, 19, 3].decode().count("[MASK]") == 5
     answers["filled"][2, 0, 0].decode()
-
-
-def test_filled_texts_take_each_guess():
-    texts = ["a [MASK] b [MASK]c", "play [MASK]!", "no mask", "[MASK][MASK]x [MASK] y"]
-    tokens = [
-        [["one", "##s"], ["two", "three"]],
-        [["##ing", "time"], ["", ""]],
-        [["", ""], ["", ""]],
-        [["p", "q"], ["##r", "##"]],
-    ]
-    between = tf.strings.split(texts, "[MASK]")
-    found = _filled(between, tf.constant(tokens), tf.constant([2, 1, 0, 2])).numpy().astype(str).tolist()
-    assert found == [
-        [["a one b twoc", "as b twoc"], ["a one b twoc", "a one b threec"]],
-        [["playing!", "play time!"], ["", ""]],
-        [["", ""], ["", ""]],
-        [["prx [MASK] y", "qrx [MASK] y"], ["prx [MASK] y", "p##x [MASK] y"]],
-    ]
 
 
 def test_rows_of_tokens_have_the_same_guesses(filler):

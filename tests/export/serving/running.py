@@ -87,11 +87,6 @@ class Running:
         return self.server._service.admission._bytes
 
     @property
-    def connections(self) -> int:
-        """Number of REST connections."""
-        return len(self.server._rest.server.connections)
-
-    @property
     def begun(self) -> int:
         """Number of runs of the signature `held` that have begun."""
         return self._run("default", "begun", 1)[0]

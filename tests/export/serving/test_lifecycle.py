@@ -2,10 +2,10 @@
 
 import gc
 import shutil
-import weakref
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -67,27 +67,35 @@ def test_version_names_are_numbers(tmp_path):
     assert numbers_in(str(tmp_path / "none")) is None
 
 
+def graphs() -> list[tf.Graph]:
+    return [one for one in gc.get_objects() if type(one) is tf.Graph]
+
+
 def test_an_unloaded_version_leaves_nothing_behind(tmp_path):
-    servable = Servable(str(write_model(tmp_path, 1)))
-    graph = weakref.ref(servable._session.graph)
+    folder = str(write_model(tmp_path, 1))
+    gc.collect()
     gc.disable()
     try:
+        before, servable = len(graphs()), Servable(folder)
+        assert len(graphs()) > before
         servable.close()
-        assert graph() is None, "it does not wait for Python's own collection"
+        assert len(graphs()) == before, "it does not wait for Python's own collection"
     finally:
         gc.enable()
 
 
 def test_chosen_outputs_do_not_make_the_graph_grow(tmp_path, monkeypatch):
     monkeypatch.setattr("export.serve.servable._KEPT_CALLS", 1)
-    servable = Servable(str(write_model(tmp_path, 1)))
+    folder = str(write_model(tmp_path, 1))
+    before, servable = graphs(), Servable(folder)
+    (graph,) = (one for one in graphs() if one not in before)
 
     def ask(*names):
         arrays, outputs = plan_predict(servable, "text", {"text": np.array([b"one"])}, names)
         return servable.run(arrays, tuple(outputs.values()))
 
     def operations():
-        return len(servable._session.graph.get_operations())
+        return len(graph.get_operations())
 
     for names in [("length",), ("echo",)]:
         ask(*names)

@@ -14,6 +14,8 @@ import pytest
 import tensorflow as tf
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from export.serve.errors import ServingError
+from export.serve.service import Admission
 from tests.export.serving.held import HELD, PATH, asking, start
 from tests.export.serving.models import write_model, write_warmup
 from tests.export.serving.running import Running, running
@@ -58,11 +60,19 @@ def test_deadlines(server):
         assert held.result() == (504, {"error": "no answer within 300000 ms (--rest_api_timeout_in_ms)"})
     server.release()
     wait_until(lambda: not server.requests)
-    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
-        client.sendall(b"POST /v1/models/default:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n{")
-        wait_until(lambda: server.bodies)
-        server.advance(PATIENCE + 1)
-        assert client.recv(100).startswith(b"HTTP/1.1 408 ")
+
+
+def test_bodies_and_requests_count_until_they_end():
+    admission = Admission(most_requests=1, most_bytes=10)
+    for _ in range(2):
+        with admission.body() as take, admission.request():
+            take(6)
+            with admission.body() as other:
+                with pytest.raises(ServingError, match="too many large requests"):
+                    other(5)
+                with pytest.raises(ServingError, match="busy with 1 requests"), admission.request():
+                    pass
+    assert admission.requests == 0
 
 
 def test_pages_of_other_origins_and_health(server):

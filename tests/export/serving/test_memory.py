@@ -93,16 +93,5 @@ def measured(base: pathlib.Path, count: int, *flags: str) -> dict[str, list[floa
 def test_refused_requests_leave_no_memory(tmp_path, flags):
     write_model(tmp_path, 1)
     found = measured(tmp_path, 12, *flags)
-    print(found)
     for name, (early, late) in found.items():
         assert late < 1.1 * early, name
-
-
-if __name__ == "__main__":
-    import sys
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        write_model(pathlib.Path(folder), 1)
-        for row, megabytes in measured(pathlib.Path(folder), int(sys.argv[1]), *sys.argv[2:]).items():
-            print(f"{row:26} {' -> '.join(f'{size:,.0f}' for size in megabytes)} MB")
