@@ -4,17 +4,14 @@ import shlex
 import subprocess
 
 import pytest
-import tensorflow as tf
 
 from bert_tf.core.command_line import parse
-from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.run_classifier import main as run_classifier
-from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.docs.test_task_pages import blocks, page
-from tests.small_configs import small_config
 
 pytestmark = pytest.mark.slow
 NAME = "tutorials/distillation"
@@ -22,12 +19,7 @@ NAME = "tutorials/distillation"
 
 def test_the_commands_lead_to_a_served_student(tmp_path, vocab_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    config = small_config(num_hidden_layers=4, max_position_embeddings=128)
-    model = FineTunedBert(config, ChoiceTask().head)
-    (tmp_path / "uncased").mkdir()
-    tf.train.Checkpoint(model=tf.train.Checkpoint(encoder=model.encoder)).save("uncased/ckpt")
-    (tmp_path / "uncased/bert_config.json").write_text(config.to_json_string())
-    (tmp_path / "uncased/vocab.txt").write_text(open(vocab_file).read())
+    write_pretrained(tmp_path / "uncased", vocab_file, num_hidden_layers=4, max_position_embeddings=128)
     (tmp_path / "reviews").mkdir()
     rows = [("the man said", "good"), ("many years", "bad")] * 32
     for name in ("train", "dev"):

@@ -7,10 +7,8 @@ import subprocess
 import sys
 
 import pytest
-import tensorflow as tf
 
-from bert_tf.pretraining.objective import BertPretrainer
-from tests.small_configs import small_config
+from tests.bert_tf.pretrained_folder import write_pretrained
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/how_to/python.md"
 # Added to the page's program.
@@ -26,21 +24,14 @@ assert keras.mixed_precision.global_policy().name == "float32"
 """
 
 
-def blocks() -> list[str]:
-    return re.findall(r"^```python\n([\s\S]*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-
-
 @pytest.mark.slow
 def test_the_pages_program_runs(vocab_file, tmp_path):
-    (tmp_path / "pretrained").mkdir()
-    config = small_config(initializer_range=0.1)
-    (tmp_path / "pretrained/bert_config.json").write_text(config.to_json_string())
-    (tmp_path / "pretrained/vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write(f"{tmp_path}/pretrained/ckpt")
-    assert len(blocks()) == 7
+    write_pretrained(tmp_path / "pretrained", vocab_file)
+    programs = re.findall(r"^```python\n([\s\S]*?)^```$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(programs) == 7
     environment = os.environ | {"TF_USE_LEGACY_KERAS": "1"}
     environment["PYTHONPATH"] = os.pathsep.join([str(PAGE.parents[2]), environment.get("PYTHONPATH", "")])
-    program = "\n".join([*blocks(), CHECKS])
+    program = "\n".join([*programs, CHECKS])
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

@@ -6,16 +6,14 @@ import re
 import shlex
 
 import pytest
-import tensorflow as tf
 
 from bert_tf import run_classifier
 from bert_tf.core.command_line import parse
-from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from export import export_saved_model
 from export.settings import ExportSettings
+from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.export.serving.running import running
-from tests.small_configs import small_config
 
 README = pathlib.Path(__file__).resolve().parents[2] / "README.md"
 
@@ -31,11 +29,7 @@ def blocks() -> list[list[str]]:
 def test_the_example_leads_from_data_to_an_answer(vocab_file, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     checkpoint = tmp_path / "published"
-    checkpoint.mkdir()
-    config = small_config(initializer_range=0.1, max_position_embeddings=128)
-    (checkpoint / "bert_config.json").write_text(config.to_json_string())
-    (checkpoint / "vocab.txt").write_text(pathlib.Path(vocab_file).read_text())
-    tf.train.Checkpoint(model=BertPretrainer(config)).write(str(checkpoint / "ckpt"))
+    write_pretrained(checkpoint, vocab_file, max_position_embeddings=128)
     (tmp_path / "reviews").mkdir()
     rows = [f"the {'man' if i % 2 else 'word'} said so {i},{'good' if i % 2 else 'bad'}\n" for i in range(40)]
     (tmp_path / "reviews/train.csv").write_text("text,label\n" + "".join(rows))
