@@ -107,7 +107,9 @@ def read_blocks(file: BinaryIO) -> Iterator[bytes]:
     rest = b""
     while block := file.read(_BLOCK):
         block = rest + block
-        end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1 or _start_of_last_character(block)
+        end = block.rfind(b"\n") + 1 or block.rfind(b" ") + 1
+        if not end and len(block) >= _BLOCK:
+            end = _start_of_last_character(block)
         rest = block[end:]
         if end:
             yield block[:end]

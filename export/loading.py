@@ -70,7 +70,7 @@ def check(folder: str) -> tuple[Any, int]:
 
 
 def latency(model: Any, folder: str, rows: int) -> float:
-    """Returns the median time in seconds in which a model answers `rows` inputs like those of its warm-up requests."""
+    """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request."""
     request = [
         each for each in warmup.read(folder) if each.signature == tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
     ][-1]

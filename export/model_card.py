@@ -94,7 +94,7 @@ def _exported(source: Trained, candidates: Sequence[Mapping[str, Any]]) -> Mappi
             continue
         used = {name: value for name, value in scores.items() if name in parameters}
         if all(np.allclose(value, parameters[name], rtol=_TOLERANCE, atol=0) for name, value in used.items()):
-            return scores
+            return scores | ({"global_step": source.step} if "global_step" in scores else {})  # a whole number
         said = ", ".join(f"{name} {_shown(value)}" for name, value in used.items())
         refused = {"not shown": f"the last evaluation had {said}, unlike this export; evaluate again"}
     return refused

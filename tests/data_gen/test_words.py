@@ -63,12 +63,17 @@ DUMP = (
 )
 
 
-@pytest.mark.quick_cases("lines-The \\xff of\\n\\nof-expected0-compress", "jsonl-content2-expected2-bytes")
+@pytest.mark.quick_cases(
+    "lines-The \\xff of\\n\\nof-expected0-compress",
+    "lines-b\\xc3\\xa4h-expected1-bytes",
+    "jsonl-content3-expected3-bytes",
+)
 @pytest.mark.parametrize("pack", [bytes, bz2.compress])
 @pytest.mark.parametrize(
     ("input_format", "content", "expected"),
     [
         ("lines", b"The \xff of\n\nof", {"the": 1, "of": 2}),
+        ("lines", b"b\xc3\xa4h", {"bah": 1}),  # one word without a line end
         ("documents", b"The \xff of. The\n\nof", {"the": 2, "of": 2, ".": 1}),
         ("jsonl", JSON_LINES, {"schon": 1, "ist": 1, "'": 1, "s": 1, ".": 1, "the": 3, "a": 1, "of": 2}),
         ("wikipedia", DUMP, {"the": 1, "cats": 1, "run": 1, ".": 1}),

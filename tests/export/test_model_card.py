@@ -40,7 +40,7 @@ def test_card_shows_scores_only_of_exported_threshold(tmp_path, threshold):
     card = sections(tmp_path, {"null_threshold": 1.5, "version_2_with_negative": True})
     why = "the last evaluation had null_threshold -100.0, unlike this export; evaluate again"
     shown = (
-        ["- f1: 0.25", "- global_step: 3.0", "- null_threshold: 1.5"] if threshold == 1.5 else [f"- not shown: {why}"]
+        ["- f1: 0.25", "- global_step: 3", "- null_threshold: 1.5"] if threshold == 1.5 else [f"- not shown: {why}"]
     )
     assert card[DEV] == card[on("test.json")] == shown
 
@@ -76,5 +76,5 @@ def test_the_card_shows_the_exported_scores(tmp_path, is_edited):
 def test_card_identifies_data_other_than_dev_data(tmp_path):
     metrics_file.write_results(metrics_file.folder_of(str(tmp_path), "test.csv"), {"eval_f1": 0.25, "global_step": 3})
     metrics_file.record(str(tmp_path), "test.csv", 3, {"data": "test.csv, 8 examples, 0123", "f1": 0.25})
-    shown = ["- data: test.csv, 8 examples, 0123", "- f1: 0.25", "- global_step: 3.0"]
+    shown = ["- data: test.csv, 8 examples, 0123", "- f1: 0.25", "- global_step: 3"]
     assert sections(tmp_path, {})[on("test.csv")] == shown
