@@ -99,8 +99,8 @@ class TextClassifier(FinishedRun):
         """Trains a classifier. After an interruption, the same call resumes the training.
 
         Args:
-          texts: strings, or pairs of strings; or a table (a list of dicts, a pandas DataFrame, or a Dataset of the
-            library datasets) with the texts in the column `text`, or in `text_a` and `text_b`.
+          texts: strings, or pairs of strings; or a table (a list of dicts, a DataFrame of pandas or polars, or a
+            Dataset of the library datasets) with the texts in the column `text`, or in `text_a` and `text_b`.
           labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
             regression. If the entries are lists, tuples or sets of strings, each text may have any number of labels.
             Or the name of a column of the table.

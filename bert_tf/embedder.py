@@ -83,7 +83,7 @@ class TextEmbedder(FinishedRun):
         Args:
           examples: tuples of an anchor, its positive and any number of negatives; or tuples of two texts and a score
             (a number); or single texts; or rows with the columns of a file of `run_embeddings`: a list of dicts, a
-            pandas DataFrame, or a Dataset of the library datasets.
+            DataFrame of pandas or polars, or a Dataset of the library datasets.
           checkpoint: weights to start from; see `--init_checkpoint` of `run_embeddings`.
           output_dir: folder for checkpoints and report.
           dev: examples for the evaluation: pairs or scored pairs; None for no evaluation.

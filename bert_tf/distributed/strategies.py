@@ -40,9 +40,8 @@ def with_devices(settings: _Settings) -> _Settings:
     if number is None:
         number = len(gpus) if kind in ("mirrored", "multi_worker_mirrored") else min(len(gpus), 1)
     if number > len(gpus):
-        raise InputError(
-            f"--num_gpus={number}: TensorFlow finds {len(gpus)} GPUs on this machine; give a number up to {len(gpus)}"
-        )
+        advice = f"give a number up to {len(gpus)}" if gpus else "drop the flag to use the CPU"
+        raise InputError(f"--num_gpus={number}: TensorFlow finds {len(gpus)} GPUs on this machine; {advice}")
     if number:
         logging.info("%s", _gpus_in_words(gpus, number, settings))
         for name, value in _GPU_ENVIRONMENT.items():  # TensorFlow reads these variables when it first compiles

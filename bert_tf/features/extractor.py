@@ -86,7 +86,7 @@ class FeatureExtractor:
         """Returns an extractor of one vector per text, pooled as the checkpoint's files state, else by the mean."""
         folder = checkpoints.open_checkpoint(os.fspath(checkpoint)).folder
         pooling = {} if sentence_transformers.is_stated(folder) else {"pooling": "mean"}
-        return cls(checkpoint, sentence_vectors=not pooling, **pooling | settings)
+        return cls(checkpoint, **{"sentence_vectors": not pooling} | pooling | settings)
 
     @property
     def prompts(self) -> dict[str, str]:

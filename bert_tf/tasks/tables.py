@@ -84,10 +84,12 @@ class Columns(NamedTuple):
 
 
 def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
-    """Returns the rows of a table: a list of dicts, a pandas DataFrame, or a Dataset of the library datasets.
+    """Returns the rows of a table: a list of dicts, a DataFrame of pandas or polars, or a Dataset of datasets.
 
     The result is None for anything else, such as a list of texts.
     """
+    if hasattr(table, "to_dicts"):  # of polars
+        return table.to_dicts()
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # of pandas
         return table.to_dict("records")
     if isinstance(table, (str, bytes, Mapping)) or not hasattr(table, "__len__") or not len(table):

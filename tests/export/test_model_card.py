@@ -39,9 +39,7 @@ def test_card_shows_scores_only_of_exported_threshold(tmp_path, threshold):
         metrics_file.write_results(folder, results)
     card = sections(tmp_path, {"null_threshold": 1.5, "version_2_with_negative": True})
     why = "the last evaluation had null_threshold -100.0, unlike this export; evaluate again"
-    shown = (
-        ["- f1: 0.25", "- global_step: 3", "- null_threshold: 1.5"] if threshold == 1.5 else [f"- not shown: {why}"]
-    )
+    shown = ["- f1: 0.25", "- global_step: 3", "- null_threshold: 1.5"] if threshold == 1.5 else [f"- not shown: {why}"]
     assert card[DEV] == card[on("test.json")] == shown
 
 

@@ -1,5 +1,6 @@
-"""Tables of the library datasets, as Python programs give them to the classes that train."""
+"""Tables of the libraries datasets and polars, as Python programs give them to the classes that train."""
 
+import polars
 import pytest
 from datasets import Dataset
 
@@ -35,6 +36,9 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     dev = {"dev_texts": table, "dev_labels": "label"}
     other = TextClassifier.train(table, "label", start, tmp_path / "whole", **dev, **SETTINGS)
     assert other.scores == pytest.approx(model.scores) and other.predict(table) == model.predict(table["text"])
+    frame = polars.DataFrame({"text": table["text"][:], "label": table["label"][:]})
+    assert other.predict(frame) == other.predict(frame["text"]) == model.predict(table["text"])
+    assert other.evaluate(frame, "label") == other.evaluate(table, "label")
 
 
 def test_parquet_files_of_datasets_are_documents(tmp_path):

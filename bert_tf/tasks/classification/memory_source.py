@@ -28,8 +28,8 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
     """Returns the data in lists of texts and labels.
 
     Args:
-      texts: strings, pairs of strings, or a table: a list of dicts, a pandas DataFrame, or a Dataset of the library
-        datasets, whose texts are in the column text, or in text_a and text_b, or in sentence1 and sentence2.
+      texts: strings, pairs of strings, or a table: a list of dicts, a DataFrame of pandas or polars, or a
+        Dataset of the library datasets, with the texts in text, in text_a and text_b, or in sentence1 and sentence2.
       labels: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
         labels; or the name of a table's column.
       dev: texts and labels for evaluation; None if there are no separate dev texts.
