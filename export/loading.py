@@ -71,10 +71,14 @@ def check(folder: str) -> tuple[Any, int]:
 
 def latency(model: Any, folder: str, rows: int) -> float:
     """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request."""
-    request = [
-        each for each in warmup.read(folder) if each.signature == tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
-    ][-1]
-    inputs = {name: tf.constant(np.resize(value, (rows, *value.shape[1:]))) for name, value in request.inputs.items()}
+    default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+    # The largest request has inputs of all lengths. Exports of other projects may lack the default signature.
+    request = max(
+        warmup.read(folder), key=lambda each: (each.signature == default, len(next(iter(each.inputs.values()))))
+    )
+    count = len(next(iter(request.inputs.values())))
+    chosen = (count // 2 + np.arange(rows)) % count  # begins with an input of medium length
+    inputs = {name: tf.constant(value[chosen]) for name, value in request.inputs.items()}
     times = []
     for _ in range(1 + _TIMED_CALLS):
         started = time.perf_counter()
