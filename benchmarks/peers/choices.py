@@ -3,31 +3,24 @@
 The recipe follows Hugging Face's run_swag example: dynamic padding, and AdamW with linear warm-up and decay.
 """
 
-import argparse
 import csv
 import json
 import pathlib
+
+from training_options import argument_parser, training_options
 
 ENDINGS = ("ending0", "ending1", "ending2", "ending3")
 
 
 def main() -> None:
     """Trains, and writes the accuracy on the dev data into a folder."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    parser = argument_parser()
     parser.add_argument("--train", required=True, type=pathlib.Path)
     parser.add_argument("--dev", required=True, type=pathlib.Path)
-    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning_rate", type=float, default=5e-5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch_size", type=int, default=32)
     args = parser.parse_args()
 
     import numpy as np
     import torch
-    from training_options import training_options
     from transformers import (
         AutoModelForMultipleChoice,
         AutoTokenizer,

@@ -4,9 +4,10 @@ The losses are the ones that its documentation recommends: CoSENTLoss for scored
 for pairs, in batches without equal texts. Single texts are their own positives (SimCSE).
 """
 
-import argparse
 import json
 import pathlib
+
+from training_options import argument_parser, training_options
 
 
 def rows_of(path: pathlib.Path) -> list[dict]:
@@ -38,17 +39,10 @@ def evaluator(path: pathlib.Path, batch_size: int):
 
 def main() -> None:
     """Trains, evaluates, and writes the score."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    parser = argument_parser()
     parser.add_argument("--train", required=True, type=pathlib.Path, help="JSON Lines; a column score means CoSENT")
     parser.add_argument("--dev", required=True, type=pathlib.Path)
-    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
     parser.add_argument("--max_seq_length", type=int, required=True)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--epochs", type=float, default=1)
-    parser.add_argument("--learning_rate", type=float, default=2e-5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch_size", type=int, default=32)
     args = parser.parse_args()
 
     from datasets import Dataset
@@ -59,7 +53,6 @@ def main() -> None:
     )
     from sentence_transformers.losses import CoSENTLoss, MultipleNegativesRankingLoss
     from sentence_transformers.training_args import BatchSamplers
-    from training_options import training_options
 
     model = SentenceTransformer(args.model, device="cpu")
     model.max_seq_length = args.max_seq_length

@@ -9,6 +9,8 @@ import csv
 import json
 import pathlib
 
+from training_options import argument_parser, training_options
+
 
 def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]], list[float]]:
     """Returns the texts of each line of a GLUE file, and the label of each line; 0 if a line has no label."""
@@ -21,26 +23,18 @@ def read(path: pathlib.Path, args: argparse.Namespace) -> tuple[list[list[str]],
 
 def main() -> None:
     """Trains and writes the score on the dev data, or predicts and writes the logits."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    parser = argument_parser()
     parser.add_argument("--data_dir", required=True, type=pathlib.Path)
-    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
     parser.add_argument("--texts", required=True, help="comma-separated names of columns")
     parser.add_argument("--label", required=True)
     parser.add_argument("--columns", default="", help="comma-separated names for files without a header")
     parser.add_argument("--metric", default="accuracy", help="accuracy, matthews, or pearson for a regression")
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning_rate", type=float, default=5e-5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--predict", action="store_true")
     args = parser.parse_args()
 
     import numpy as np
     import torch
     from sklearn.metrics import matthews_corrcoef
-    from training_options import training_options
     from transformers import (
         AutoModelForSequenceClassification,
         AutoTokenizer,

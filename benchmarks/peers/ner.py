@@ -4,9 +4,10 @@ The recipe follows Hugging Face's run_ner example: labels on the first token of 
 linear decay. Warm-up, and grouping rows of similar length into batches, are as in the peer finetuning.py.
 """
 
-import argparse
 import json
 import pathlib
+
+from training_options import argument_parser, training_options
 
 
 def read(path: pathlib.Path) -> list[tuple[list[str], list[str]]]:
@@ -24,21 +25,13 @@ def read(path: pathlib.Path) -> list[tuple[list[str], list[str]]]:
 
 def main() -> None:
     """Trains, and writes the F1 on the dev data into a folder."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    parser = argument_parser()
     parser.add_argument("--train", required=True, type=pathlib.Path)
     parser.add_argument("--dev", required=True, type=pathlib.Path)
-    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning_rate", type=float, default=5e-5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch_size", type=int, default=32)
     args = parser.parse_args()
 
     import torch
     from seqeval.metrics import f1_score
-    from training_options import training_options
     from transformers import (
         AutoModelForTokenClassification,
         AutoTokenizer,

@@ -11,6 +11,8 @@ import collections
 import json
 import pathlib
 
+from training_options import argument_parser, training_options
+
 
 def questions_of(path: pathlib.Path) -> list[dict]:
     """Returns the questions of a file with their contexts and answers."""
@@ -67,23 +69,15 @@ def answers(questions: list[dict], rows: list[dict], logits) -> dict[str, str]:
 
 def main() -> None:
     """Trains, and writes the answers for the dev data into a folder."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--model", required=True)
+    parser = argument_parser()
     parser.add_argument("--train_file", required=True, type=pathlib.Path)
     parser.add_argument("--predict_file", required=True, type=pathlib.Path)
-    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
-    parser.add_argument("--dtype", default="float32")
-    parser.add_argument("--epochs", type=float, default=3)
-    parser.add_argument("--learning_rate", type=float, default=5e-5)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--batch_size", type=int, default=32)
     parser.add_argument("--max_seq_length", type=int, default=384)
     parser.add_argument("--doc_stride", type=int, default=128)
     parser.add_argument("--pad_to_max_length", action=argparse.BooleanOptionalAction, default=True)
     args = parser.parse_args()
 
     import torch
-    from training_options import training_options
     from transformers import (
         AutoModelForQuestionAnswering,
         AutoTokenizer,

@@ -1,9 +1,23 @@
-"""The options of Hugging Face's Trainer that all peers share."""
+"""The arguments of all peers, and the options of Hugging Face's Trainer."""
 
 import argparse
+import pathlib
 from typing import Any
 
 from transformers import TrainingArguments
+
+
+def argument_parser() -> argparse.ArgumentParser:
+    """Returns a parser with the arguments that all peers have."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--output_dir", required=True, type=pathlib.Path)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--epochs", type=float, default=3)
+    parser.add_argument("--learning_rate", type=float, default=5e-5)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--batch_size", type=int, default=32)
+    return parser
 
 
 def training_options(
