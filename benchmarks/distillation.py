@@ -4,8 +4,8 @@
 
 The teacher is the published checkpoint after fine-tuning with one seed. The students are its lowest layers. Each
 student is trained alone, with the teacher, and for SST-2 also with the teacher and the texts of the other training
-lines, without their labels. The exports of the teacher and of one student are then served, and clients ask both servers
-in turn.
+lines, without their labels. For classes of single texts, the exports of the teacher and of one student are then served,
+and clients ask both servers in turn.
 """
 
 import argparse
@@ -23,7 +23,9 @@ from embeddings import scored_pairs
 from finetuning import FILE_TASKS, FIRST_LINES, METRICS, TASKS, checkpoint, data_folder, our_score, timed
 from serving import BATCHING, ask, free_port, read_sentences, started
 
-CLIENTS = (1, 32)
+CLIENTS, ROUNDS = (1, 32), 2
+# Small students need a higher learning rate than their teacher.
+TEACHER_RATE, STUDENT_RATE = 5e-5, 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,9 +78,9 @@ def train(kind: Kind, output: pathlib.Path, rate: float, seed: int, *more: str) 
 
 
 def measure(name: str, kind: Kind, folder: pathlib.Path, args) -> list[pathlib.Path]:
-    """Prints the scores of a task; returns the folders of the teacher and of the best kind of student of seed 0."""
+    """Prints the scores of a task; returns the folders of the teacher and of the last kind of student, with seed 0."""
     teacher = folder / f"{name}-teacher"
-    scores = {"teacher": [train(kind, teacher, 5e-5, 0)]}
+    scores = {"teacher": [train(kind, teacher, TEACHER_RATE, 0)]}
     for layers in map(int, args.layers.split(",")):
         config = folder / f"{layers}.json"
         whole = json.loads((pathlib.Path(checkpoint()) / "config.json").read_text())
@@ -90,7 +92,7 @@ def measure(name: str, kind: Kind, folder: pathlib.Path, args) -> list[pathlib.P
         for way, flags in ways.items():
             last = folder / f"{name}-{layers}-{way.replace(' ', '-')}"
             for seed in range(args.seeds):
-                found = train(kind, last.with_name(f"{last.name}-{seed}"), args.learning_rate, seed, *student, *flags)
+                found = train(kind, last.with_name(f"{last.name}-{seed}"), STUDENT_RATE, seed, *student, *flags)
                 scores.setdefault(f"{layers} layers, {way}", []).append(found)
     for way, values in scores.items():
         deviation = statistics.stdev(values) if len(values) > 1 else 0.0
@@ -110,7 +112,7 @@ def serve(runs: list[pathlib.Path], folder: pathlib.Path, args) -> None:
         print(
             f"{run.name}: SavedModel of {sum(f.stat().st_size for f in files if f.is_file()) / 1e6:.0f} MB", flush=True
         )
-    for _ in range(args.rounds):
+    for _ in range(ROUNDS):
         for run in runs:
             command = [
                 sys.executable, "-m", "export.serve", f"--model_base_path={folder}/served/{run.name}",
@@ -134,10 +136,8 @@ def main() -> None:
     parser.add_argument("--tasks", default="SST-2", help="comma-separated: SST-2, MRPC, CoLA, STS-B, WNUT-17, vectors")
     parser.add_argument("--layers", default="2", help="numbers of the students' layers, comma-separated")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each student")
-    parser.add_argument("--learning_rate", type=float, default=1e-4, help="learning rate of the students")
     parser.add_argument("--unlabeled", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seconds", type=float, default=5, help="how long the clients ask; 0: no server is measured")
-    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--runs", help="folders of finished runs to serve instead of training, comma-separated")
     args = parser.parse_args()
     if "BERT_TF_DATA" not in os.environ:
@@ -151,7 +151,7 @@ def main() -> None:
             return
         for name in args.tasks.split(","):
             runs = measure(name, kind_of(name, data, folder), folder, args)
-            if args.seconds and name in TASKS:
+            if args.seconds and name in TASKS and "," not in TASKS[name].texts:  # the clients send single texts
                 serve(runs, folder, args)
 
 

@@ -88,7 +88,6 @@ class FileTask:
       metric: name of the main metric.
       learning_rate: learning rate for a checkpoint that was not trained on this task before.
       batch_size: number of examples in a batch.
-      epochs: number of epochs.
     """
 
     name: str
@@ -99,7 +98,6 @@ class FileTask:
     metric: str
     learning_rate: float
     batch_size: int = 32
-    epochs: float = 3
 
 
 QUESTIONS = {
@@ -302,13 +300,13 @@ def train_on_files(
         if peer == "peer":
             command = [
                 sys.executable, str(PEER.with_name(task.peer)), f"--model={checkpoint()}", f"--train={train}",
-                f"--dev={dev}", f"--epochs={args.epochs or task.epochs}", f"--seed={seed}",
+                f"--dev={dev}", f"--epochs={args.epochs or 3}", f"--seed={seed}",
             ]  # fmt: skip
         else:
             command = [
                 sys.executable, "-m", f"bert_tf.{task.script}", f"--train_data_path={train}", f"--eval_data_path={dev}",
                 f"--init_checkpoint={checkpoint()}", "--do_train", "--do_eval", "--eval_batch_size=32",
-                f"--train_batch_size={task.batch_size}", f"--num_train_epochs={args.epochs or task.epochs}",
+                f"--train_batch_size={task.batch_size}", f"--num_train_epochs={args.epochs or 3}",
                 f"--random_seed={seed}", *(["--nopack_sequences"] if peer == "unpacked" else []),
             ]  # fmt: skip
         command += [

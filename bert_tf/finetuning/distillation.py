@@ -62,23 +62,23 @@ class Teacher:
 
 
 def encoded(
-    task: Task, labeled: Sequence[Any], examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
+    task: Task, labeled: Sequence[Any], unlabeled: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
 ) -> Split:
     """Encodes labeled and unlabeled examples; the column `is_labeled`, float32 [N], is 0 for unlabeled rows.
 
     Without unlabeled examples, there is no such column.
     """
     split = encoded_split(task, labeled, tokenizer, max_seq_length)
-    if not examples:
+    if not unlabeled:
         return split
-    unlabeled = encoded_split(task, examples, tokenizer, max_seq_length)
-    columns = {name: tf.concat([column, unlabeled.columns[name]], 0) for name, column in split.columns.items()}
+    more = encoded_split(task, unlabeled, tokenizer, max_seq_length)
+    columns = {name: tf.concat([column, more.columns[name]], 0) for name, column in split.columns.items()}
     return dataclasses.replace(
         split,
-        examples=[*split.examples, *unlabeled.examples],
-        columns=columns | {"is_labeled": tf.repeat([1.0, 0.0], [len(split), len(unlabeled)])},
-        example_ids=np.concatenate([split.example_ids, unlabeled.example_ids + len(split.examples)]),
-        lengths=np.concatenate([split.lengths, unlabeled.lengths]),
+        examples=[*split.examples, *more.examples],
+        columns=columns | {"is_labeled": tf.repeat([1.0, 0.0], [len(split), len(more)])},
+        example_ids=np.concatenate([split.example_ids, more.example_ids + len(split.examples)]),
+        lengths=np.concatenate([split.lengths, more.lengths]),
     )
 
 

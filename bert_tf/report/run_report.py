@@ -172,8 +172,7 @@ def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[t
     for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
         names = ("learning_rate", "num_schedule_steps", "num_warmup_steps", "decay_after_warmup")
         schedule = optimization.WarmupLinearDecay(*(phase.optimizer[name] for name in names))
-        warmup = schedule.warmup_steps
-        turns = sorted({phase.begun_at + 1, warmup + 1})
+        turns = sorted({phase.begun_at + 1, schedule.warmup_steps + 1})
         points += [(step, float(schedule(step - 1))) for step in turns if phase.begun_at < step <= end]
     return points
 
