@@ -5,12 +5,11 @@ Paper: section 3 ("Input/Output Representations").
 
 import os
 
-import tensorflow as tf
 from absl import logging
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats.contents import Contents
-from bert_tf.config import BertConfig, read_json
+from bert_tf.config import BertConfig, read_json_if_exists
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.runs import run_folder, run_record
@@ -145,8 +144,7 @@ def check_data(contents: Contents, vocabulary: DataVocabulary | None, rules: Tok
 
 def read_conversion(folder: str) -> dict:
     """Reads the record that a conversion wrote into its output folder; returns {} for other folders."""
-    path = os.path.join(folder, CONVERSION_NAME)
-    return read_json(path) if tf.io.gfile.exists(path) else {}
+    return read_json_if_exists(os.path.join(folder, CONVERSION_NAME))
 
 
 def write(folder: str, config: BertConfig, rules: TokenizerRules | None) -> None:

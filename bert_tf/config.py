@@ -264,6 +264,13 @@ def read_json(path: str) -> dict:
     return entries
 
 
+def read_json_if_exists(path: str) -> dict:
+    """Like `read_json`, but returns {} if there is no such file."""
+    import tensorflow as tf
+
+    return read_json(path) if tf.io.gfile.exists(path) else {}
+
+
 def refuse_other_architectures(entries: Mapping, fixed: Mapping = _FIXED) -> None:
     """Refuses a configuration that describes an architecture other than the paper's encoder.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.config import read_json
+from bert_tf.config import read_json, read_json_if_exists
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.text import tokenizer_files
@@ -39,7 +39,7 @@ def pooling_file(folder: str) -> str:
 def read_prompts(folder: str) -> dict[str, str]:
     """Returns the texts that sentence-transformers can write before a text, by name; {} if there are none."""
     found, path = dict(_prompts(folder).get("prompts") or {}), pooling_file(folder)
-    if any(found.values()) and tf.io.gfile.exists(path) and read_json(path).get("include_prompt") is False:
+    if any(found.values()) and read_json_if_exists(path).get("include_prompt") is False:
         raise InputError(
             f"{path}: include_prompt is false, which is not supported; remove the prompts from "
             f"{os.path.join(folder, PROMPTS)}"
@@ -48,8 +48,7 @@ def read_prompts(folder: str) -> dict[str, str]:
 
 
 def _prompts(folder: str) -> dict:
-    path = os.path.join(folder, PROMPTS)
-    return read_json(path) if tf.io.gfile.exists(path) else {}
+    return read_json_if_exists(os.path.join(folder, PROMPTS))
 
 
 def write(
@@ -125,7 +124,7 @@ def check_texts(folder: str, do_lower_case: bool) -> None:
         tokens.
     """
     path = os.path.join(folder, LENGTH)
-    if not do_lower_case and tf.io.gfile.exists(path) and read_json(path).get("do_lower_case") is True:
+    if not do_lower_case and read_json_if_exists(path).get("do_lower_case") is True:
         raise InputError(
             f"{path}: do_lower_case, which is not supported for a cased tokenizer; lower-case the texts yourself, and "
             "set the entry to false"
@@ -158,8 +157,7 @@ def longest_sentence(folder: str) -> int | None:
     The length may be more than the model's number of positions. Since version 6 of sentence-transformers, only
     `tokenizer_config.json` states the length.
     """
-    path = os.path.join(folder, LENGTH)
-    stated = read_json(path).get("max_seq_length") if tf.io.gfile.exists(path) else None
+    stated = read_json_if_exists(os.path.join(folder, LENGTH)).get("max_seq_length")
     known = (stated, tokenizer_files.read_config(folder).get("model_max_length"))
     lengths = [length for length in known if isinstance(length, int) and length >= 3]
     return next(iter(lengths), None)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.config import read_json
+from bert_tf.config import read_json, read_json_if_exists
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.vocabulary_file import read_tokens
@@ -176,8 +176,7 @@ def _stated(vocab_file: str) -> _Stated:
 
 
 def _entries(folder: str, name: str) -> dict[str, Any]:
-    path = os.path.join(folder, name)
-    return read_json(path) if tf.io.gfile.exists(path) else {}
+    return read_json_if_exists(os.path.join(folder, name))
 
 
 def _of_transformers(folder: str) -> _Stated | None:
