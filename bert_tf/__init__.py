@@ -1,7 +1,11 @@
 """BERT in TensorFlow 2 and Keras: the model and its training (sections 3 and 4 of the paper).
 
-Letters in the shapes of all packages, unless a module says otherwise: B rows of a batch, S sequence length, H hidden
-size, L layers, A attention heads, D = H / A size of a head, I intermediate size, V vocabulary size, C classes.
+Letters in the shapes of all packages, unless a module says otherwise:
+
+- data: N texts, examples or rows of a split; B rows or texts of a batch; S sequence length; C classes or labels;
+  P predictions of a row; R packed rows of a batch, of the length W, with up to K rows each;
+- model: H hidden size, or size of a vector; L layers; A attention heads; D = H / A size of a head; I intermediate size;
+  V vocabulary size.
 """
 
 import importlib

@@ -1,8 +1,6 @@
 """A text classifier for Python programs: trains on lists of texts, evaluates, predicts, saves, loads and exports.
 
 Paper: section 4.1. The model, the settings and the folder are the same as for `run_classifier`.
-
-Letters: N texts.
 """
 
 import contextlib

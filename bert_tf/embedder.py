@@ -2,8 +2,6 @@
 
 Paper: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. The model, the settings and the folder are the same as
 for `run_embeddings`.
-
-Letters: N texts, H size of a vector.
 """
 
 import functools

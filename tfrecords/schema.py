@@ -1,8 +1,6 @@
 """Defines the names, dtypes and lengths of the features of a record.
 
 Paper: section 3.1 (masked language model and next sentence prediction).
-
-Letters: P predictions per sequence.
 """
 
 import dataclasses

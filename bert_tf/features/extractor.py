@@ -2,7 +2,7 @@
 
 Paper: section 5.3.
 
-Letters: N texts, T tokens of a text.
+Letters: T tokens of a text.
 """
 
 import copy

@@ -1,6 +1,6 @@
 """The output formats: JSON Lines, as in google-research/bert, and Parquet. Memory stays bounded.
 
-Letters: N texts, T tokens.
+Letters: T tokens.
 """
 
 import dataclasses

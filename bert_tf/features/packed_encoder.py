@@ -1,6 +1,6 @@
 """Computes the encoder's layers for rows of any length; short rows share packed rows.
 
-Letters: N rows, T tokens of all rows, R packed rows per batch, W length of packed rows.
+Letters: T tokens of all rows.
 """
 
 import copy

@@ -1,6 +1,6 @@
 """Pools the vectors of a text's tokens into one vector, as sentence-transformers does.
 
-Letters: N texts, T tokens.
+Letters: T tokens.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Input/Output Representations").
 
-Letters: N texts, T tokens of all texts, including [CLS] and [SEP].
+Letters: T tokens of all texts, including [CLS] and [SEP].
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ Each split has one file, a float16 NumPy array that is written atomically and me
 a hash of everything that the activations depend on, such as the encoder's weights, the rows, the layers and the
 precision.
 
-Letters: N rows of a split, P maximum number of tokens per row that the head reads, K layers.
+Letters: P maximum number of tokens per row that the head reads, K layers.
 """
 
 import dataclasses

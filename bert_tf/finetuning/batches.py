@@ -1,7 +1,4 @@
-"""Makes batches of encoded rows according to a plan; several rows may share a packed row.
-
-Letters: N rows of a split, R packed rows of a batch, W length of packed rows, K maximum number of rows in a packed row.
-"""
+"""Makes batches of encoded rows according to a plan; several rows may share a packed row."""
 
 from collections.abc import Mapping
 

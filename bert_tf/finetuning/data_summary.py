@@ -1,7 +1,4 @@
-"""Logs a summary of a run's data before the run begins: numbers of examples and steps, lengths, truncation and [UNK].
-
-Letters: N rows.
-"""
+"""Logs a summary of a run's data before it begins: numbers of examples and steps, lengths, truncation and [UNK]."""
 
 import numpy as np
 import tensorflow as tf

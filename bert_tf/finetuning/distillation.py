@@ -2,8 +2,6 @@
 
 Papers: G. Hinton et al., "Distilling the Knowledge in a Neural Network", 2015; I. Turc et al., "Well-Read Students
 Learn Better", 2019, whose students also learn the teacher's outputs for unlabeled texts.
-
-Letters: N rows of a split.
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""Runs a model over all rows of a split, for evaluation and for prediction.
-
-Letters: N rows.
-"""
+"""Runs a model over all rows of a split, for evaluation and for prediction."""
 
 from collections.abc import Callable, Mapping
 

@@ -3,8 +3,7 @@
 Paper: section 3.2, Figure 4. The auxiliary loss of the language model is from A. Radford et al., "Improving Language
 Understanding by Generative Pre-Training", 2018, section 3.2.
 
-Letters: L layers that the head reads, R packed rows of a batch, W length of packed rows, K maximum number of rows in a
-packed row.
+Letters: L layers that the head reads.
 """
 
 import functools

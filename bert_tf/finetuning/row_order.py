@@ -2,8 +2,6 @@
 
 All batches of an epoch have about the same number of tokens. Therefore, packed batches have hardly any padding,
 although all packed batches have the same static shape.
-
-Letters: N rows of a split.
 """
 
 import functools

@@ -5,8 +5,8 @@ number of units. A unit is usually a row. A unit is an example if the rows of ea
 example, a softmax compares the choices of an example, so the rows of these choices must be in the same batch. A share
 is the part of a batch that one device computes at once: a per-replica batch or a micro-batch.
 
-Letters: B units of a batch, N rows of a split, G examples, M total number of shares in all batches, U units of a share,
-E rows of a share, R packed rows of a share, W length of packed rows, K maximum number of rows in a packed row.
+Letters: B units of a batch, G examples, M total number of shares in all batches, U units of a share, E rows of a share,
+R packed rows of a share.
 """
 
 import dataclasses

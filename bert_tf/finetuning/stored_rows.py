@@ -1,6 +1,6 @@
 """Arrays of any number of values per row, in one NumPy file that is memory-mapped.
 
-Letters: N rows of a split, P maximum number of values of a row.
+Letters: P maximum number of values of a row.
 """
 
 import dataclasses

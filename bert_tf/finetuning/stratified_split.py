@@ -1,8 +1,6 @@
 """Divides examples into training data and held-out data by their content.
 
 The division depends only on the examples and the seed, not on the order of the examples, the process or the machine.
-
-Letters: N examples.
 """
 
 import hashlib

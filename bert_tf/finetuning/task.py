@@ -2,7 +2,7 @@
 
 Paper: section 3.2.
 
-Letters: K layers that a head reads, N rows of a split, G examples.
+Letters: K layers that a head reads, G examples.
 """
 
 import abc

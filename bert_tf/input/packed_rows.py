@@ -3,7 +3,7 @@
 Each example keeps its own [CLS], positions and label. The attention of a packed row is block-diagonal (`encoder`),
 so its examples do not attend to each other, and the loss is the same as with separate rows.
 
-Letters: M examples, R packed rows, P predictions per row, N maximum number of examples per row.
+Letters: M examples, N maximum number of examples per row.
 """
 
 import dataclasses

@@ -4,7 +4,7 @@ The pipeline parses, checks, masks and packs all records of a window together. E
 data after this row. A batch therefore shows where the next batch starts, for any batch size, number of workers and
 number of epochs.
 
-Letters: P predictions, N examples per row, M records per window, R rows per window.
+Letters: N examples per row, M records per window, R rows per window.
 """
 
 import contextlib

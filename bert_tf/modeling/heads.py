@@ -3,7 +3,7 @@
 Paper: section 3.1 (masked LM, next sentence), section 3.2 and Figure 4 (classification), section 4.2 (spans), Figure 4
 (d) and section 5.3 with Table 7 (labels of tokens).
 
-Letters: N examples in a packed row, P predictions or tokens that are read, K layers that are read, C labels of tokens.
+Letters: N examples in a packed row, P predictions or tokens that are read, K layers that are read.
 """
 
 import tensorflow as tf

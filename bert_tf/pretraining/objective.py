@@ -3,7 +3,7 @@
 Paper: section 3.1 and appendix A.2: the loss is the sum of the mean masked-LM and the mean
 next-sentence negative log-likelihoods.
 
-Letters: P predictions, N examples in a packed row.
+Letters: N examples in a packed row.
 """
 
 from collections.abc import Mapping, Sequence

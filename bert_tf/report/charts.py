@@ -1,7 +1,4 @@
-"""Draws charts as SVG text, for self-contained pages.
-
-Letters: N examples.
-"""
+"""Draws charts as SVG text, for self-contained pages."""
 
 import dataclasses
 import io

@@ -1,7 +1,4 @@
-"""The parts of an evaluation's report. A kind of task creates the parts, and `bert_tf.report` draws them.
-
-Letters: N examples.
-"""
+"""The parts of an evaluation's report. A kind of task creates the parts, and `bert_tf.report` draws them."""
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence

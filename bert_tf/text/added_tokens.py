@@ -1,6 +1,6 @@
 """Finds the tokens that transformers added to a vocabulary, such as [URL] or <e1>, before a text is split into words.
 
-Letters: B texts, P pieces, A added tokens.
+Letters: P pieces, A added tokens.
 """
 
 import re

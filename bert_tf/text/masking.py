@@ -6,7 +6,7 @@ masking, see `bert_tf.input.pipeline`).
 Paper: section 3.1 (Task 1), appendix A.1 (the 80/10/10 rule) and C.2 (other fractions). Whole-word masking
 follows the original's repository, and n-gram masking follows tf-models-official.
 
-Letters: P predictions per row, W words per row, G n-gram sizes, C candidates per row.
+Letters: W words per row, G n-gram sizes, C candidates per row.
 """
 
 import dataclasses

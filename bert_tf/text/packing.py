@@ -2,7 +2,7 @@
 
 Paper: section 3 ("Input/Output Representations"), Figure 2.
 
-Letters: B rows or examples, N windows.
+Letters: N windows.
 """
 
 from collections.abc import Mapping

@@ -4,7 +4,7 @@ Paper: section 3 ("Input/Output Representations").
 
 Each character is looked up in `unicode_table`. Spaces separate words, and some characters form words by themselves.
 
-Letters: B texts, N characters of the source, M entries after expansion, K characters of words, W words.
+Letters: N characters of the source, M entries after expansion, K characters of words, W words.
 """
 
 from typing import NamedTuple

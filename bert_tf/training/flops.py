@@ -2,7 +2,7 @@
 
 Model FLOP utilization is the number of FLOPs per second in training, divided by the peak.
 
-Letters: P predictions, N examples in a packed row.
+Letters: N examples in a packed row.
 """
 
 import dataclasses

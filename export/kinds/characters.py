@@ -3,7 +3,7 @@
 An offset is the number of Unicode characters (code points) before a place in the text. Invalid bytes do not count. So
 an offset is an index into `text.decode("utf-8", "ignore")` in Python.
 
-Letters: B texts, N characters of all texts, K places or ranges in texts.
+Letters: N characters of all texts, K places or ranges in texts.
 """
 
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 Paper: section 4.4.
 
-Letters: B examples in a batch, N choices per example, R choices of all examples.
+Letters: N choices per example, R choices of all examples.
 """
 
 from collections.abc import Mapping

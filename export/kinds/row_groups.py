@@ -1,7 +1,4 @@
-"""Runs a model on many rows in parts, so that memory stays bounded.
-
-Letters: N rows.
-"""
+"""Runs a model on many rows in parts, so that memory stays bounded."""
 
 from collections.abc import Callable, Mapping
 

@@ -4,7 +4,7 @@
 
 Paper: section 5.3.
 
-Letters: B sentences, W words of all sentences, N rows.
+Letters: W words of all sentences.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Paper: section 3.2, Figure 4 (d); section 5.3.
 
-Letters: W words of the longest text, N rows, C labels.
+Letters: W words of the longest text.
 """
 
 import os

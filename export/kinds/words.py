@@ -1,6 +1,6 @@
 """Splits texts into words for tagging, in graph operations.
 
-Letters: B texts, W words of all texts.
+Letters: W words of all texts.
 """
 
 from typing import NamedTuple

@@ -2,7 +2,7 @@
 
 Paper: section 4.4.
 
-Letters: N rows of a split, G examples.
+Letters: G examples.
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""What a classifier predicts for a text. `classes`, `regression` and `multi_label` implement the three kinds.
-
-Letters: N examples.
-"""
+"""What a classifier predicts for a text. `classes`, `regression` and `multi_label` implement the three kinds."""
 
 import abc
 import dataclasses

@@ -1,8 +1,6 @@
 """Defines tasks whose files have fixed names and columns, such as the tasks of GLUE and XNLI.
 
 Paper: section 4.1.
-
-Letters: N rows.
 """
 
 import dataclasses

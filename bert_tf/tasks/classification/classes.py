@@ -1,8 +1,6 @@
 """The answers of a task with one class per example.
 
 Paper: section 3.2, Figure 4 (a) and (b).
-
-Letters: N examples.
 """
 
 import dataclasses

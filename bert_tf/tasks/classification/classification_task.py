@@ -1,8 +1,6 @@
 """The task of predicting a class, a score or a set of labels for one or two texts.
 
 Paper: section 3.2, Figure 4 (a) and (b); section 4.1.
-
-Letters: N rows of a split.
 """
 
 import dataclasses

@@ -1,7 +1,4 @@
-"""The kinds of tasks that predict classes, scores or sets of labels for texts, for the registry.
-
-Letters: N examples, C labels.
-"""
+"""The kinds of tasks that predict classes, scores or sets of labels for texts, for the registry."""
 
 from collections.abc import Callable, Mapping, Sequence
 

@@ -1,7 +1,4 @@
-"""The answers of a task with any number of labels per example, including no label.
-
-Letters: N examples, C labels.
-"""
+"""The answers of a task with any number of labels per example, including no label."""
 
 import dataclasses
 import itertools

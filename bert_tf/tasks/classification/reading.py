@@ -3,7 +3,7 @@
 Paper: section 3.2; for long texts: C. Sun et al., "How to Fine-Tune BERT for Text Classification?", 2019; for pairs in
 both orders: A. Radford et al., "Improving Language Understanding by Generative Pre-Training", 2018, section 3.3.
 
-Letters: B examples, N rows.
+Letters: B examples.
 """
 
 import dataclasses

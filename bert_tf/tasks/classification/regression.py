@@ -1,8 +1,6 @@
 """The answers of a task with one number per example.
 
 Paper: section 4.1 (STS-B).
-
-Letters: N examples.
 """
 
 import dataclasses

@@ -2,7 +2,7 @@
 
 Sentence vectors from BERT: N. Reimers and I. Gurevych, "Sentence-BERT", EMNLP 2019. Each text is a row.
 
-Letters: H size of a vector, N rows of a split, G examples.
+Letters: G examples.
 """
 
 import dataclasses

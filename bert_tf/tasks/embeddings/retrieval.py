@@ -3,7 +3,7 @@
 nDCG: K. Jarvelin and J. Kekalainen, "Cumulated Gain-Based Evaluation of IR Techniques", 2002; the gain is
 linear, as in trec_eval.
 
-Letters: Q queries, D documents, H size of a vector.
+Letters: Q queries, D documents.
 """
 
 import dataclasses

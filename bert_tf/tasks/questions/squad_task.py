@@ -1,8 +1,6 @@
 """The task of answering questions about a context, where the answer is a span of the context: SQuAD 1.1 and 2.0.
 
 Paper: section 3.2, Figure 4 (c); sections 4.2 and 4.3.
-
-Letters: N rows of a split.
 """
 
 import dataclasses

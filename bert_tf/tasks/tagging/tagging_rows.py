@@ -1,8 +1,6 @@
 """Encodes tagged sentences as rows of tokens; splits long sentences, and adds neighboring sentences as context.
 
 Paper: section 5.3. The first token of each word is labeled, and rows can be filled with context from the document.
-
-Letters: N rows.
 """
 
 import itertools

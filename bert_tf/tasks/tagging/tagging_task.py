@@ -1,8 +1,6 @@
 """The task of tagging named entities. The first token of each word is labeled; the metrics are the same as conlleval's.
 
 Paper: section 3.2, Figure 4 (d); section 5.3 and Table 7.
-
-Letters: N rows of a split, C labels.
 """
 
 import dataclasses
