@@ -21,6 +21,8 @@ from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import gradients
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.finetuning.word_task import FindTheWord
+from tests.bert_tf.tagging import make_task as tagging_task
+from tests.bert_tf.tagging import sentences
 from tests.small_configs import small_config
 
 CONFIG = small_config(
@@ -32,6 +34,7 @@ TASKS = {
     "pairs": make_task(3),
     "words": FindTheWord(""),
     "choices": ChoiceTask(),
+    "tags": tagging_task(),
     "questions": SquadTask(Decoding(has_unanswerable=True)),
 }
 
@@ -43,6 +46,8 @@ def tokenizer(vocab_file):
 
 def examples(task, tokenizer, count=24):
     rng = np.random.default_rng(0)
+    if task == "tags":
+        return sentences(tokenizer.vocabulary, count)
     words = [word for word in tokenizer.vocabulary if word.isalpha() and len(word) > 2]
     if task == "questions":
         contexts = [rng.choice(words, rng.integers(1, 20)) for _ in range(count)]
@@ -107,7 +112,10 @@ def assert_same(sums, gradients, expected_sums, expected_gradients):
 
 
 # What matters is whether an example has several rows, and whether the head reads the pooled output.
-KINDS = [("pairs", "ltr"), ("words", "bidi"), ("choices", "bidi"), ("questions", "bidi"), ("words on a BiLSTM", "rtl")]
+KINDS = [
+    ("pairs", "ltr"), ("words", "bidi"), ("choices", "bidi"), ("questions", "bidi"), ("tags", "bidi"),
+    ("words on a BiLSTM", "rtl"),
+]  # fmt: skip
 
 
 @pytest.mark.quick_cases("words-bidi")

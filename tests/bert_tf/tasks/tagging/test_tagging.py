@@ -1,23 +1,18 @@
-"""Sentences to rows and back, the head, and packed steps."""
+"""Sentences to rows and back, the loss, and stored features."""
 
 import dataclasses
-import itertools
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from official.nlp.data import tagging_data_lib
 from official.nlp.tools import tokenization as original
 
-from bert_tf.checkpoints import variables_by_path
-from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
-from bert_tf.finetuning.row_plan import plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import gradients
+from tests.bert_tf.finetuning.test_packed_finetuning import measured
 from tests.bert_tf.tagging import ODD_WORDS, make_task, sentences
 from tests.small_configs import small_config
 
@@ -127,63 +122,13 @@ def test_words_at_cut_have_context_on_both_sides():
     assert [(s.begin, s.end) for s in spans] == [(0, 8), (2, 10), (6, 14), (10, 18), (12, 20)]
 
 
-def step_of(objective, task, tokenizer, split, packed, micro_batches=1):
-    """Returns loss terms, gradients by path, and the batch of one step over all rows."""
-    plan = plan_training(
-        split.lengths, batch_size=len(split), num_batches=1, shares=micro_batches, packed_for=CONFIG if packed else None
-    )
-    options = {"max_seq_length": 32, "shares": micro_batches, "shares_per_replica": micro_batches}
-    batch = dict(next(iter(row_batches(split, task, tokenizer, plan, **options))))
-    del batch["data_position"]
-    variables = variables_by_path(objective.model)
-    denominators = objective.denominators(batch)
-    names = [name for names in denominators.values() for name in names]
-    found, sums = tf.function(
-        lambda: gradients.accumulate(
-            objective, names, list(variables.values()),
-            batch, tf.constant([0, 0]), denominators["loss"], micro_batches=micro_batches,
-        )
-    )()  # fmt: skip
-    by_path = {p: tf.convert_to_tensor(g).numpy() for p, g in zip(variables, found, strict=True) if g is not None}
-    return {name: float(value) for name, value in sums.items()}, by_path, batch
-
-
-@pytest.fixture(scope="module")
-def tagger(tokenizer):
+@pytest.mark.slow
+def test_the_loss_is_the_mean_over_first_tokens(tokenizer):
     task = make_task()
-    split = encoded_split(task, sentences(tokenizer.vocabulary, 24), tokenizer, 32)
-    tf.random.set_seed(0)
-    return task, split, FineTuningObjective(FineTunedBert(CONFIG, task.head), task)
-
-
-@pytest.mark.slow
-def test_packed_tagging_steps_equal_padded_ones(tokenizer, tagger):
-    task, split, objective = tagger
-    sums, expected, padded = step_of(objective, task, tokenizer, split, packed=False)
-    words = sum(len(sentence.words) for sentence in split.examples)
-    assert float(objective.denominators(padded)["loss"]["loss"]) == words
-    assert sums["loss"] > 0.5 * words
-    for micro_batches in (1, 2):
-        packed_sums, found, batch = step_of(objective, task, tokenizer, split, True, micro_batches)
-        assert batch["input_ids"].shape[0] < 24 and "slots" in batch, "rows are shared"
-        for name, value in sums.items():
-            np.testing.assert_allclose(packed_sums[name], value, rtol=1e-5, err_msg=name)
-        assert found.keys() == expected.keys() and len(found) > 30
-        largest = max(np.abs(value).max() for value in expected.values())
-        for path, value in expected.items():
-            np.testing.assert_allclose(found[path], value, atol=1e-5 * largest, err_msg=path)
-    logits, packed = [], step_of(objective, task, tokenizer, split, packed=True)[2]
-    for each in (padded, packed):
-        rows, order = row_columns(each), np.argsort(row_columns(each)["row_ids"])
-        mask = rows["input_mask"].numpy()[order, :, np.newaxis]
-        logits.append(objective.model(each)["logits"].numpy()[order] * mask)
-    np.testing.assert_allclose(logits[1], logits[0], atol=1e-5 * np.abs(logits[0]).max())
-
-
-@pytest.mark.slow
-def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
-    task, split, objective = tagger
-    _, _, batch = step_of(objective, task, tokenizer, split, packed=False)
+    found = sentences(tokenizer.vocabulary, 24)
+    split = encoded_split(task, found, tokenizer, 32)
+    objective = FineTuningObjective(FineTunedBert(CONFIG, task.head), task)
+    *_, batch = measured(objective, task, tokenizer, split, packed=False)
     logits = objective.model(batch)["logits"].numpy()
     losses = []
     for row, number in enumerate(batch["row_ids"].numpy()):
@@ -191,14 +136,15 @@ def test_the_loss_is_the_mean_over_first_tokens(tokenizer, tagger):
         for place, label in enumerate(labels):
             if label != NOT_LABELED:
                 losses.append(np.logaddexp.reduce(logits[row, place]) - logits[row, place, label])
-    total = float(objective.numerators(batch, training=False, seed=None)["loss"]["loss"])
-    np.testing.assert_allclose(total, np.sum(losses), rtol=1e-5)
+    numerators, denominators = objective.numerators(batch, training=False, seed=None), objective.denominators(batch)
+    np.testing.assert_allclose(objective.loss(numerators["loss"], denominators["loss"]), np.mean(losses), rtol=1e-5)
+    assert len(losses) == sum(len(sentence.words) for sentence in found)
 
 
 def test_features_equal_encoder_output_of_first_tokens(tokenizer):
     config = dataclasses.replace(CONFIG, num_hidden_layers=4)
     found = sentences(tokenizer.vocabulary, 6)
-    for features, layers in itertools.islice({"concat_last_four": (1, 2, 3, 4), "embeddings": (0,)}.items(), 2):
+    for features, layers in {"concat_last_four": (1, 2, 3, 4), "embeddings": (0,)}.items():
         task = make_task(features=features, lstm_size=5, activations_dir="unused")
         split = encoded_split(task, found, tokenizer, 32)
         inputs = task.model_inputs(split.columns, tokenizer, 32)
