@@ -44,6 +44,19 @@ def batch(objective) -> dict[str, np.ndarray]:
     }
 
 
+def spoilt(token: int, spoil):
+    """Returns an objective whose loss is `spoil(loss, is_bad)`; `is_bad` means that a row begins with `token`."""
+
+    class Spoilt(PretrainingObjective):
+        def numerators(self, batch, training, seed):
+            terms = super().numerators(batch, training, seed)
+            loss, is_bad = terms["loss"]["masked_lm_loss"], tf.reduce_any(batch["input_ids"][:, 0] == token)
+            terms["loss"]["masked_lm_loss"] = spoil(loss, is_bad)
+            return terms
+
+    return Spoilt
+
+
 def make_trainer(
     objective=PretrainingObjective, replicas=1, micro_batches=1, rows=None, config=CONFIG, dtype="float32",
     device=None, **more,

@@ -43,10 +43,7 @@ def traced_flops(model, loss_of_outputs, **more: int) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("direction", "examples"),
-    [("bidi", 6), ("ltr", 1), *(pytest.param(*each, marks=pytest.mark.slow) for each in (("bidi", 1), ("ltr", 6)))],
-)
+@pytest.mark.parametrize(("direction", "examples"), [("bidi", 6), ("ltr", 1), ("bidi", 1), ("ltr", 6)])
 def test_pretraining_flops_formula_equals_graph(direction, examples):
     packed = {"sequence_ids": LENGTH, "position_ids": LENGTH, "cls_positions": examples} if examples > 1 else {}
     config = BertConfig.from_dict({**vars(CONFIG), "directionality": direction})
@@ -63,13 +60,6 @@ def test_pretraining_flops_formula_equals_graph(direction, examples):
 def test_flops_of_classification_equal_the_graphs():
     counted = traced_flops(make_classifier(CONFIG, 3), lambda outputs: tf.reduce_sum(outputs["logits"] ** 2))
     assert BATCH * make_task(3).training_flops(CONFIG, LENGTH) == pytest.approx(counted, rel=0.01)
-
-
-def test_flops_omit_unread_positions():
-    # 14 of 20 positions: two products of 32 x 32, the feed-forward of 32 x 48, scores and contexts over 20 positions
-    forward = 2 * 14 * 2 * 32 * 32 + 2 * 14 * 2 * 32 * 48 + 2 * (2 * 14 * 20 * 32)
-    assert flops.unread_position_flops(CONFIG, 20, read=6) == 3 * forward
-    assert flops.unread_position_flops(CONFIG, 20, read=21) == 0
 
 
 @pytest.mark.parametrize(

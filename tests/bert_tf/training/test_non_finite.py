@@ -14,30 +14,12 @@ from bert_tf.pretraining.objective import PretrainingObjective
 from bert_tf.runs import checkpoint_folder
 from bert_tf.training import metrics_file
 from bert_tf.training.trainer import MOST_SKIPPED_IN_A_ROW, Stopped
-from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer
+from tests.bert_tf.training.one_batch import ROWS, batch, make_trainer, spoilt
 from tests.bert_tf.training.test_training import settings
 
-
-class InfiniteForPiece39(PretrainingObjective):
-    """A loss that is infinite if a row begins with token 39, although its gradients are finite."""
-
-    def numerators(self, batch, training, seed):
-        terms = super().numerators(batch, training, seed)
-        loss = terms["loss"]["masked_lm_loss"]
-        bad = tf.reduce_any(batch["input_ids"][:, 0] == 39)
-        terms["loss"]["masked_lm_loss"] = loss + tf.where(bad, float("inf"), 0.0)
-        return terms
-
-
-class NoNumberForPiece38(PretrainingObjective):
-    """A finite loss whose gradient is NaN if a row begins with token 38."""
-
-    def numerators(self, batch, training, seed):
-        terms = super().numerators(batch, training, seed)
-        loss = terms["loss"]["masked_lm_loss"]
-        zero = tf.where(tf.reduce_any(batch["input_ids"][:, 0] == 38), loss - loss, 1.0)
-        terms["loss"]["masked_lm_loss"] = loss + tf.sqrt(zero)
-        return terms
+# An infinite loss with finite gradients, and a finite loss whose gradient is NaN.
+INFINITE = spoilt(39, lambda loss, is_bad: loss + tf.where(is_bad, float("inf"), 0.0))
+NO_NUMBER = spoilt(38, lambda loss, is_bad: loss + tf.sqrt(tf.where(is_bad, loss - loss, 1.0)))
 
 
 def rows(bad_from: int = ROWS, token: int = 39) -> dict:
@@ -66,7 +48,7 @@ def check_unchanged(trainer, before):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "token", "compiled"),
-    [(InfiniteForPiece39, 39, False), (NoNumberForPiece38, 38, False), (NoNumberForPiece38, 38, True)],
+    [(INFINITE, 39, False), (NO_NUMBER, 38, False), (NO_NUMBER, 38, True)],
 )
 def test_a_bad_row_on_one_replica_skips_the_step(objective, token, compiled):
     trainer = make_trainer(objective, 2, rows=steps(ROWS, ROWS - 1, token=token), compiles=compiled)
@@ -85,7 +67,7 @@ def test_a_bad_row_on_one_replica_skips_the_step(objective, token, compiled):
 def test_skips_limited_number_of_non_finite_steps():
     """A good step ends the count of bad steps in a row."""
     bad = [0] * MOST_SKIPPED_IN_A_ROW
-    trainer = make_trainer(InfiniteForPiece39, rows=steps(*bad, ROWS, *bad, 0), skip_non_finite_steps=True)
+    trainer = make_trainer(INFINITE, rows=steps(*bad, ROWS, *bad, 0), skip_non_finite_steps=True)
     before = state(trainer)
     results = trainer.train(tf.constant(MOST_SKIPPED_IN_A_ROW))
     assert results["skipped_steps"] == MOST_SKIPPED_IN_A_ROW and trainer.failed_step == 0
@@ -108,10 +90,10 @@ def test_skips_limited_number_of_non_finite_steps():
 def test_float16_fails_only_at_the_lowest_scale(compiles):
     """A loss that is not finite is bad at once, a gradient only at the lowest loss scale."""
     try:
-        infinite = make_trainer(InfiniteForPiece39, rows=rows(0), dtype="float16", compiles=compiles)
+        infinite = make_trainer(INFINITE, rows=rows(0), dtype="float16", compiles=compiles)
         with pytest.raises(Stopped):
             infinite.train(tf.constant(1))
-        overflowing = make_trainer(NoNumberForPiece38, rows=rows(0, token=38), dtype="float16", compiles=compiles)
+        overflowing = make_trainer(NO_NUMBER, rows=rows(0, token=38), dtype="float16", compiles=compiles)
         halvings = int(np.log2(float(overflowing.optimizer.loss_scale)))
         overflowing.train(tf.constant(halvings))
         assert overflowing.failed_step == 0 and float(overflowing.optimizer.loss_scale) == 1.0
@@ -121,13 +103,6 @@ def test_float16_fails_only_at_the_lowest_scale(compiles):
         assert overflowing.failed_step == halvings + 1
     finally:
         keras.mixed_precision.set_global_policy("float32")
-
-
-def test_weights_that_are_not_finite_are_found_by_name():
-    trainer = make_trainer(rows=rows())
-    weight = trainer.objective.model.encoder.pooler.kernel
-    weight.assign(tf.fill(weight.shape, float("inf")))
-    assert trainer.non_finite_variable() == weight.name
 
 
 @pytest.fixture
@@ -172,7 +147,7 @@ def test_a_stopped_run_names_its_step_and_checkpoint(runs, tmp_path):
 @pytest.mark.slow
 def test_no_checkpoint_of_non_finite_weights(runs, tmp_path):
     with pytest.raises(
-        InputError, match=r"is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
+        InputError, match=r": [\w/]+:0 is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
     ):
         run_pretraining(
             settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")

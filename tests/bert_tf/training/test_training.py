@@ -22,16 +22,11 @@ from bert_tf.settings import ConversionSettings, PretrainingSettings
 from bert_tf.training import loop
 from bert_tf.training.interruption import Interruption
 from tests.bert_tf import pretraining_runs
+from tests.bert_tf.finetuning.killed_run import weights
 
 
 def settings(runs, output_dir, *more: str) -> PretrainingSettings:
     return pretraining_runs.settings(f"{runs}/dropout.json", f"{runs}/32.tfrecord", output_dir, "--do_train", *more)
-
-
-def weights(output_dir, step: int) -> dict[str, np.ndarray]:
-    reader = tf.train.load_checkpoint(f"{output_dir}/ckpt-{step}")
-    names = [n for n in reader.get_variable_to_shape_map() if n.startswith(("model/", "optimizer/"))]
-    return {name: reader.get_tensor(name) for name in names}
 
 
 def losses(output_dir) -> list[float]:
@@ -64,7 +59,7 @@ def test_a_run_starts_from_another_projects_checkpoint(runs, finished, tmp_path)
     start = [f"--init_checkpoint={tmp_path}/tf1/bert_model.ckpt", "--bert_config_file=", "--num_train_steps=1",
              "--num_warmup_steps=0"]  # fmt: skip
     run_pretraining(settings(runs, tmp_path / "second", *start))
-    old, new = weights(finished[0], 6), weights(tmp_path / "second", 0)
+    old, new = weights(finished[0] / "ckpt-6"), weights(tmp_path / "second" / "ckpt-0")
     for name in old:
         if name.startswith("model/"):
             np.testing.assert_array_equal(new[name], old[name])
@@ -106,9 +101,9 @@ def test_half_precision_keeps_float32_weights(runs, tmp_path, dtype):
         assert keras.mixed_precision.global_policy().compute_dtype == dtype
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    saved = weights(tmp_path, 6)
+    saved = weights(tmp_path / "ckpt-6")
     assert all(v.dtype == np.float32 for n, v in saved.items() if n.startswith("model/"))
-    first, last = weights(tmp_path, 0), saved
+    first, last = weights(tmp_path / "ckpt-0"), saved
     name = "model/encoder/embeddings/word_embeddings/.ATTRIBUTES/VARIABLE_VALUE"
     assert np.isfinite(last[name]).all() and np.abs(first[name] - last[name]).max() > 1e-5
     assert all(np.isfinite(losses(tmp_path)))
@@ -162,7 +157,7 @@ def test_the_first_checkpoint_has_no_moments(runs, finished, tmp_path, monkeypat
     shutil.copytree(finished[0], folder)
     for path in [*folder.glob("ckpt-3.*"), *folder.glob("ckpt-6.*"), folder / "checkpoint"]:
         path.unlink()
-    assert not [name for name in weights(folder, 0) if name.startswith("optimizer/")]
+    assert not [name for name in weights(folder / "ckpt-0") if name.startswith("optimizer/")]
     shown = loop.TrainingProgress
     show = shown.show
     monkeypatch.setattr(shown, "is_due", True)
@@ -185,7 +180,7 @@ def test_a_damaged_checkpoint_is_skipped_and_kept(runs, finished, tmp_path, capl
     assert f"using {folder}/ckpt-3, the newest intact checkpoint" in caplog.text
     assert "training has diverged: the loss was 0.1 at step 1 and is" in caplog.text
     assert (folder / "damaged/0/ckpt-6.data-00000-of-00001").read_bytes() == damaged
-    got, expected = weights(folder, 6), weights(finished[0], 6)
+    got, expected = weights(folder / "ckpt-6"), weights(finished[0] / "ckpt-6")
     assert got.keys() == expected.keys()
     for name, value in got.items():
         np.testing.assert_allclose(value, expected[name], atol=1e-6, err_msg=name)
@@ -228,8 +223,6 @@ def test_another_model_in_the_folder_is_refused(runs, finished, tmp_path):
     ("changes", "message"),
     [
         ({"vocab_size": 100}, "vocab_size=100 is smaller than the vocabulary"),
-        ({"hidden_sise": 16}, "unknown key 'hidden_sise'"),
-        ({"num_attention_heads": 3}, "hidden_size=16 is not a multiple of num_attention_heads=3"),
         ({"type_vocab_size": 1}, "pairs of texts need 2"),
         ({"max_position_embeddings": 16}, "max_seq_length=32 is beyond max_position_embeddings=16"),
     ],
@@ -261,7 +254,7 @@ def test_bad_input_ends_before_anything_is_written(runs, tmp_path, more, message
 @pytest.mark.slow
 def test_lamb_trains(runs, tmp_path):
     run_pretraining(settings(runs, tmp_path, "--optimizer=lamb", "--num_train_steps=3"))
-    first, last = weights(tmp_path, 0), weights(tmp_path, 3)
+    first, last = weights(tmp_path / "ckpt-0"), weights(tmp_path / "ckpt-3")
     assert all(np.abs(last[name] - first[name]).max() > 0 for name in first if name.startswith("model/"))
 
 
