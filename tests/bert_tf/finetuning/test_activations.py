@@ -13,9 +13,7 @@ from tests.small_configs import small_config
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("features", "layers"), [("embeddings", 1), pytest.param("weighted_sum_last_four", 4, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("features", "layers"), [("embeddings", 1), ("weighted_sum_last_four", 4)])
 def test_stored_activations_equal_encoder_outputs(vocab_file, tmp_path, monkeypatch, caplog, features, layers):
     monkeypatch.setattr(activations, "_TOKENS_PER_BATCH", 100)
     tokenizer = BertTokenizer(vocab_file)

@@ -2,7 +2,6 @@
 
 import types
 
-import numpy as np
 import pytest
 
 from bert_tf.finetuning import data_summary
@@ -88,9 +87,3 @@ def test_every_kind_that_truncates_says_so(tokenizer, caplog, kind):
     task, example = OF_EACH_KIND[kind]
     lines, warnings = said(caplog, task, tokenizer, train=[example] * 4)
     assert "100.0% truncated" in lines[0] and "give a larger --max_seq_length" in warnings[0]
-
-
-def test_pairs_count_both_texts(tokenizer):
-    example = Example("the " * 10, "man " * 10, "0")
-    split = encoded_split(make_task(2), [example, Example("the", "man", "0"), Example("the", "", "1")], tokenizer, 16)
-    np.testing.assert_array_equal(data_summary.lost_tokens(split, 16), [7, 0, 0])

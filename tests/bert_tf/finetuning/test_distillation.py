@@ -13,16 +13,15 @@ from bert_tf.finetuning import distillation
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.training import loop, teacher_loss
-from tests.bert_tf.finetuning.killed_run import Killed, weights
+from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights
 from tests.bert_tf.tasks import small_runs
 from tests.small_configs import small_config
 
 KINDS = ["classification", "regression", "questions", "tagging", "choice", "embeddings"]
-MOST = [KINDS[0], *(pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS[1:])]
 
 
 @pytest.fixture(scope="module")
-def teacher(request, tmp_path_factory, vocab_file):
+def teacher(tmp_path_factory, vocab_file):
     """A function that trains the teacher of a kind, once."""
     made = {}
 
@@ -61,7 +60,8 @@ def test_the_divergence_is_the_formulas():
     np.testing.assert_allclose(tape.gradient(found, variable), 3 * (q - p), atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", MOST)
+@pytest.mark.quick_cases("classification")
+@pytest.mark.parametrize("kind", KINDS)
 def test_packed_and_accumulated_steps_are_equal(kind, teacher, vocab_file, tmp_path):
     flags = [[], ["--nopack_sequences"], ["--gradient_accumulation_steps=1"]]
     found = [
@@ -75,7 +75,8 @@ def test_packed_and_accumulated_steps_are_equal(kind, teacher, vocab_file, tmp_p
             assert other == pytest.approx(first, rel=2e-3, abs=1e-6), name
 
 
-@pytest.mark.parametrize("kind", MOST)
+@pytest.mark.quick_cases("classification")
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_copy_has_nothing_to_learn_from_its_teacher(kind, teacher, vocab_file, tmp_path):
     source = teacher(kind)
     config = json.loads((source / "bert_config.json").read_text())
@@ -91,9 +92,7 @@ def test_a_copy_has_nothing_to_learn_from_its_teacher(kind, teacher, vocab_file,
 def test_a_weight_of_0_is_plain_training(teacher, vocab_file, tmp_path):
     student("classification", vocab_file, tmp_path / "a/run", teacher("classification"), "--distill_weight=0")
     student("classification", vocab_file, tmp_path / "b/run", "")
-    first, second = (weights(tf.train.latest_checkpoint(str(tmp_path / each / "run"))) for each in "ab")
-    assert first.keys() == second.keys()
-    assert all(np.array_equal(first[name], second[name]) for name in first)
+    assert_same_weights(tmp_path / "a/run/ckpt-9", tmp_path / "b/run/ckpt-9")
 
 
 def test_outputs_are_computed_once(teacher, vocab_file, tmp_path, caplog):
@@ -110,14 +109,11 @@ def test_outputs_are_computed_once(teacher, vocab_file, tmp_path, caplog):
 
 @pytest.mark.slow
 def test_a_killed_student_ends_with_the_same_weights(teacher, vocab_file, tmp_path, monkeypatch):
-    flags = (
-        "classification",
-        vocab_file,
-        tmp_path / "killed/run",
-        teacher("classification"),
-        "--save_checkpoints_steps=4",
-    )
-    student(*flags[:2], tmp_path / "whole/run", *flags[3:])
+    def train(name):
+        folder = tmp_path / name / "run"
+        student("classification", vocab_file, folder, teacher("classification"), "--save_checkpoints_steps=4")
+
+    train("whole")
 
     def killed(progress=None, step=9, *rest, **more):
         if step > 4:
@@ -126,15 +122,14 @@ def test_a_killed_student_ends_with_the_same_weights(teacher, vocab_file, tmp_pa
     with monkeypatch.context() as patch:  # in the teacher's outputs
         patch.setattr(distillation, "evaluate_rows", lambda *_, **more: killed())
         with pytest.raises(Killed):
-            student(*flags)
+            train("killed")
     assert not list((tmp_path / "killed/run/teacher").glob("*"))
     with monkeypatch.context() as patch:  # in training, after the checkpoint of step 4
         patch.setattr(loop.TrainingProgress, "update", killed)
         with pytest.raises(Killed):
-            student(*flags)
-    student(*flags)
-    whole, found = (weights(tmp_path / name / "run/ckpt-9") for name in ("whole", "killed"))
-    assert whole.keys() == found.keys() and all(np.array_equal(whole[name], found[name]) for name in whole)
+            train("killed")
+    train("killed")
+    assert_same_weights(tmp_path / "killed/run/ckpt-9", tmp_path / "whole/run/ckpt-9")
 
 
 UNLABELED = {
@@ -151,10 +146,8 @@ UNLABELED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "kind", [name if name in ("classification", "tagging") else pytest.param(name, marks=pytest.mark.slow)
-             for name in UNLABELED],
-)  # fmt: skip
+@pytest.mark.quick_cases("classification", "tagging")
+@pytest.mark.parametrize("kind", UNLABELED)
 def test_unlabeled_texts_have_only_the_teachers_loss(kind, teacher, vocab_file, tmp_path):
     """In a batch of all rows, the task's loss is the mean over the labeled rows."""
     name, text = UNLABELED[kind]
@@ -166,9 +159,7 @@ def test_unlabeled_texts_have_only_the_teachers_loss(kind, teacher, vocab_file, 
         given = kind, vocab_file, tmp_path / folder / "run", teacher(kind)
         return student(*given, *whole, f"--train_batch_size={size}", *flags)[0]
 
-    data, rows = small_runs.KINDS[kind], {"questions": 16, "tagging": 32}.get(kind, 32)
-    assert data
-    extra = {"questions": 1, "choice": 1}.get(kind, 2)
+    rows, extra = {"questions": (16, 1), "choice": (32, 1)}.get(kind, (32, 2))
     plain, with_more = first("plain", rows), first("more", rows + extra, *more)
     assert with_more["loss"] == pytest.approx(plain["loss"], rel=1e-5)
     assert with_more["teacher_loss"] != pytest.approx(plain["teacher_loss"], rel=1e-5)

@@ -5,11 +5,10 @@ import tf_keras as keras
 
 from bert_tf.finetuning.batches import row_batches
 from bert_tf.finetuning.evaluation import evaluate_rows
-from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
+from bert_tf.finetuning.model import FineTuningObjective
 from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.input.record_order import Position
-from bert_tf.modeling.dense import created_as_zeros
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_objective, make_task
@@ -119,12 +118,3 @@ def test_evaluation_does_not_depend_on_batches(tokenizer):
         again, its_loss = evaluate(4, packed_for, parts=2)
         np.testing.assert_allclose(again, one_by_one, atol=1e-6)
         np.testing.assert_allclose(its_loss, loss, rtol=1e-6)
-
-
-def test_created_as_zeros_skips_random_initialization():
-    with created_as_zeros():
-        silent = FineTunedBert(CONFIG, make_task(2).head)
-    drawn = FineTunedBert(CONFIG, make_task(2).head)
-    assert not any(tf.reduce_any(weight != 0) for weight in silent.weights)
-    assert [weight.shape for weight in silent.weights] == [weight.shape for weight in drawn.weights]
-    assert all(tf.reduce_any(weight != 0) for weight in drawn.weights if "kernel" in weight.name)

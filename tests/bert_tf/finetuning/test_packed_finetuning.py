@@ -9,7 +9,7 @@ import tensorflow as tf
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.batches import row_batches, row_columns
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective, head_maker
-from bert_tf.finetuning.row_plan import plan_evaluation, plan_training
+from bert_tf.finetuning.row_plan import plan_training
 from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.choice.choice_files import ChoiceExample
 from bert_tf.tasks.choice.choice_task import ChoiceTask
@@ -159,11 +159,3 @@ def test_all_shapes_of_a_batch_are_static(tokenizer, has_pairs, packed):
     specs = dataset.element_spec
     assert dataset.options().autotune.enabled is False  # see `without_autotune`
     assert {name for name, spec in specs.items() if None in spec.shape} == set()
-
-
-def test_a_single_example_is_evaluated(tokenizer):
-    task = make_task(3)
-    split = encoded_split(task, [Example("the man", "said so", "1")], tokenizer, 32)
-    plan = plan_evaluation(split.lengths, batch_size=8, max_seq_length=32, packed_for=CONFIG)
-    batch = next(iter(row_batches(split, task, tokenizer, plan, max_seq_length=32)))
-    assert tf.reduce_sum(batch["input_mask"]) == split.lengths.sum()

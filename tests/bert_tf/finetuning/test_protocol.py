@@ -4,7 +4,6 @@ import dataclasses
 import json
 import shutil
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -21,7 +20,7 @@ from bert_tf.runs.chosen_checkpoint import choose
 from bert_tf.runs.evaluations import Evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file
-from tests.bert_tf.finetuning.killed_run import Killed, weights
+from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
 from tests.bert_tf.finetuning.word_task import FindTheWord, settings
 
 SCORES = {2: 0.1, 4: 0.5, 7: 0.3, 9: 0.4, 12: 0.9}
@@ -142,17 +141,9 @@ def test_a_killed_run_ends_early_with_the_same_best(folder, vocab_file, tmp_path
     assert list(checkpoint_folder.numbered(str(tmp_path))) == [9] and checkpoint_folder.best_weights(str(tmp_path)) == [
         f"{tmp_path}/best-4"
     ]
-    _assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
+    assert_same_weights(tmp_path / "ckpt-9", plain / "ckpt-9")
     _assert_a_finished_run_stays_as_it_is(run, tmp_path, Scored(folder))
     assert evaluated[6:] == [4] and len(steps) == 4, "the resumed run and a later command evaluate the same weights"
-
-
-def _assert_same_weights(ours, theirs):
-    """The weights do not depend on evaluations, and the schedule keeps its full length."""
-    expected, found = weights(theirs), weights(ours)
-    assert expected.keys() == found.keys()
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 def _assert_a_finished_run_stays_as_it_is(run, path, task):
