@@ -1,7 +1,6 @@
 import os
 import re
 import shutil
-import types
 
 import numpy as np
 import pytest
@@ -9,14 +8,11 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.checkpoint_formats.tensor_bundle import of_optimizer
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
 from bert_tf.input.record_order import Position
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations
 from bert_tf.runs.checkpoint_folder import KEPT, ResumePoint, step_of
 from bert_tf.runs.location import locate
-from bert_tf.settings import FineTuningSettings
 
 
 def checkpoint(step: int) -> tf.train.Checkpoint:
@@ -184,18 +180,6 @@ def test_the_best_weights_are_kept_while_best(evaluated):
     os.truncate(f"{weights[: -len('.data-00000-of-00001')]}.index", 100)
     with pytest.raises(InputError, match=r"best checkpoint .* cannot be used \(.*best-2: cannot be read"):
         chosen_checkpoint.best(folder, checkpoint_folder.find(folder), "")
-
-
-def test_one_kept_checkpoint_still_keeps_the_best(tmp_path):
-    """The schedule deletes the weights when it records an evaluation, because no later checkpoint does so."""
-    given = parse(FineTuningSettings, [f"--output_dir={tmp_path}", "--do_train", "--do_eval", "--eval_strategy=epoch"])
-    task = types.SimpleNamespace(metrics=(), data_name=lambda split: "dev")
-    scores, strategy = iter([0.7, 0.5, 0.9]), tf.distribute.get_strategy()
-    schedule = EvaluationSchedule(given, strategy, task, "dev, 1, x", 3, 0, lambda step: {"f1": next(scores)})
-    for step, kept in ((1, []), (2, [1]), (3, [])):
-        checkpoint_folder.save(str(tmp_path), checkpoint(step), step, 1)
-        schedule(step)
-        assert [step_of(path) for path in checkpoint_folder.best_weights(str(tmp_path))] == kept
 
 
 def test_a_failed_save_deletes_nothing_good(folder, monkeypatch):

@@ -142,21 +142,6 @@ def test_spellings_of_a_checkpoint_are_equal(tmp_path, monkeypatch):
     assert run_folder.begin(folder, starting_from("/other", "/other"), 5) == 5, "the run has its own weights"
 
 
-def test_fine_tuning_names_the_flag_of_the_steps(tmp_path):
-    three, four = (
-        dataclasses.replace(
-            FIRST, settings={"num_train_epochs": epochs}, optimizer={"num_train_steps": epochs, "num_schedule_steps": 4}
-        )
-        for epochs in (3.0, 4.0)
-    )
-    folder = str(tmp_path)
-    run_folder.begin(folder, three, 0)
-    save_a_checkpoint(folder)
-    told = r"\(num_train_steps was 3.0, is 4.0; --num_train_epochs was 3.0, is 4.0\)"
-    with pytest.raises(InputError, match=f"other flags {told}"):
-        run_folder.begin(folder, four, 1)
-
-
 def test_training_data_is_known_by_its_content(tmp_path):
     for name, text in (("a, b", "one"), ("copy", "one"), ("other", "two")):
         (tmp_path / name).write_text(text)
@@ -194,7 +179,9 @@ def test_a_fallback_may_be_in_the_earlier_phase(folder, phase):
 
 
 @pytest.mark.parametrize(("step", "warned"), [(0, True), (9, True), (10, False), (11, False)])
-def test_warns_of_checkpoint_of_unfinished_training(folder, caplog, step, warned):
+def test_warns_of_checkpoint_of_unfinished_training(folder, tmp_path, caplog, step, warned):
+    for without_run in (f"{folder}/model.safetensors", f"{tmp_path}/ckpt-1"):
+        run_folder.warn_if_unfinished(without_run)
     run_folder.warn_if_unfinished(f"{folder}/ckpt-{step}")
     assert caplog.messages == [f"{folder}/ckpt-{step} has step {step} of 10: the training is not finished"] * warned
 
@@ -206,12 +193,6 @@ def test_saved_model_is_finished_and_not_trainable(folder, caplog):
     run_folder.check_finished(folder, 4, False)
     with pytest.raises(InputError, match=r"holds a saved model, .* to start from its weights"):
         run_folder.begin(folder, FIRST, 4)
-
-
-def test_a_checkpoint_without_a_run_is_no_warning(folder, tmp_path, caplog):
-    for path in (f"{folder}/model.safetensors", f"{tmp_path}/ckpt-1"):
-        run_folder.warn_if_unfinished(path)
-    assert caplog.messages == []
 
 
 @pytest.mark.parametrize("text", [b"{", b"[]", b'{"phases": []}', b'{"phases": [{"other": 1}]}', b"\xff\xfe"])
@@ -263,18 +244,11 @@ def test_whole_fingerprints_show_any_change(tmp_path, size):
     assert fingerprint(bytes(size)) == same
 
 
-@pytest.mark.parametrize(
-    ("files", "message"),
-    [
-        (["a, 1 bytes, 0f", "c, 3 bytes, 2f"], "files number 2 was 'b, 2 bytes, 1f', is 'c, 3 bytes, 2f'"),
-        (["a, 1 bytes, 0f"], "files number 2 (2 before, 1 now) was 'b, 2 bytes, 1f', is None"),
-    ],
-)
-def test_first_different_file_is_named(tmp_path, files, message):
+def test_first_different_file_is_named(tmp_path):
     run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f", "b, 2 bytes, 1f"]}), 0)
     save_a_checkpoint(tmp_path)
-    with pytest.raises(InputError, match=re.escape(f"other data ({message});")):
-        run_folder.begin(str(tmp_path), changed(FIRST, data={"files": files}), 1)
+    with pytest.raises(InputError, match=r"number 2 \(2 before, 1 now\) was 'b, 2 bytes, 1f', is None"):
+        run_folder.begin(str(tmp_path), changed(FIRST, data={"files": ["a, 1 bytes, 0f"]}), 1)
 
 
 def test_an_unwritable_folder_is_refused_first(tmp_path, monkeypatch):
