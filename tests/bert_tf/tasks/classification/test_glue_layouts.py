@@ -1,4 +1,4 @@
-"""GLUE's tasks with special files, XNLI, the scores, and the files for GLUE's server."""
+"""The files of GLUE's tasks, XNLI, SNLI and SciTail, the scores, and the files for GLUE's server."""
 
 import logging
 import re
@@ -6,8 +6,6 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from scipy import stats
-from sklearn import metrics
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import describe
@@ -15,10 +13,29 @@ from bert_tf.finetuning.task import Split
 from bert_tf.tasks.classification import glue, scores, xnli
 from bert_tf.tasks.classification.example import Example
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from tests.bert_tf.tasks.classification import glue_files
 from tests.bert_tf.tasks.classification.glue_files import FILES, MNLI, MNLI_DEV, QQP, XNLI, mnli, write_files, xnli_line
 from tests.bert_tf.tasks_of_flags import find_task
 
+COLA = [Example('One "quoted word.', None, "1"), Example("Is bad this.", None, "0")]
+MRPC = [Example("He came .", "Came he .", "1"), Example("A", "B", "0")]
+SST_2 = [Example("charming . ", None, "1"), Example("dull", None, "0")]
+STS_B = [("A man.", "The man.", "4.600"), ("A", "B", "0")]
+SCITAIL = [Example("Pluto rotates.", "Pluto turns.", "entails"), Example('A "quote" stays.', "b", "neutral")]
 EXPECTED = {
+    "CoLA": (COLA, COLA, [Example("Bill left.", None, None, "0"), Example("Who?", None, None, "1")]),
+    "MRPC": (MRPC, MRPC, [Example("C 's", "D", None, "0")]),
+    "SST-2": (SST_2, SST_2, [Example("uneasy .", None, None, "0")]),
+    "STS-B": (
+        [Example(*texts) for texts in STS_B],
+        [Example(*texts, str(number)) for number, texts in enumerate(STS_B)],
+        [Example("C", "D", None, "0")],
+    ),
+    "SNLI": tuple(
+        [Example("a", "b", label, "0.jpg#0r1n"), Example("a", "b", "neutral", "2.jpg#0r1n")]
+        for label in ("contradiction", "entailment", "neutral")
+    ),
+    "SciTail": (SCITAIL, SCITAIL, SCITAIL),
     "MNLI": (
         [Example('He said " no .', "b", "neutral")],
         [Example("a", "b", "entailment", "0"), Example("c", "d", "contradiction", "0", "mismatched")],
@@ -64,6 +81,22 @@ def test_each_task_reads_its_files_in_their_own_layout(tmp_path, name):
 SPLITS = ("train", "dev", "test")
 
 
+@pytest.mark.parametrize(
+    "task_name, outputs, pairs, label, value, metrics",
+    [
+        ("cola", 2, False, "1", 1, ["matthews_correlation", "accuracy"]),
+        ("Mrpc", 2, True, "0", 0, ["accuracy", "f1"]),
+        ("SST-2", 2, False, "1", 1, ["accuracy"]),
+        ("sts-b", 1, True, "4.600", 4.6, ["pearson", "spearman"]),
+    ],
+)
+def test_each_task_has_its_labels_and_metrics(task_name, outputs, pairs, label, value, metrics):
+    task = task_of(task_name)
+    assert (len(task.labels) or 1, task.has_pairs, list(task.answers.score_names)) == (outputs, pairs, metrics)
+    assert task.answers.target(label) == value
+    assert (task.kind == "regression") == (outputs == 1)
+
+
 def test_ax_is_a_test_of_mnlis_model():
     assert describe(task_of("AX"), 8) == describe(task_of("MNLI"), 8), "so a run of MNLI predicts it"
     assert "XNLI" not in glue.TASK_NAMES and len(glue.TASK_NAMES) == 10
@@ -78,6 +111,12 @@ def test_ax_is_a_test_of_mnlis_model():
          ", line 3: the id '0' is also the id of line 2; give each example a unique id"),
         ("QQP", "train.tsv", f"{QQP}1\t2\n", ": all 1 lines lack cells or a label"),
         ("QNLI", "dev.tsv", "", ": holds no example"),
+        ("CoLA", "train.tsv", "gj04\t1\t\ta\ngj04\t1\ta\n", ", line 2: has 3 columns, the first line has 4"),
+        ("CoLA", "train.tsv", "a\t1\nb\t0\n", ", line 1: there is no column '3'; the file has 2 columns"),
+        ("SST-2", "train.tsv", "sentence\tlabel\na\t1\ncaf\udce9\t0\n", ", line 3: not UTF-8"),
+        ("SST-2", "train.tsv", "sentence\tsentence\tlabel\na\tb\t1\n",
+         ", line 1: 2 columns are named 'sentence'; give the column's number"),
+        ("STS-B", "dev.tsv", glue_files.STS_B.replace("4.600", "5.001"), ", line 2: the score 5.001 is outside 0 to 5"),
         ("XNLI", "multinli/multinli.train.zh.tsv", "premise\thypo\tlabel\na\tb\n", ": all 1 lines lack cells"),
         ("XNLI", "xnli.dev.tsv", XNLI + xnli_line("de", "neutral", "x", "y"), ", which has de"),
     ],
@@ -176,60 +215,30 @@ def test_xnlis_test_file_has_labels_so_it_is_scored(tmp_path):
     assert task.data.title("test") == "xnli.test.tsv (zh)", "other languages are other data"
 
 
-def cases():
-    """Labels and predictions: random, of one class, constant, all wrong, with ties."""
-    rng = np.random.default_rng(0)
-    for classes in (2, 3):
-        for n in (1, 2, 7, 50):
-            random = rng.integers(0, classes, n), rng.integers(0, classes, n)
-            yield from (random, (random[0], np.zeros(n, int)), (np.ones(n, int), random[1]), (random[0], random[0]))
-            yield np.zeros(n, int), np.zeros(n, int)
-            yield np.ones(n, int), np.ones(n, int)
-            yield np.ones(n, int), np.zeros(n, int)
+@pytest.mark.filterwarnings("ignore:A single label")
+def test_class_scores_equal_those_computed_by_hand():
+    labels, predictions = np.repeat([1, 0, 1, 0], [3, 2, 1, 2]), np.repeat([1, 1, 0, 0], [3, 2, 1, 2])
+    f1 = 2 * 3 / (2 * 3 + 2 + 1)
+    expected = {
+        "accuracy": 5 / 8, "f1": f1, "macro_f1": (f1 + 2 * 2 / (2 * 2 + 1 + 2)) / 2,
+        "matthews_correlation": (3 * 2 - 2 * 1) / np.sqrt((3 + 2) * (3 + 1) * (2 + 2) * (2 + 1)),
+    }  # fmt: skip
+    assert scores.compute(expected, labels, predictions) == pytest.approx(expected)
+    # in columns and in tasks, ids are in float32 and float64
+    as_floats = scores.compute(expected, labels.astype(np.float32), predictions.astype(np.float64))
+    assert as_floats == pytest.approx(expected)
+    one_class = scores.compute(["f1", "matthews_correlation"], np.zeros(3), np.zeros(3))
+    assert one_class == {"f1": 0.0, "matthews_correlation": 0.0}
 
 
-@pytest.mark.filterwarnings("ignore")
-def test_class_scores_equal_scikit_learns():
-    for labels, predictions in cases():
-        for found in scores_of(labels, predictions):
-            assert found["accuracy"] == metrics.accuracy_score(labels, predictions)
-            assert found["matthews_correlation"] == pytest.approx(metrics.matthews_corrcoef(labels, predictions))
-            if max(labels.max(), predictions.max()) > 1:
-                continue
-            tp = np.sum((labels == 1) & (predictions == 1))
-            wrong = np.sum(labels != predictions)
-            assert found["f1"] == pytest.approx(2 * tp / (2 * tp + wrong) if tp + wrong else 0.0)
-            tn = len(labels) - wrong - tp
-            fp, fn = np.sum(predictions > labels), np.sum(predictions < labels)
-            product = float((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-            mcc = (tp * tn - fp * fn) / product**0.5 if product else 0.0
-            assert found["matthews_correlation"] == pytest.approx(mcc, abs=1e-12)
-
-
-def scores_of(labels, predictions):
-    """Computes the scores from ids in float32 and float64, as in columns and in tasks."""
-    names = ["accuracy", "matthews_correlation"] + (["f1"] if max(labels.max(), predictions.max()) < 2 else [])
-    yield scores.compute(names, labels, predictions)
-    yield scores.compute(names, labels.astype(np.float32), predictions.astype(np.float64))
-
-
-def test_correlations_equal_scipys():
-    rng = np.random.default_rng(1)
-    names = ("pearson", "spearman")
-    for n in (2, 3, 50):
-        labels, predictions = rng.uniform(0, 5, n), rng.uniform(-1, 7, n)
-        ties = np.round(predictions)
-        ties[0] = ties[1] + 1  # never constant
-        for other in (predictions, ties):
-            found = scores.compute(names, labels, other)
-            assert found["pearson"] == pytest.approx(stats.pearsonr(labels, other).statistic)
-            assert found["spearman"] == pytest.approx(stats.spearmanr(labels, other).statistic)
-            ranks = stats.rankdata(labels), stats.rankdata(other)
-            assert found["spearman"] == pytest.approx(np.corrcoef(*ranks)[0, 1])
-        for constant in (np.full(n, 2.5), np.full(n, 0.0)):
-            assert scores.compute(names, labels, constant) == {"pearson": 0.0, "spearman": 0.0}
-            assert scores.compute(names, constant, labels) == {"pearson": 0.0, "spearman": 0.0}
-    assert scores.compute(names, np.array([1.0]), np.array([3.0])) == {"pearson": 0.0, "spearman": 0.0}
+def test_correlations_equal_those_computed_by_hand():
+    names, labels, predictions = ("pearson", "spearman"), np.array([1.0, 2.5, 3, 5]), np.array([2.0, 2, 1, 9])
+    ranks = [1, 2, 3, 4], [2.5, 2.5, 1, 4]
+    expected = dict(zip(names, (np.corrcoef(*each)[0, 1] for each in ((labels, predictions), ranks)), strict=True))
+    assert scores.compute(names, labels, predictions) == pytest.approx(expected)
+    for constant in (np.full(4, 2.5), np.full(4, 0.0)):
+        for pair in ((labels, constant), (constant, labels)):
+            assert scores.compute(names, *pair) == {"pearson": 0.0, "spearman": 0.0}
 
 
 @pytest.mark.parametrize(("name", "logits"), [("RTE", [[1.0, 0], [np.nan, 0]]), ("STS-B", [[1.0], [np.nan]])])
@@ -238,3 +247,19 @@ def test_nan_prediction_makes_every_score_nan(name, logits):
     examples = [Example("a", "b", task.labels[0] if task.labels else "1")] * 2
     found = task.scores(make_split(task, examples), np.array(logits))
     assert list(found) == list(task.answers.score_names) and all(np.isnan(value) for value in found.values())
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("task_name", ["CoLA", "MRPC", "SST-2", "STS-B", "WNLI"])
+def test_real_glue_files_load_line_by_line(data_dir, task_name):
+    folder = data_dir / "glue" / task_name
+    task = task_of(task_name, folder)
+    for split in ("train", "dev", "test"):
+        examples = task.data.read(split)
+        lines = (folder / f"{split}.tsv").read_bytes().rstrip(b"\n").count(b"\n") + 1
+        assert len(examples) == lines - (task_name != "CoLA" or split == "test")
+        assert all(example.text_a for example in examples)
+        assert {example.text_b is None for example in examples} == {not task.has_pairs}
+        assert {example.label is None for example in examples} == {split == "test"}
+        if split != "test" and task.kind != "regression":
+            assert {example.label for example in examples} == {"0", "1"}
