@@ -12,7 +12,7 @@ import pytest
 
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, evaluations
 from bert_tf.training import metrics_file
-from tests.bert_tf.finetuning.killed_run import weights
+from tests.bert_tf.finetuning.killed_run import assert_same_weights, weights
 from tests.bert_tf.pretraining_runs import flags, write_records
 from tests.killable import Server
 from tests.small_configs import small_config
@@ -49,14 +49,6 @@ def command(data, folder, *more) -> list[str]:
     )  # fmt: skip
 
 
-def check_equal(got: str, expected: str) -> None:
-    got, expected = weights(got), weights(expected)
-    assert got.keys() == expected.keys()
-    assert {"global_step", "data_position", "random_seed"} <= {name.split("/")[0] for name in got}
-    for name, value in expected.items():
-        np.testing.assert_array_equal(got[name], value, err_msg=name)
-
-
 @pytest.fixture(scope="module")
 def finished(data, server, tmp_path_factory):
     """The folder of an uninterrupted run, the number of its file operations, and the file of its batches."""
@@ -88,7 +80,9 @@ def test_same_bits_after_repeated_kills(data, server, finished, tmp_path):
         before = step
     assert kills >= 4 and before < STEPS
     assert server.do("pretrain", command(data, folder)) == 0, server.log
-    check_equal(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    assert_same_weights(f"{folder}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    parts = {name.split("/")[0] for name in weights(f"{folder}/ckpt-{STEPS}")}
+    assert {"global_step", "data_position", "random_seed"} <= parts
     # `checkpoint_folder.tidy` leaves what another process may be writing
     names = {path.name for path in folder.iterdir() if not path.name.startswith(("report.html.", "eval_results.txt."))}
     assert names == {path.name for path in finished[0].iterdir()}
@@ -109,7 +103,7 @@ def test_packed_dynamic_rows_end_with_the_same_bits(data, server, tmp_path):
         assert code == (-signal.SIGKILL if how else 0), server.log
         if how:
             assert checkpoint_folder.find(str(tmp_path / folder)).step == 20
-    check_equal(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
+    assert_same_weights(f"{tmp_path}/killed/ckpt-40", f"{tmp_path}/whole/ckpt-40")
 
 
 def batches(path: pathlib.Path) -> dict[tuple, str]:
@@ -151,7 +145,7 @@ def test_resume_after_signal_gives_same_bits(data, server, finished, tmp_path):
     step = checkpoint_folder.find(str(tmp_path)).step
     assert EVERY < step < 2 * EVERY
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
-    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    assert_same_weights(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
 
 def test_a_full_disk_leaves_the_last_checkpoint(data, server, finished, tmp_path):
@@ -164,7 +158,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(data, server, finished, tmp_path
     found = checkpoint_folder.find(str(tmp_path))
     assert found.step == 0 and not found.damaged and not (tmp_path / "saving").exists()
     assert server.do("pretrain", command(data, tmp_path)) == 0, server.log
-    check_equal(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
+    assert_same_weights(f"{tmp_path}/ckpt-{STEPS}", f"{finished[0]}/ckpt-{STEPS}")
 
 
 def test_kills_while_saving_leave_newest_and_best(server, tmp_path):

@@ -13,7 +13,6 @@ from bert_tf.config import BertConfig
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.record_files import inspect
-from bert_tf.runs import checkpoint_folder
 from bert_tf.settings import PretrainingSettings
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.pretraining_runs import write_records
@@ -56,14 +55,6 @@ def look(data, names, *more: str, eval_names=""):
     files = reader.expand_files(paths[0])
     eval_files = reader.expand_files(paths[1]) if eval_names else files
     return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
-
-
-@pytest.mark.slow
-def test_trains_and_evaluates_on_data_without_pairs(data, tmp_path):
-    results = run_pretraining(settings(data, tmp_path, "mlm", "--do_eval"))
-    assert checkpoint_folder.find(str(tmp_path)).step == 2
-    assert "next_sentence_loss" not in results and results["loss"] == results["masked_lm_loss"]
-    assert 4 < results["masked_lm_loss"] < 8, "ln 300 = 5.7 before anything is learnt"
 
 
 def test_masking_rule_comes_from_data_manifest(data):
@@ -242,10 +233,6 @@ def test_dynamic_data_needs_its_own_vocabulary(data, tmp_path):
         look(tmp_path, "dynamic")
     with pytest.raises(InputError, match="the folder has no vocabulary"):
         look(tmp_path, "dynamic", f"--vocab_file={tmp_path}")
-    with_manifest(data, tmp_path, "dynamic", vocab_file="")  # an empty name does not mean the folder
-    with pytest.raises(InputError, match="--vocab_file is missing"):
-        look(tmp_path, "dynamic")
-    with_manifest(data, tmp_path, "dynamic", vocab_file="gone.txt")
     (tmp_path / "vocab.txt").write_text("[PAD]\n")  # another one
     with pytest.raises(InputError, match="--vocab_file is missing"):
         look(tmp_path, "dynamic")
@@ -382,14 +369,3 @@ def test_refuses_shard_smaller_than_in_manifest(data, tmp_path, name):
     os.truncate(tmp_path / name, size - 9)
     with pytest.raises(InputError, match=f"/{name}: has {size - 9} bytes, but its manifest says {size}"):
         look(tmp_path, name)
-
-
-def test_a_manifest_of_a_greater_vocabulary_is_refused(data, tmp_path):
-    for file in ("static", "config.json"):
-        shutil.copy(data / file, tmp_path)
-    entries = json.loads((data / "static.manifest.json").read_text()) | {"vocab_size": 301}
-    (tmp_path / "static.manifest.json").write_text(json.dumps(entries))
-    with pytest.raises(InputError, match="vocab_size=300 is smaller than the vocabulary .*; raise vocab_size$"):
-        look(tmp_path, "static")
-    with pytest.raises(InputError, match="; convert_checkpoint .*--extended_vocab_file=NEW extends the model"):
-        look(tmp_path, "static", "--init_checkpoint=pretrained")

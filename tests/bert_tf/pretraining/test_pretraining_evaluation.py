@@ -1,6 +1,5 @@
 import json
 import logging
-import pathlib
 import shutil
 
 import pytest
@@ -14,7 +13,6 @@ from bert_tf.training import flops, loop, metrics_file
 from tests.bert_tf.pretraining_runs import settings, write_records
 from tests.small_configs import small_config
 
-ROOT = pathlib.Path(__file__).resolve().parents[3]
 CONFIG = small_config()
 EVALUATED = {
     "loss", "masked_lm_loss", "masked_lm_accuracy", "masked_lm_perplexity", "next_sentence_loss",

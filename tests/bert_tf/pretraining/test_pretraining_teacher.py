@@ -7,15 +7,11 @@ import pytest
 import tensorflow as tf
 import tf_keras as keras
 
-from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
-from bert_tf.jobs.run_local import LocalRunner
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.pretraining.objective import BertPretrainer, PretrainingObjective
 from bert_tf.report import run_report
-from bert_tf.settings import PretrainingSettings
-from data_gen.generator import create_pretraining_data
-from data_gen.settings import GeneratorSettings
+from tests.bert_tf.pretraining_runs import settings, write_records
 from tests.bert_tf.reference import random_batch
 from tests.small_configs import small_config
 
@@ -25,22 +21,15 @@ LARGE, SMALL = small_config(dropout=0.0, hidden_size=24, num_hidden_layers=2), s
 @pytest.fixture(scope="module")
 def data(tmp_path_factory, corpus_file, vocab_file):
     folder = tmp_path_factory.mktemp("data")
-    settings = GeneratorSettings(
-        input_file=corpus_file, output_file=str(folder / "data.tfrecord"), vocab_file=vocab_file,
-        max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1,
-    )  # fmt: skip
-    with LocalRunner(1) as runner:
-        create_pretraining_data(settings, runner)
+    write_records(folder / "data.tfrecord", corpus_file, vocab_file)
     for name, config in (("large", LARGE), ("small", SMALL)):
         (folder / f"{name}.json").write_text(config.to_json_string())
     return folder
 
 
 def run(data, config, folder, *more):
-    flags = [f"--bert_config_file={data}/{config}.json", f"--input_file={data}/data.tfrecord",
-             f"--output_dir={folder}", "--max_seq_length=32", "--max_predictions_per_seq=5", "--train_batch_size=8",
-             "--num_warmup_steps=0", "--learning_rate=1e-3", "--max_eval_steps=2", "--do_train", *more]  # fmt: skip
-    run_pretraining(parse(PretrainingSettings, flags), run_report.write)
+    flags = ["--num_warmup_steps=0", "--max_eval_steps=2", "--do_train", *more]
+    run_pretraining(settings(f"{data}/{config}.json", f"{data}/data.tfrecord", folder, *flags), run_report.write)
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
