@@ -47,7 +47,11 @@ def test_a_run_learns_and_leaves_the_originals_files(trained):
     entries = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     assert [entry["step"] for entry in entries if entry["split"] == "train"] == list(range(3, 61, 3))
     assert len(summary_steps(folder / "train")) == 20
-    rows = [[float(x) for x in line.split("\t")] for line in (folder / "test_results.tsv").read_text().splitlines()]
+    lines = (folder / "test_results.tsv").read_text().splitlines()
+    header, *predictions = (folder / "test_predictions.tsv").read_text().splitlines()
+    assert header == "index\tlabel\tprobability of 0\tprobability of 1"
+    assert predictions == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(lines)]
+    rows = [[float(x) for x in line.split("\t")] for line in lines]
     np.testing.assert_allclose(np.sum(rows, axis=1), 1.0, rtol=1e-6)
     assert [int(np.argmax(row)) for row in rows] == [int(label) for _, _, label in ROWS[:5]]
     assert json.loads((folder / "task.json").read_text())["labels"] == ["0", "1"]
@@ -62,20 +66,10 @@ def test_evaluation_later_gives_the_same_figures(inputs, vocab_file, trained, mo
     assert "predicting dev: 24 of 24 rows" in caplog.text and "predicting test: 5 of 5 rows" in caplog.text
 
 
-def test_predictions_file_has_header_and_labels(trained):
-    folder, _ = trained
-    results = (folder / "test_results.tsv").read_text().splitlines()
-    header, *rows = (folder / "test_predictions.tsv").read_text().splitlines()
-    assert header == "index\tlabel\tprobability of 0\tprobability of 1"
-    assert rows == [f"{i}\t{ROWS[i][2]}\t{line}" for i, line in enumerate(results)]
-
-
 @pytest.mark.slow
 def test_a_run_writes_its_report(inputs, vocab_file, trained):
-    written, left_out = (
-        [],
-        dataclasses.replace(settings(inputs, vocab_file, trained[0], "--do_eval"), max_seq_length=None),
-    )
+    written, given = [], settings(inputs, vocab_file, trained[0], "--do_eval")
+    left_out = dataclasses.replace(given, max_seq_length=None)
     assert run_finetuning(left_out, find.find_task, written.append) == pytest.approx(trained[1], rel=1e-5)
     assert written == [str(trained[0])]
     run_finetuning(settings(inputs, vocab_file, trained[0], "--do_predict"), find.find_task, written.append)
@@ -168,13 +162,8 @@ def test_another_projects_folder_has_all_files(inputs, trained, tmp_path, caplog
         ConversionSettings(input=str(trained[0]), output=str(theirs), format="hugging_face", vocab_file="")
     )
     (theirs / "tokenizer_config.json").write_text('{"do_lower_case": false}')
-    flags = [
-        "--bert_config_file=",
-        "--vocab_file=",
-        f"--init_checkpoint={theirs}",
-        "--do_train",
-        "--num_train_epochs=1",
-    ]
+    files = ["--bert_config_file=", "--vocab_file=", f"--init_checkpoint={theirs}"]
+    flags = [*files, "--do_train", "--num_train_epochs=1"]
     run_classifier(settings(inputs, "", out, *flags))
     assert first_entries(out)[1]["loss"] < 0.3, "it knows the task already"
     assert (out / "vocab.txt").read_text() == (trained[0] / "vocab.txt").read_text()
@@ -259,10 +248,3 @@ def test_a_checkpoint_of_another_shape_is_refused(inputs, vocab_file, trained, t
 def test_a_folder_of_another_run_is_refused(inputs, vocab_file, trained, more, message):
     with pytest.raises(InputError, match=message):
         run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", *more))
-
-
-def test_another_train_file_in_the_folder_is_refused(inputs, vocab_file, trained, tmp_path):
-    content = (inputs / "train.tsv").read_text(encoding="utf-8")
-    (tmp_path / "train.tsv").write_text(content.replace("said", "says"), encoding="utf-8")
-    with pytest.raises(InputError, match=r"other data .*train.tsv"):
-        run_classifier(settings(inputs, vocab_file, trained[0], "--do_train", f"--data_dir={tmp_path}"))

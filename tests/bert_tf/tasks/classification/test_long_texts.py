@@ -118,9 +118,3 @@ def test_each_example_counts_once_in_the_loss(tokenizer, batch_size):
     np.testing.assert_allclose(means, expected, rtol=1e-6)
     assert by_example.columns["label_ids"].numpy().tolist() == [1, 0, 1] and len(by_example) == 3
     assert task.scores(split=by_example, predictions=means).keys() == {"accuracy"}
-
-
-def test_without_windows_a_split_stays_as_it_is(tokenizer):
-    task = make_task(2, has_pairs=False)
-    split = encoded_split(task, EXAMPLES, tokenizer, 7)
-    assert len(split) == 3 and task.by_example(split, "predictions") == (split, "predictions")
