@@ -3,9 +3,6 @@
 import json
 import pathlib
 
-import numpy as np
-import tensorflow as tf
-
 from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.run_embeddings import main as run_embeddings
@@ -56,21 +53,6 @@ def write_data(folder: pathlib.Path) -> None:
         asked = {"id": str(number), "question": f"what {number} ?", "answers": answers}
         paragraphs.append({"context": context, "qas": [asked]})
     (folder / "squad.json").write_text(json.dumps({"data": [{"paragraphs": paragraphs}]}))
-
-
-def values_at(prefix) -> dict[str, np.ndarray]:
-    """Returns the variables of a checkpoint: of the model, and of the optimizer."""
-    reader = tf.train.load_checkpoint(str(prefix))
-    names = [name for name in reader.get_variable_to_shape_map() if name.endswith("VARIABLE_VALUE")]
-    return {name: reader.get_tensor(name) for name in names}
-
-
-def assert_same_values(found, expected) -> None:
-    """Compares the variables of two checkpoints bit by bit."""
-    found, expected = values_at(found), values_at(expected)
-    assert found.keys() == expected.keys() and len(expected) > 10
-    for name, value in expected.items():
-        np.testing.assert_array_equal(found[name], value, err_msg=name)
 
 
 def _jsonl(path: pathlib.Path, rows: list[dict]) -> None:

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.training import cached_gradients
+from tests.bert_tf.tasks import small_runs
 from tests.bert_tf.tasks.embeddings import small_model
 from tests.bert_tf.tasks.embeddings.small_model import SEED, by_path, gradients
+from tests.small_configs import small_config
 
 
 def plain_gradients(objective, batch):
@@ -67,43 +68,12 @@ def test_recomputation_uses_the_same_dropout_masks(vocab_file):
 
 
 @pytest.mark.slow
-def test_two_replicas_equal_one(vocab_file):
-    task = small_model.tasks()["infonce"]
-    found = small_model.examples(8)
-    one = small_model.objective_of(task, small_model.without_dropout())
-    batch = small_model.batch_of(task, found, vocab_file, shares=2)
-    expected, _ = gradients(one, batch)
-    devices = [f"CPU:{number}" for number in range(2)]
-    strategy = tf.distribute.MirroredStrategy(devices, cross_device_ops=tf.distribute.ReductionToOneDevice())
-    with strategy.scope():
-        two = small_model.objective_of(task, small_model.without_dropout())
-    two.model({name: column[:3] for name, column in batch.items()})
-    for variable, value in zip(two.model.variables, one.model.variables, strict=True):
-        variable.assign(value)
-    total = one.denominators(batch)["loss"]
-    paths = {id(variable): path for path, variable in variables_by_path(one.model).items()}
-    names = [paths[id(variable)] for variable in one.model.trainable_variables]
-
-    @tf.function
-    def run():
-        def on_replica():
-            context = tf.distribute.get_replica_context()
-            half = len(batch["row_ids"]) // 2
-            first = context.replica_id_in_sync_group * half
-            own = {name: column[first : first + half] for name, column in batch.items()}
-            own = {name: tf.ensure_shape(column, [half, *column.shape[1:]]) for name, column in own.items()}
-            variables = two.model.trainable_variables
-            values, _ = cached_gradients.accumulate(two, variables, own, SEED, total, micro_batches=2)
-            there = [g is not None for g in values]
-            sums = iter(
-                context.all_reduce(
-                    tf.distribute.ReduceOp.SUM, [tf.convert_to_tensor(g) for g in values if g is not None]
-                )
-            )
-            return [next(sums) if one else None for one in there]
-
-        return strategy.run(on_replica)
-
-    values = [None if value is None else strategy.experimental_local_results(value)[0] for value in run()]
-    found = {path: value.numpy() for path, value in zip(names, values, strict=True) if value is not None}
-    assert_same(found, expected)
+def test_two_replicas_equal_one(vocab_file, tmp_path):
+    (tmp_path / "no_dropout.json").write_text(small_config(300, 16, 1, dropout=0.0).to_json_string())
+    flags = f"--bert_config_file={tmp_path}/no_dropout.json", "--train_batch_size=16"
+    one, two = (
+        small_runs.trained("embeddings", vocab_file, tmp_path / kind, *flags, f"--distribution_strategy={kind}")
+        for kind in ("one_device", "mirrored")
+    )
+    for found, expected in zip(two, one, strict=True):
+        assert found == pytest.approx(expected, rel=1e-4)

@@ -148,20 +148,14 @@ def test_a_model_is_evaluated_before_its_training(folder, tmp_path):
         (["--train_data_path={0}/pairs.jsonl", "--matryoshka_dims=a"], "give whole numbers"),
         (["--train_data_path={0}/texts.tsv", "--bert_config_file={0}/no_dropout.json"], "the model has no dropout"),
         (["--train_data_path={0}/pairs.jsonl", "--do_eval", "--eval_data_path={0}/texts.tsv"], "cannot be evaluated"),
+        (["--train_data_path={0}/pairs.jsonl", "--train_batch_size=1"], "compares the rows of a batch"),
+        (["--train_data_path={0}/pairs.jsonl", "--bilstm_head"], "drop the flag"),
     ],
 )
 def test_data_and_flags_that_do_not_fit_are_refused(folder, tmp_path, more, message):
     with pytest.raises(InputError, match=message):
         run_embeddings(flags(folder, tmp_path / "run", "--do_train", *(flag.format(folder) for flag in more)))
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("more", "message"), [("--train_batch_size=1", "compares the rows of a batch"), ("--bilstm_head", "drop the flag")]
-)
-def test_flags_of_other_kinds_are_refused(folder, more, message):
-    with pytest.raises(InputError, match=message):
-        flags(folder, "out", "--do_train", f"--train_data_path={folder}/pairs.jsonl", more)
 
 
 @pytest.mark.slow

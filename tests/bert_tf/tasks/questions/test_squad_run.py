@@ -24,7 +24,7 @@ from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask, squad_task
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
-from tests.bert_tf.tasks import small_runs
+from tests.bert_tf.finetuning.killed_run import assert_same_weights
 from tests.killable import Server
 from tests.small_configs import small_config
 
@@ -276,46 +276,35 @@ def test_refuses_bad_flags_before_writing(inputs, vocab_file, tmp_path, more, me
     assert not (tmp_path / "out").exists()
 
 
+def decoding(trained, folder="out", **flags):
+    given = SquadSettings(train_file="x", predict_file="x", output_dir="out", **flags)
+    return squad_task(Command(given, trained, str(folder))).decoding
+
+
 @pytest.mark.parametrize("do", ["do_train", "do_eval", "do_predict"])
 def test_later_commands_use_the_runs_answer_lengths(do):
-    trained = description.describe(SquadTask(Decoding(5, 12)), 20)
-
-    def chosen(known, **flags):
-        given = SquadSettings(train_file="x", predict_file="x", output_dir="out", **{do: True}, **flags)
-        found = squad_task(Command(given, known, "out")).decoding
+    def chosen(trained, **flags):
+        found = decoding(trained, **{do: True}, **flags)
         return found.n_best_size, found.max_answer_length
 
+    trained = description.describe(SquadTask(Decoding(5, 12)), 20)
     assert chosen(None) == (20, 30) and chosen(trained) == (5, 12)
     assert chosen(trained, max_answer_length=9) == (5, 9) and chosen(trained, n_best_size=1) == (1, 12)
 
 
-def test_thresholds_use_later_answer_lengths():
-    task = SquadTask(Decoding(5, 12, has_unanswerable=True))
-    trained = description.describe(task, 20)
-
-    def tuned(**flags):
-        given = SquadSettings(predict_file="x", output_dir="out", do_eval=True, tune_null_threshold=True, **flags)
-        return squad_task(Command(given, trained, "out")).decoding
-
-    assert tuned() == tuned(max_answer_length=12, n_best_size=5) == task.decoding
-    with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
-        tuned(max_answer_length=60)
-    with pytest.raises(InputError, match="--n_best_size=1: out was trained with 5"):
-        tuned(n_best_size=1)
-
-
 def test_a_threshold_needs_its_answer_lengths(tmp_path):
-    trained = description.describe(SquadTask(Decoding(5, 12, has_unanswerable=True)), 20)
-
-    def longest(**flags):
-        given = SquadSettings(predict_file="x", output_dir="out", do_predict=True, max_answer_length=60, **flags)
-        return squad_task(Command(given, trained, str(tmp_path))).decoding.max_answer_length
-
-    assert longest() == 60
+    task = SquadTask(Decoding(5, 12, has_unanswerable=True))
+    trained, tuning = description.describe(task, 20), {"do_eval": True, "tune_null_threshold": True}
+    assert decoding(trained, **tuning) == decoding(trained, max_answer_length=12, **tuning) == task.decoding
+    for name, value in (("n_best_size", 1), ("max_answer_length", 60)):
+        with pytest.raises(InputError, match=f"--{name}={value}: out was trained with"):
+            decoding(trained, **tuning, **{name: value})
+    longer = {"folder": tmp_path, "do_predict": True, "max_answer_length": 60}
+    assert decoding(trained, **longer).max_answer_length == 60
     squad_results.NULL_THRESHOLD.write(str(tmp_path), -1.5, 3)
     with pytest.raises(InputError, match="--max_answer_length=60: out was trained with 12; leave the flag out"):
-        longest()
-    assert longest(null_score_diff_threshold=0.5) == 60
+        decoding(trained, **longer)
+    assert decoding(trained, null_score_diff_threshold=0.5, **longer).max_answer_length == 60
 
 
 @pytest.mark.slow
@@ -340,7 +329,7 @@ def test_same_bits_after_repeated_kills(inputs, vocab_file, tmp_path):
         seen.append(checkpoint_folder.find(str(killed)).step)
     assert kills >= 3 and seen == sorted(seen) and seen[-1] < checkpoint_folder.find(str(whole)).step
     assert server.do("squad", command(killed)) == 0, server.log
-    small_runs.assert_same_values(*(checkpoint_folder.find(str(folder)).prefix for folder in (killed, whole)))
+    assert_same_weights(*(checkpoint_folder.find(str(folder)).prefix for folder in (killed, whole)))
     for name in ("predictions.json", "eval_results.txt"):
         assert (killed / name).read_text() == (whole / name).read_text()
     server.close()

@@ -24,17 +24,11 @@ from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tokenization import BertTokenizer
 from data_gen.learn_vocab import main as learn_vocab
 from data_gen.settings import VocabularySettings
-from export.saved_model import export_saved_model
-from export.settings import ExportSettings
+from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
 from tests.bert_tf.tagging import write
-from tests.bert_tf.tasks import small_runs
 from tests.bert_tf.tasks_of_flags import tagging_task
 from tests.conftest import WORDS
 from tests.small_configs import small_config
-
-
-class Killed(BaseException):
-    pass
 
 
 def cased_sentences(count, seed):
@@ -138,21 +132,6 @@ def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplo
     assert not (out / "test_scores.txt").exists()
 
 
-@pytest.mark.slow
-def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
-    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
-    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
-    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
-    found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
-    tags = [
-        row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
-    ]
-    assert tags == columns(trained[0] / "test_predictions.txt")[1]
-    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), WordColumns())]
-    requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
-    assert not any(text.encode() in requests for text in dev if len(text) > 3), "only fixed texts"
-
-
 @pytest.mark.parametrize(
     ("content", "more", "message"),
     [
@@ -206,12 +185,12 @@ def test_features_are_computed_only_once(inputs, tmp_path, small_batches, monkey
     scores = run_ner(features(inputs, tmp_path / "a", *ALL, shared))
     assert scores["f1"] > 0.25, "it learns from an encoder of random weights"
     assert len(list((tmp_path / "shared").iterdir())) == 3
-    weights, start = small_runs.values_at(tmp_path / "a/ckpt-120"), small_runs.values_at(tmp_path / "a/ckpt-0")
+    trained, start = weights(tmp_path / "a/ckpt-120"), weights(tmp_path / "a/ckpt-0")
     for name, value in start.items():
         if name.startswith("model/encoder"):
-            np.testing.assert_array_equal(weights[name], value, err_msg=name)
-    assert any(name.startswith("optimizer") for name in weights)
-    assert not any("encoder" in name and "OPTIMIZER" in name for name in weights)
+            np.testing.assert_array_equal(trained[name], value, err_msg=name)
+    assert any(name.startswith("optimizer") for name in trained)
+    assert not any("encoder" in name and "OPTIMIZER" in name for name in trained)
     monkeypatch.setattr(BertEncoder, "call", refuse)
     # --feature_layers is taken from the run's folder
     again = run_ner(settings(inputs, tmp_path / "a", "--bert_config_file=", "--do_eval", shared))
@@ -239,7 +218,7 @@ def test_a_kill_during_the_features_changes_nothing(inputs, tmp_path, small_batc
         path.unlink()
     monkeypatch.setattr(BertEncoder, "call", refuse)
     run_ner(run)
-    small_runs.assert_same_values(tmp_path / "killed/ckpt-48", tmp_path / "whole/ckpt-48")
+    assert_same_weights(tmp_path / "killed/ckpt-48", tmp_path / "whole/ckpt-48")
 
 
 @pytest.mark.slow
