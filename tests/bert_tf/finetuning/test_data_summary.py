@@ -77,7 +77,7 @@ def test_lost_text_is_counted_and_the_remedy_named(tokenizer, caplog):
 LONG = "the man " * 20
 OF_EACH_KIND = {
     "classification": (make_task(2, has_pairs=False), Example(LONG, None, "0")),
-    "choice": (ChoiceTask(), ChoiceExample(LONG, "", ("the", "man"), 0)),
+    "choice": (ChoiceTask(), ChoiceExample("the", "", (LONG, LONG), 0)),
     "embeddings": (EmbeddingTask(), Texts(("the", LONG), PAIRS)),
 }
 

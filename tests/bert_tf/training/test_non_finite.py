@@ -147,7 +147,7 @@ def test_a_stopped_run_names_its_step_and_checkpoint(runs, tmp_path):
 @pytest.mark.slow
 def test_no_checkpoint_of_non_finite_weights(runs, tmp_path):
     with pytest.raises(
-        InputError, match=r": [\w/]+:0 is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
+        InputError, match=r"^[\w/]+:0 is not finite after step 1; the last good checkpoint is .*/ckpt-0; training"
     ):
         run_pretraining(
             settings(runs, tmp_path, "--learning_rate=1e39", "--num_warmup_steps=0", "--save_checkpoints_steps=1")
