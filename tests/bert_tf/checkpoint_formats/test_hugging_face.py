@@ -2,13 +2,11 @@ import dataclasses
 import json
 import os
 
-import ml_dtypes
 import numpy as np
 import pytest
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoint_formats.model_config import from_hugging_face
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
@@ -66,13 +64,6 @@ def test_old_names_ties_and_buffers_are_understood(values, tmp_path):
     assert contents.left_over == ()
 
 
-@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
-def test_half_precision_is_read_as_float32(values, tmp_path, dtype):
-    narrow = {path: value.astype(dtype) for path, value in values.items()}
-    assert_same(values_of(opened(tmp_path, theirs(narrow))), {p: v.astype(np.float32) for p, v in narrow.items()})
-    assert all(value.dtype == np.float32 for value in values_of(checkpoints.open_checkpoint(str(tmp_path))).values())
-
-
 def sharded(folder, tensors):
     """Writes two files and an index; returns the path of the index."""
     names = sorted(tensors)
@@ -108,41 +99,6 @@ def test_architectures_entry_selects_kind_of_head(values, tmp_path):
         contents = opened(tmp_path, theirs(values) | weights, ENTRIES | {"architectures": [name]})
         assert contents.tensors[f"{head}/dense/kernel"].shape == (16, 3)
         assert contents.describe(f"{head}/dense/kernel") == f"{head}/dense/kernel (classifier.weight)"
-
-
-def test_what_is_written_has_their_names_and_keys(values, tmp_path):
-    hugging_face.write(str(tmp_path), values, CONFIG)
-    written = load_file(tmp_path / "model.safetensors")
-    assert_same(written, theirs(values))
-    entries = json.loads((tmp_path / "config.json").read_text())
-    assert entries["architectures"] == ["BertForPreTraining"] and entries["model_type"] == "bert"
-    assert from_hugging_face(entries) == CONFIG
-    encoder = {path: value for path, value in values.items() if path.startswith("encoder/")}
-    hugging_face.write(str(tmp_path), encoder, CONFIG)
-    assert load_file(tmp_path / "model.safetensors").keys() == {n.removeprefix("bert.") for n in theirs(encoder)}
-
-
-def test_labels_and_the_padding_token_are_written(values, tmp_path):
-    source, folder = tmp_path / "source", tmp_path / "folder"
-    source.mkdir()
-    folder.mkdir()
-    head = {"classifier.weight": np.ones([2, 16], np.float32), "classifier.bias": np.ones([2], np.float32)}
-    labels = {"id2label": {"0": "neg", "1": "pos"}, "label2id": {"neg": 0, "pos": 1}}
-    more = labels | {"problem_type": "single_label_classification", "pad_token_id": 3}
-    contents = opened(source, theirs(values) | head, ENTRIES | more)
-    tensors = values_of(contents)
-    hugging_face.write(str(folder), tensors, CONFIG)
-    plain = json.loads((folder / "config.json").read_text())
-    assert plain["id2label"] == {"0": "LABEL_0", "1": "LABEL_1"} and plain["pad_token_id"] == 0
-    assert hugging_face.read_task_entries(contents) == more
-    hugging_face.write(str(folder), tensors, CONFIG, more)
-    entries = json.loads((folder / "config.json").read_text())
-    assert entries == plain | more
-    assert hugging_face.label_entries(["neg", "pos"]) == labels and hugging_face.label_entries([]) == {}
-    # labels for another number of classes do not belong to this head
-    wider = tensors | {"head/dense/kernel": np.ones([16, 3], np.float32), "head/dense/bias": np.ones([3], np.float32)}
-    hugging_face.write(str(folder), wider, CONFIG, more)
-    assert json.loads((folder / "config.json").read_text())["id2label"]["2"] == "LABEL_2"
 
 
 @pytest.mark.parametrize(
@@ -211,16 +167,6 @@ def test_a_task_s_head_must_be_whole_and_fit(values, tmp_path, change, message):
     change(head)
     with pytest.raises(InputError, match=message):
         opened(tmp_path, theirs(values) | head).check_pretrained(CONFIG)
-
-
-def test_mismatch_error_names_configuration_file(values, tmp_path):
-    path = saved(tmp_path, theirs(values), ENTRIES | {"hidden_size": 32})
-    with pytest.raises(InputError) as refused:
-        checkpoints.load_encoder(path)
-    assert str(refused.value).endswith(f"; replace {path}/config.json with the checkpoint's own configuration")
-    saved(tmp_path, theirs(values))
-    with pytest.raises(InputError, match=f"; give {path}/config.json, .* configuration; convert_checkpoint"):
-        checkpoints.check_initial(path, dataclasses.replace(CONFIG, vocab_size=41))
 
 
 def test_an_original_configuration_gives_a_warning(values, tmp_path, caplog):

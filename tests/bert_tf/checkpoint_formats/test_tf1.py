@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf import checkpoints
-from bert_tf.checkpoint_formats import names, tf1
+from bert_tf.checkpoint_formats import tf1
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from tests.bert_tf.checkpoint_formats.models import (
@@ -25,15 +25,6 @@ def with_slots(named):
     slots = {f"{name}/adam_{kind}": np.full_like(value, 2 if kind == "m" else 3)
              for name, value in named.items() for kind in "mv"}  # fmt: skip
     return named | slots | {"global_step": np.int64(9)}
-
-
-def test_table_of_shapes_equals_model_weights(values):
-    model = BertPretrainer(CONFIG)
-    assert {path: tuple(v.shape) for path, v in checkpoints.variables_by_path(model).items()} == {
-        path: value.shape for path, value in values.items()
-    }
-    shapes = names.encoder_shapes(CONFIG) | names.pretraining_head_shapes(CONFIG)
-    assert shapes == {path: value.shape for path, value in values.items()}
 
 
 @pytest.mark.core
@@ -157,9 +148,3 @@ def test_missing_or_truncated_data_is_found_first(values, tmp_path):
     data.unlink()
     with pytest.raises(InputError, match="data-00000-of-00001 is missing"):
         checkpoints.open_checkpoint(prefix)
-
-
-def test_a_missing_configuration_is_named(values, tmp_path):
-    save_original(tmp_path, original_values(values), config=None)
-    with pytest.raises(InputError, match=f"{tmp_path}/bert_config.json: no such file; put the configuration"):
-        checkpoints.load_encoder(str(tmp_path))
