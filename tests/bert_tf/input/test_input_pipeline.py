@@ -64,16 +64,6 @@ def test_order_depends_on_the_seed_alone(files):
     assert numbers(files, 5, seed=1) == numbers(files, 5, seed=1) != numbers(files, 5, seed=2)
 
 
-def test_batches_have_the_models_dtypes_and_shapes(files):
-    dataset = pretraining_batches(files, ReadingOptions(FEATURES, 100), batch_size=6, training=True)
-    assert dataset.options().autotune.enabled is False  # see `without_autotune`
-    batch = next(iter(dataset))
-    assert batch["next_sentence_labels"].shape == [6]
-    assert batch["masked_lm_weights"].dtype == tf.float32 and batch["masked_lm_weights"].shape == [6, 2]
-    assert batch["input_ids"].dtype == tf.int32 and batch["input_ids"].shape == [6, 8]
-    np.testing.assert_array_equal(batch["next_sentence_labels"], batch["input_ids"][:, 0] % 2)
-
-
 def test_ids_beyond_the_vocabulary_are_refused(files):
     message = r"part0.tfrecord: contains ids that are not below vocab_size=29 of the configuration"
     with pytest.raises(InputError, match=message), clear_errors(files, 29):
@@ -90,16 +80,6 @@ def test_a_damaged_record_is_named_by_file_and_number(tmp_path):
     both = [str(good), str(damaged)]
     with pytest.raises(InputError, match=r"damaged.tfrecord: record 4 \(counted from 0\)"), clear_errors(both, 100):
         numbers(both, training=False)
-
-
-def test_a_truncated_file_is_named(tmp_path):
-    """For a truncated compressed file, only its manifest may show the damage: test_pretraining_data.py."""
-    cut = tmp_path / "cut.tfrecord"
-    write(cut, np.random.default_rng(0).integers(0, 99, 10))
-    content = cut.read_bytes()
-    cut.write_bytes(content[: len(content) * 2 // 3])
-    with pytest.raises(InputError, match=r"cut.tfrecord: record \d "), clear_errors([str(cut)], 100):
-        numbers([str(cut)], training=False)
 
 
 UNMASKED = schema.pretraining_features(len(ROW), 1, masked=False, next_sentence=False)
@@ -156,17 +136,13 @@ def test_dynamic_and_static_masking_are_equal_in_law(unmasked):
     assert masking_reference.p_values(single, official)["runs"] < masking_reference.LEVEL, "and it can tell others"
 
 
-def test_masks_differ_by_epoch_but_not_in_evaluation(unmasked):
+def test_masks_differ_by_epoch_and_seed(unmasked):
     got = ids(masked_batches(unmasked, 12))  # two epochs of 48 equal rows
     assert len({row.tobytes() for row in got.reshape(-1, len(ROW))}) > 80
     evaluations = [ids(masked_batches(unmasked, training=False)) for _ in range(2)]
     np.testing.assert_array_equal(*evaluations)
     assert (evaluations[0] != got[:6]).any()
-
-
-@pytest.mark.slow
-def test_other_seeds_mask_in_another_way(unmasked):
-    assert (ids(masked_batches(unmasked, 3)) != ids(masked_batches(unmasked, 3, seed=1))).any()
+    assert (ids(masked_batches(unmasked, 3, seed=1)) != got[:3]).any()
 
 
 def test_dynamic_masking_keeps_shapes_and_dtypes(unmasked):
