@@ -79,14 +79,3 @@ def test_a_named_pipe_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "vocab.txt")
     with pytest.raises(InputError, match=r"vocab.txt: is a named pipe"):
         checkpoints.open_checkpoint(str(tmp_path))
-
-
-@pytest.mark.parametrize(
-    ("file", "size", "message"),
-    [("x.index", 40, "cannot be read as a checkpoint"), ("x.data-00000-of-00001", 2000, "its data is truncated")],
-)
-def test_a_truncated_checkpoint_is_refused(pretrained, tmp_path, file, size, message):
-    tf.train.Checkpoint(model=pretrained[1]).write(str(tmp_path / "x"))
-    os.truncate(tmp_path / file, size)
-    with pytest.raises(InputError, match=message):
-        checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.conversion import convert_checkpoint
-from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
 from bert_tf.finetuning.model import FineTunedBert
 from bert_tf.modeling.heads import pool_tokens
-from bert_tf.runs import checkpoint_folder
-from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.reading import Reading
 from tests.bert_tf.classification import make_task
 from tests.small_configs import small_config
@@ -61,15 +56,3 @@ def test_a_classifier_maps_the_pooled_vector(pooling):
     assert all(
         g is not None for g in tape.gradient(loss, model.head.trainable_variables + model.encoder.blocks[0].weights)
     )
-
-
-def test_a_format_that_pools_cls_is_refused(tmp_path):
-    task = dataclasses.replace(make_task(3), reading=Reading(pooling="mean"))
-    checkpoint = tf.train.Checkpoint(model=FineTunedBert(CONFIG, task.head), global_step=tf.Variable(1, dtype=tf.int64))
-    checkpoint_folder.save(str(tmp_path), checkpoint, 1)
-    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
-    description.write(str(tmp_path), description.describe(task, 16))
-    with pytest.raises(
-        InputError, match="its classifier reads the pooled .CLS., but .* was trained with --pooling=mean"
-    ):
-        convert_checkpoint(ConversionSettings(input=str(tmp_path), output=f"{tmp_path}/hf", format="hugging_face"))
