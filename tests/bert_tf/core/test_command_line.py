@@ -77,13 +77,7 @@ def test_defaults_are_those_of_google_research_bert(settings_class, arguments, e
 
 @pytest.mark.parametrize(
     "settings_class, arguments",
-    [
-        (GeneratorSettings, ["--output_file=o"]),
-        (VocabularySettings, LEARN),
-        (PretrainingSettings, [word for word in PRETRAIN if "bert_config" not in word]),
-        (ClassifierSettings, ["--output_dir=o"]),
-        (ConversionSettings, ["--input=i", "--output=o", "--format=tf1"]),
-    ],
+    [(ClassifierSettings, ["--output_dir=o"]), (ConversionSettings, ["--input=i", "--output=o", "--format=tf1"])],
 )
 def test_every_flag_without_a_default_is_required(settings_class, arguments):
     for left_out in arguments:
@@ -104,7 +98,7 @@ def test_every_flag_without_a_default_is_required(settings_class, arguments):
 def test_model_files_may_be_beside_the_checkpoint(settings_class, arguments, files):
     alone = dataclasses.replace(command_line.parse(settings_class, arguments), **dict.fromkeys(files, ""))
     message = (
-        "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER, "
+        "--bert_config_file is missing" if len(files) == 1 else "^no model is given; give --init_checkpoint=FOLDER"
     )
     with pytest.raises(InputError, match=message):
         checkpoints.model_files(alone, *files)
@@ -154,8 +148,7 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
 @pytest.mark.parametrize(
     "settings_class, arguments, message",
     [
-        (GeneratorSettings, [*GENERATE, "--max_predictions_per_seq=129"], "must be at most --max_seq_length=128"),
-        (VocabularySettings, [*LEARN, "--vocab_size=9"], "--vocab_size=9: must be at least 10"),
+        (VocabularySettings, [*LEARN, "--vocab_size=100", "--num_unused=91"], "at least 10 more than --num_unused=91"),
         (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
         (
             PretrainingSettings,
@@ -187,14 +180,6 @@ def test_a_number_out_of_its_bounds_is_refused(settings_class):
             beyond = {"above": limit, "below": limit, "at_least": limit - 1, "at_most": limit + 1}[bound]
             with pytest.raises(InputError, match=f"--{name}={beyond}: must be .*{bound.replace('_', ' ')} {limit}"):
                 settings_class(**required | {name: beyond})
-
-
-@pytest.mark.parametrize("name", ["input_file", "vocab_file"])
-def test_generator_requires_inputs_unless_verifying(name):
-    words = [word for word in GENERATE if name not in word]
-    with pytest.raises(InputError, match=f"--{name} is missing; name the "):
-        command_line.parse(GeneratorSettings, words)
-    assert command_line.parse(GeneratorSettings, ["--output_file=o", "--verify"]).verify
 
 
 SCRIPT = """
@@ -268,18 +253,13 @@ def test_scripts_load_no_second_keras(script, given):
         (["--what=nothing", "--times=5"], 0, "done 5\n", ""),
         (["--what=input"], 1, "", "error: a.txt, line 3: is bad; fix it\n"),
         (["--what=disk"], 1, "", "error: [Errno 2] No such file or directory: 'b.txt'\n"),
-        (
-            ["--what=scheme"],
-            1,
-            "",
-            "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
-            "(--debug shows the full traceback)\n",
-        ),
+        (["--what=scheme"], 1, "", "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
+                                   "(--debug shows the full traceback)\n"),
         (["--what=nothing", "--times=0"], 1, "", "error: --times=0: must be above 0\n"),
         (["--what=interrupt"], 130, "", "stopped; run the same command again to resume\n"),
         (["--what=terminate"], 143, "cleaned up\n", "stopped; run the same command again to resume\n"),
     ],
-)
+)  # fmt: skip
 def test_what_a_script_prints_and_its_exit_code(script, words, code, out, error):
     done = script(*words)
     assert (done.returncode, done.stdout, done.stderr) == (code, out, error)
@@ -300,18 +280,6 @@ def test_help_says_what_the_script_does_and_its_flags(script, kind):
     assert {"--what what goes wrong (required)", "--times how often (default: 3; also --count)"} <= set(lines)
 
 
-@pytest.mark.parametrize("settings_class", ALL_SETTINGS)
-def test_flag_groups_are_complete_and_help_is_short(settings_class):
-    groups = command_line.flag_groups(settings_class)
-    listed = [flag for members in groups.values() for flag in members]
-    assert sorted(flag.name for flag in listed) == sorted(field.name for field in dataclasses.fields(settings_class))
-    assert all(flag.is_first for flag in listed if flag.is_required)
-    assert len(listed) <= 15 or 9 <= sum(flag.is_first for flag in listed) <= 17
-    for columns in (1, 80, 200):
-        lines = help_text.text("Does it.", groups, True, columns).splitlines()
-        assert max(map(len, lines)) <= max(50, min(columns, 100))
-
-
 def test_help_shows_first_flags_and_helpfull_shows_all():
     groups = command_line.flag_groups(SquadSettings)
     short, full = (help_text.text("Does it.", groups, is_full, 80) for is_full in (False, True))
@@ -319,9 +287,9 @@ def test_help_shows_first_flags_and_helpfull_shows_all():
     assert titles == ["Data:", "Model:", "Run:", "Training:", "Evaluation:"]
     assert "--train_file" in short and "--tpu_zone" not in short
     assert "--helpfull shows" in short and "sweep, devices." in short
-    assert all(
-        f"--{field.name}" in full or f"--[no]{field.name}" in full for field in dataclasses.fields(SquadSettings)
-    )
+    names = [field.name for field in dataclasses.fields(SquadSettings)]
+    assert all(f"--{name}" in full or f"--[no]{name}" in full for name in names)
+    assert max(map(len, full.splitlines())) <= 80
 
 
 def test_the_home_folder_is_expanded_after_a_flag(monkeypatch):
