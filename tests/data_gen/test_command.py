@@ -111,36 +111,3 @@ def test_an_unwritable_file_is_one_line(generator, corpus, expected):
     _, said = again.communicate(timeout=1200)
     assert again.returncode == 0, said
     assert whole_shards(generator.folder) == expected
-
-
-@pytest.fixture
-def small_disk(tmp_path):
-    """A disk of 1 MiB; only root can make one."""
-    path = tmp_path / "disk"
-    path.mkdir()
-    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", path], capture_output=True, check=False)
-    yield path if made.returncode == 0 else None
-    if made.returncode == 0:
-        subprocess.run(["umount", path], check=True)
-
-
-def test_a_full_disk_is_one_line(generator, corpus, small_disk):
-    if small_disk is None:
-        pytest.skip("only root can mount a small disk; the test above covers the same error")
-    full = start(generator, corpus, f"--output_file={small_disk}/out@3", "--num_workers=2")
-    _, said = full.communicate(timeout=1200)
-    assert full.returncode == 1
-    errors = [line for line in said.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and "No space left on device" in errors[0] and "Traceback" not in said, said
-    assert [path.name for path in small_disk.iterdir()] == ["out.work"]
-
-
-def test_bad_input_and_unwritable_folders_are_one_line(generator, corpus):
-    for flags, message in (
-        ([f"--input_file={corpus}x"], f"--input_file: {corpus}x: no such file"),
-        (["--output_file=/proc/nowhere/out"], "/proc/nowhere"),
-    ):
-        done = subprocess.run(command(generator, corpus, *flags), capture_output=True, text=True, check=False)
-        assert done.returncode == 1
-        last = done.stderr.splitlines()[-1]
-        assert last.startswith("error: ") and message in last and "Traceback" not in done.stderr
