@@ -267,9 +267,7 @@ def test_a_document_per_line_warns_of_lost_text(generator, tmp_path, caplog):
     generator.run("blank", input_file=tmp_path / "blank.txt")
     used, random_next = warnings_of(caplog)
     assert used.startswith("only ") and "give --input_format=documents if each line is a document" in used
-    assert (
-        random_next.startswith("100.0% of the next sentences are random") and "--input_format=documents" in random_next
-    )
+    assert random_next.startswith("100.0% of the next") and "--input_format=documents" in random_next
     caplog.clear()
     with pytest.raises(InputError, match="contains 1 document, .* give --input_format=documents if each line is"):
         generator.run("lines", input_file=tmp_path / "corpus.txt")
@@ -279,6 +277,11 @@ def test_a_document_per_line_warns_of_lost_text(generator, tmp_path, caplog):
     assert (found["documents"], found["tokens"]) == (sentences["documents"], sentences["tokens"])
     assert found["sentences"] == pytest.approx(sentences["sentences"], rel=0.05)
     assert found["used_share"] > 0.9 and f"{found['used_share']:.1%} of them used" in caplog.messages[-1]
+
+
+def test_warns_of_few_masked_tokens(generator, caplog):
+    generator.run("few", max_seq_length=64, max_predictions_per_seq=1)
+    assert [line for line in warnings_of(caplog) if "of 15.0%" in line and "--max_predictions_per_seq=1 is" in line]
 
 
 def test_warns_of_cased_vocabulary_on_lower_case_text(generator, tmp_path, caplog):
@@ -323,27 +326,21 @@ def test_each_block_and_pass_gives_other_rows(generator, tmp_path, read_rows, mo
         ({"vocab_file": "{0}/none.txt"}, "{0}/none.txt: no such file"),
         ({"vocab_file": "{0}/no-mask.txt"}, "{0}/no-mask.txt: the special token [MASK] is missing"),
         ({"output_file": "{0}/out,{0}/two.txt"}, "--output_file: {0}/two.txt is also an input"),
-        ({"output_file": "{0}/link.txt"}, "--output_file: {0}/link.txt is also an input"),
-        ({"output_file": "{0}/../{1}/two.txt"}, "is also an input"),
-        ({"output_file": "{0}/out,{0}/out"}, "is given twice"),
         ({"output_file": "{0}/out,{0}/one.txt"}, "--output_file: {0}/one.txt exists and has no manifest"),
-        ({"output_file": "{0}/folder"}, "--output_file: {0}/folder is a folder"),
     ],
 )
 @pytest.mark.parametrize("workers", [1, 2])
 def test_unusable_input_is_named(generator, tmp_path, two, changes, message, workers):
     (tmp_path / "two.txt").write_text("the of\n\nand to\n")
-    (tmp_path / "link.txt").symlink_to(tmp_path / "two.txt")
     (tmp_path / "one.txt").write_text("the of\nand to\n")
     (tmp_path / "empty.txt").write_text("")
     (tmp_path / "blank.txt").write_text("\n \n\u3000\n\r\n\x00\n")
     (tmp_path / "bad.jsonl").write_text('{"text": "a"}\n\n{"text": "b"\n')
     (tmp_path / "cut.txt.gz").write_bytes(gzip.compress(b"the of\n\nand to\n" * 99)[:-9])
     (tmp_path / "no-mask.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n")
-    (tmp_path / "folder").mkdir(exist_ok=True)
     before = {path: path.is_file() and path.read_bytes() for path in tmp_path.rglob("*")}
     arguments = {"input_file": "{0}/two.txt", "output_file": "{0}/out", **changes}
-    arguments = {name: value.format(tmp_path, tmp_path.name) for name, value in arguments.items()}
+    arguments = {name: value.format(tmp_path) for name, value in arguments.items()}
     runner = two if workers == 2 else LocalRunner(1)
     with pytest.raises(InputError, match=re.escape(message.format(tmp_path))):
         generator_module.create_pretraining_data(generator.settings(**arguments), runner)
@@ -365,7 +362,7 @@ def test_one_document_suffices_for_mlm_objective(generator, tmp_path, read_rows)
 
 def test_verify_names_what_is_not_as_it_was_written(generator):
     generator.run("a@3")
-    settings = generator.settings("a@3", verify=True)
+    settings = generator.settings("a@3", verify=True, input_file="", vocab_file="")
     generator_module.verify(settings)
     path = generator.folder / "a-00001-of-00003"
     content = bytearray(path.read_bytes())
