@@ -1,8 +1,6 @@
 import json
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from data_gen.jsonl import LineError, document
 
@@ -50,12 +48,3 @@ def test_what_is_wrong_with_a_line(content, message):
         document(content, "text")
     assert str(raised.value).startswith(message)
     assert "\n" not in str(raised.value)
-
-
-@given(st.binary(max_size=60) | st.binary(max_size=40).map(lambda middle: b'{"text":' + middle + b"}"))
-def test_any_bytes_are_sentences_or_a_line_error(content):
-    try:
-        found = document(content, "text")
-    except LineError:
-        return
-    assert all(isinstance(sentence, str) and sentence.encode() for sentence in found)

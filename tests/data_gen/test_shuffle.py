@@ -1,14 +1,13 @@
 """The permutation: every record once, equal parts, every order equally likely."""
 
 import collections
-import itertools
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen import shuffle, unit_files
+from data_gen import shuffle
 
 GIVEN = settings(max_examples=100, deadline=None, derandomize=True)
 COUNTS = st.lists(st.integers(0, 30), min_size=1, max_size=9)
@@ -34,15 +33,6 @@ def test_records_are_dealt_once_into_equal_parts(counts, parts, seed, most):
         assert sorted(records) == list(range(count))
 
 
-@GIVEN
-@given(COUNTS, st.integers(1, 20), st.data())
-def test_a_part_is_the_same_whoever_asks(counts, parts, data):
-    part = data.draw(st.integers(0, parts - 1))
-    ((starts, taken),) = dealt(counts, parts, wanted=range(part, part + 1))
-    expected = dealt(counts, parts)[part]
-    assert np.array_equal(starts, expected[0]) and np.array_equal(taken, expected[1])
-
-
 @pytest.mark.core
 def test_every_order_of_all_records_comes_up_alike(tmp_path):
     """Units in random order are distributed to parts, which are in random order: tests all 5! orders by chi-squared."""
@@ -58,19 +48,3 @@ def test_every_order_of_all_records_comes_up_alike(tmp_path):
     assert len(orders) == 120
     # 119 degrees of freedom: the chance of more than 181 is 1 in 5,000; the seeds are fixed
     assert sum((count - 50) ** 2 / 50 for count in orders.values()) < 181
-
-
-def test_units_are_read_by_ranges(tmp_path):
-    records = [b"%d " % i * (i + 1) for i in range(50)]
-    path = str(tmp_path / "unit")
-    size = unit_files.write(path, records, np.random.default_rng(1))
-    assert size == (tmp_path / "unit").stat().st_size and unit_files.exist(path)
-    found = []
-    for start, stop in itertools.pairwise([0, 1, 7, 50]):
-        data, offsets = unit_files.read(path, start, stop - start)
-        assert offsets[0] == 0 and offsets[-1] == len(data) and len(offsets) == stop - start + 1
-        found += [data[a + 12 : b - 4] for a, b in itertools.pairwise(offsets.tolist())]
-    assert found != records and sorted(found) == sorted(records)
-    again = str(tmp_path / "again")
-    unit_files.write(again, records, np.random.default_rng(1))
-    assert (tmp_path / "again").read_bytes() == (tmp_path / "unit").read_bytes()

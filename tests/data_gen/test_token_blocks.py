@@ -73,13 +73,3 @@ def test_omits_text_without_pieces_and_counts_unknowns(tmp_path, vocabulary):
     window = token_blocks.load_window([block], "")
     assert window.document_starts.tolist() == [0, 2, 3]
     assert window.sentence_starts.tolist() == [0, 1, 3, 7]
-
-
-def test_task_without_its_blocks_is_not_done(tmp_path, vocabulary):
-    path = tmp_path / "text"
-    path.write_text("a\n\nb\n")
-    (block,) = tokenize(tmp_path, [path], vocabulary)
-    task = token_blocks.TokenizeTask((), "lines", "text", vocabulary, "", True, True, f"{tmp_path}/000")
-    assert token_blocks.read_blocks(task) == [block]
-    (tmp_path / block.path).unlink()
-    assert token_blocks.read_blocks(task) is None
