@@ -27,6 +27,13 @@ def make(folder, outputs=("out",), vocabulary="v1", texts=("abc",), **changes):
     return generator.make_job(settings(**changes), paths, rules, corpus(*texts))
 
 
+def begin(folder, *outputs, **changes):
+    """Begins a run and leaves it unfinished."""
+    begun = make(folder, *outputs, **changes)
+    begun.open()
+    begun.release()
+
+
 @pytest.mark.parametrize(
     "output_file, paths",
     [
@@ -100,39 +107,25 @@ def test_the_fingerprint_shows_any_changed_byte(tmp_path):
         ({"masking": "dynamic"}, {}, "--dupe_factor was 1, is 10; --masking was 'dynamic', is 'static'"),
         ({"outputs": ["a", "b"]}, {"outputs": ["a", "b", "c"]}, "outputs number 3 (2 before, 3 now) was None, is 'c'"),
         ({"vocabulary": "v1"}, {"vocabulary": "v2"}, "vocab_sha256 was"),
-        (
-            {"texts": ["abc"]},
-            {"texts": ["abd"]},
-            "corpus number 1 was '3 bytes, abc', is '3 bytes, abd'",
-        ),
+        ({"texts": ["abc"]}, {"texts": ["abd"]}, "corpus number 1 was '3 bytes, abc', is '3 bytes, abd'"),
     ],
 )
 def test_another_unfinished_run_is_refused(tmp_path, first, second, difference):
-    begun = make(tmp_path, **first)
-    begun.open()
-    begun.release()
+    begin(tmp_path, **first)
     other = make(tmp_path, **second)
     with pytest.raises(InputError, match=re.escape(f"an unfinished run with other settings ({difference}")):
         other.open()
     other.release()
-    again = make(tmp_path, **first)
-    again.open()
-    again.release()
+    begin(tmp_path, **first)
 
 
 def test_what_does_not_change_the_records_may_differ(tmp_path):
-    begun = make(tmp_path)
-    begun.open()
-    begun.release()
-    same = make(tmp_path, input_file="elsewhere/a.txt", vocab_file="elsewhere/v", num_workers=7, runner="spark")
-    same.open()
-    same.release()
+    begin(tmp_path)
+    begin(tmp_path, input_file="elsewhere/a.txt", vocab_file="elsewhere/v", num_workers=7, runner="spark")
 
 
 def test_another_recipe_is_another_set(tmp_path):
-    begun = make(tmp_path)
-    begun.open()
-    begun.release()
+    begin(tmp_path)
     plan = tmp_path / "out.work/plan.json"
     plan.write_text(plan.read_text().replace('"recipe": 2', '"recipe": 1'))
     with pytest.raises(InputError, match="recipe was 1, is 2"):
@@ -156,11 +149,9 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     names = ["out[1]", "other"]
     keep = ["out[1]x.tmp-1", "out1.tmp-1", "third.tmp-1", "x.manifest.json.tmp-1", "tmp-1"]
     gone = ["out[1].tmp-1", "other.tmp-123", "out[1].manifest.json.tmp-9"]
-    begun = make(tmp_path, names)
-    begun.open()
+    begin(tmp_path, names)
     for name in keep + gone:
         (tmp_path / name).write_text("")
-    begun.release()
     make(tmp_path, names).open()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*keep, "out[1].work"])
 
