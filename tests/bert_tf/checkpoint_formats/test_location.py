@@ -72,6 +72,9 @@ def test_other_files_are_no_checkpoints(tmp_path):
     for name in ("model.onnx", "notes.txt"):
         with pytest.raises(InputError, match="is neither a TensorFlow checkpoint nor safetensors"):
             locate(str(tmp_path / name))
+    (tmp_path / "model.keras").write_bytes(b"PK\x03\x04")
+    with pytest.raises(InputError, match="is a Keras 3 object, not a checkpoint"):
+        locate(str(tmp_path / "model.keras"))
     with pytest.raises(InputError, match="holds no checkpoint; give a folder"):
         locate(str(tmp_path))
     with pytest.raises(InputError, match="no such checkpoint"):

@@ -143,9 +143,3 @@ def test_tf_hub_model_outputs_vocabulary_and_casing(tmp_path, vocab_file, lower)
     rules = checkpoint_tokenizer.stated_rules(checkpoints.open_checkpoint(folder))
     assert (rules.do_lower_case, rules.source) == (lower, f"{folder}/saved_model.pb")
     assert rules.vocab_file.endswith(".txt")
-
-
-def test_a_keras_file_is_not_called_a_pickle(tmp_path):
-    (tmp_path / "model.keras").write_bytes(b"PK\x03\x04")
-    with pytest.raises(InputError, match="is a Keras 3 object, not a checkpoint"):
-        checkpoints.open_checkpoint(str(tmp_path / "model.keras"))

@@ -258,15 +258,15 @@ def test_a_wrong_setting_is_one_line(pretrained, settings, message):
         FeatureExtractor(pretrained[0], **{"layers": "-1", **settings})
 
 
-@pytest.mark.parametrize("texts", [["a", 3], [("a", "b", "c")], [("a", None)], [None]])
-def test_a_text_that_is_none_is_refused(extractor, texts):
-    with pytest.raises(InputError, match=r"texts\[\d\]"):
-        extractor.tokens(texts)
-
-
-@pytest.mark.parametrize("texts", ["a text", {"a"}, {"a": "b"}, np.array([["a", "b"]]), np.array("a")])
-def test_refuses_texts_that_are_not_a_list(extractor, texts):
-    with pytest.raises(InputError, match=f"texts: is of type {type(texts).__name__}; give a list"):
+@pytest.mark.parametrize(
+    "texts, message",
+    [
+        (["a", 3], r"texts\[1\]"), ([("a", "b", "c")], r"texts\[0\]"), ([("a", None)], r"texts\[0\]"),
+        ("a text", "texts: is of type str; give a list"), (np.array([["a", "b"]]), "is of type ndarray; give a list"),
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_texts_is_refused(extractor, texts, message):
+    with pytest.raises(InputError, match=message):
         extractor.tokens(texts)
 
 
