@@ -16,7 +16,7 @@ from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import PretrainingSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.text import tokenizer_files
-from bert_tf.text.data_vocabulary import DataVocabulary, common
+from bert_tf.text.data_vocabulary import DataVocabulary
 from bert_tf.tokenization import SPECIAL_TOKENS
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.checkpoint_formats.models import original_values, random_values, save_original
@@ -126,14 +126,6 @@ def test_missing_data_vocabulary_is_compared_by_hash(cased, tmp_path):
     other = vocabulary_like(cased, tmp_path / "other.txt", lambda tokens: tokens[::-1]).partition("=")[2]
     with pytest.raises(InputError, match=r"d, made with .*other.txt: not the vocabulary that .*make the data with the"):
         checkpoint_tokenizer.check_data(contents, same, tokenizer_files.read(other, do_lower_case=False))
-
-
-def test_most_known_rules_stand_for_all_data():
-    facts = [{}, {"do_lower_case": True}, {"do_lower_case": False}]
-    unknown, lower, cased = (DataVocabulary(str(known), "v", {"vocab_sha256": "0"} | known) for known in facts)
-    assert common([None, unknown, lower]) == lower and common([unknown, None]) == unknown and common([None]) is None
-    with pytest.raises(InputError, match="False}: made with another tokenizer than .*--do_lower_case=false instead of"):
-        common([unknown, lower, cased])
 
 
 @pytest.fixture(scope="module")
