@@ -106,33 +106,3 @@ def test_documented_commands_have_existing_flags(generate):
 def test_the_reference_needs_no_tensorflow():
     code = "import sys; sys.modules['tensorflow'] = None; sys.path.insert(0, 'docs'); import generate; generate.pages()"
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=ROOT, check=True)
-
-
-def test_plain_text_keeps_its_characters_in_markdown(generate):
-    assert generate.in_markdown("--do_train: {[MASK]<word} *.gz; see a_b.json") == (
-        r"`--do_train`: \{\[MASK\]&lt;word\} \*.gz; see `a_b.json`"
-    )
-
-
-@pytest.mark.parametrize(
-    "source, link, expected",
-    [
-        ("README.md", "[a](docs/background/paper.md#x)", "[a](background/paper.md#x)"),
-        ("docs/how_to/glue.md", "[a](../../README.md#x)", "[a](../index.md#x)"),
-        ("CHANGELOG.md", "[a](CONTRIBUTING.md)", "[a](contributing.md)"),
-        ("README.md", "[`demo`](examples/demo.py)", "[`demo`](https://example.org/b/blob/main/examples/demo.py)"),
-        ("docs/how_to/glue.md", "[a](../../examples)", "[a](https://example.org/b/tree/main/examples)"),
-        ("README.md", "`[a](examples)`", "`[a](examples)`"),
-    ],
-)
-def test_links_between_files_work_in_the_site(generate, source, link, expected):
-    page = generate.COPIED.get(source) or source.removeprefix("docs/")
-    assert generate.with_site_links(link, source, page, generate.COPIED, "https://example.org/b") == expected
-
-
-def test_an_unlisted_folder_is_its_pages(generate):
-    entries = [{"A": ["a/first.md", "a/", {"B": ["a/b/"]}]}]
-    paths = ["a/b/x.md", "a/b/index.md", "a/first.md", "a/last.md"]
-    assert generate.navigation(entries, paths) == [
-        {"A": ["a/first.md", "a/last.md", {"B": ["a/b/index.md", "a/b/x.md"]}]}
-    ]
