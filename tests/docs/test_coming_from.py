@@ -37,16 +37,10 @@ def test_the_commands_of_the_page_run(vocab_file, tmp_path, monkeypatch):
         (tmp_path / theirs / "conversion.json").unlink()
     (tmp_path / "reviews.tsv").write_text("text\tlabel\nthe man\tpositive\nall of\tnegative\n")
     page = PAGE.read_text(encoding="utf-8")
-    commands = [
-        block.replace("\\\n", " ") for block in re.findall(r"(?:^ {4}\S.*\n(?:^ {6,}.*\n)*)", page, re.MULTILINE)
-    ]
-    assert [command.split()[0] for command in commands] == [
-        "convert_checkpoint",
-        "export_saved_model",
-        "run_classifier",
-    ]
-    for command in commands:
-        name, *words = shlex.split(command)
+    blocks = re.findall(r"(?:^ {4}\S.*\n(?:^ {6,}.*\n)*)", page, re.MULTILINE)
+    commands = [shlex.split(block.replace("\\\n", " ")) for block in blocks]
+    assert [name for name, *_ in commands] == ["convert_checkpoint", "export_saved_model", "run_classifier"]
+    for name, *words in commands:
         settings_class, main = SCRIPTS[name]
         main(parse(settings_class, [*words, *(["--max_seq_length=24"] if name == "run_classifier" else [])]))
     for path in ("my_model/vocab.txt", "served/my_classifier/1/saved_model.pb", "my_classifier/eval_results.txt"):

@@ -91,13 +91,8 @@ def test_records_before_a_damaged_one_are_shown(folder, capsys):
 
 
 def example(**lists):
-    return tf.train.Example(
-        features=tf.train.Features(
-            feature={
-                name: tf.train.Feature(int64_list=tf.train.Int64List(value=values)) for name, values in lists.items()
-            }
-        )
-    )
+    features = {name: tf.train.Feature(int64_list=tf.train.Int64List(value=ids)) for name, ids in lists.items()}
+    return tf.train.Example(features=tf.train.Features(feature=features))
 
 
 @pytest.mark.parametrize(
