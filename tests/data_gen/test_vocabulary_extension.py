@@ -152,9 +152,10 @@ def test_impossible_extension_writes_nothing(tmp_path, vocab, changes, message):
     assert not (tmp_path / "new.txt").exists()
 
 
-def test_the_existing_vocabulary_is_never_overwritten(tmp_path):
+@pytest.mark.parametrize("name", ["old.txt", "text"])
+def test_an_input_is_never_overwritten(tmp_path, name):
     with pytest.raises(InputError, match="is also an input"):
-        extend(tmp_path, TEXT, SPELLING, output_file=str(tmp_path / "old.txt"))
+        extend(tmp_path, TEXT, SPELLING, output_file=str(tmp_path / name))
 
 
 @pytest.mark.parametrize(
