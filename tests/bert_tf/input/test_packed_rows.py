@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.checkpoints import variables_by_path
-from bert_tf.input.packed_rows import RowShape, best_fit, pack_rows, shape_for, widths
+from bert_tf.input.packed_rows import RowShape, pack_rows, shape_for, widths
 from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.pretraining.objective import PretrainingObjective
 from tests.bert_tf.reference import means_of, random_pretrainer
@@ -91,12 +91,6 @@ def test_packed_examples_are_found_once_and_whole(seed):
     assert packed["next_sentence_weights"].sum() == len(found)
     assert packed["masked_lm_weights"].sum() == examples["masked_lm_weights"].sum(), "and nothing is added"
     assert packed["input_mask"].sum() == examples["input_mask"].sum()
-
-
-def test_example_goes_where_least_space_remains():
-    row = best_fit(np.array([3, 6, 4, 8, 2, 2]), np.zeros(6, int), 10, RowShape(8, 8))
-    assert row.tolist() == [2, 1, 1, 0, 0, 2]
-    assert len(set(best_fit(np.array([2] * 6), np.array([2] * 6), 12, RowShape(8, 4)))) == 3, "4 predictions a row"
 
 
 def test_row_shape_fits_nearly_all_sampled_rows():
