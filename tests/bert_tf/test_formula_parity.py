@@ -5,11 +5,11 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras as keras
 
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.config import ACTIVATIONS, BertConfig
 from bert_tf.modeling.dense import LayerNorm
+from bert_tf.modeling.precision import policy
 from tests.bert_tf.formulas import Formulas
 from tests.bert_tf.reference import CONFIG, assert_outputs_equal, outputs_and_gradients, random_batch, random_pretrainer
 
@@ -62,9 +62,8 @@ def test_right_to_left_attention_follows_the_formulas():
 
 @pytest.fixture
 def bfloat16():
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    yield
-    keras.mixed_precision.set_global_policy("float32")
+    with policy("mixed_bfloat16"):
+        yield
 
 
 @pytest.mark.quick_cases("0")

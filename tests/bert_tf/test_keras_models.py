@@ -6,6 +6,7 @@ import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.encoder import BertEncoder
+from bert_tf.modeling.precision import policy
 from tests.small_configs import small_config
 
 CONFIG = small_config(50, max_position_embeddings=16, initializer_range=0.2)
@@ -23,16 +24,12 @@ def make_model(length):
 
 @pytest.mark.slow
 def test_fit_trains_on_replicas_in_mixed_precision():
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
     # Collectives between CPU devices would remember the shapes of other strategies in this process.
     reduction = tf.distribute.ReductionToOneDevice()
-    try:
-        with tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction).scope():
-            model, encoder = make_model(None)
-            loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            model.compile(keras.optimizers.Adam(5e-3), loss)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
+    with policy("mixed_bfloat16"), tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"], reduction).scope():
+        model, encoder = make_model(None)
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(keras.optimizers.Adam(5e-3), loss)
     before = encoder.embeddings.word_embeddings.numpy()
     losses = model.fit(DATA, LABELS, batch_size=32, epochs=5, verbose=0).history["loss"]
     assert losses[-1] < 0.9 * losses[0]
@@ -42,11 +39,8 @@ def test_fit_trains_on_replicas_in_mixed_precision():
 
 @pytest.mark.parametrize("name", [pytest.param("saved_model", marks=pytest.mark.slow), "model.keras"])
 def test_a_loaded_model_keeps_its_precision(tmp_path, name):
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
+    with policy("mixed_bfloat16"):
         model, _ = make_model(None)
-    finally:
-        keras.mixed_precision.set_global_policy("float32")
     model.save(str(tmp_path / name))
     again = keras.models.load_model(str(tmp_path / name))
     assert keras.mixed_precision.global_policy().name == "float32"

@@ -14,6 +14,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.modeling.bilstm import BiLstmHead
 from bert_tf.modeling.heads import ClassificationHead
+from bert_tf.modeling.precision import policy
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from export.saved_model import export_saved_model
@@ -61,16 +62,12 @@ def test_a_bilstm_head_reads_only_the_tokens(is_pooled):
 
 
 def test_bilstm_head_trains_in_mixed_precision():
-    policy = keras.mixed_precision.global_policy()
-    keras.mixed_precision.set_global_policy("mixed_bfloat16")
-    try:
+    with policy("mixed_bfloat16"):
         head = BiLstmHead(CONFIG, lambda config: ClassificationHead(config, 3))
         x, mask = tf.random.normal([2, 8, CONFIG.hidden_size], dtype=tf.bfloat16), tf.ones([2, 8], tf.int32)
         with tf.GradientTape() as tape:
             logits = head(x, mask, training=True, seed=tf.constant([0, 1]))
             loss = tf.reduce_sum(logits**2)
-    finally:
-        keras.mixed_precision.set_global_policy(policy)
     gradients = tape.gradient(loss, head.trainable_variables)
     assert logits.dtype == tf.float32 and all(variable.dtype == tf.float32 for variable in head.trainable_variables)
     assert all(np.isfinite(tf.convert_to_tensor(g)).all() and np.any(tf.convert_to_tensor(g)) for g in gradients)

@@ -5,13 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
-import tf_keras as keras
 
 from bert_tf import encoder as encoder_module
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.encoder import BertEncoder, Block
 from bert_tf.modeling import compilation
 from bert_tf.modeling.fused import FusedOperations
+from bert_tf.modeling.precision import policy, policy_name
 from tests.bert_tf.reference import CONFIG, randomize
 
 ROWS, LENGTH, HEADS = 5, 20, CONFIG.num_attention_heads
@@ -26,9 +26,8 @@ BOUNDS = {"float32": 2e-5, "bfloat16": 0.05}
 
 @pytest.fixture(params=BOUNDS)
 def bound(request):
-    keras.mixed_precision.set_global_policy(request.param if request.param == "float32" else f"mixed_{request.param}")
-    yield BOUNDS[request.param]
-    keras.mixed_precision.set_global_policy("float32")
+    with policy(policy_name(request.param)):
+        yield BOUNDS[request.param]
 
 
 def random_tensor(*shape, seed=0) -> tf.Tensor:
