@@ -8,49 +8,13 @@ import torch
 import transformers
 
 from bert_tf.config import BertConfig
+from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
 
 # The threads of TensorFlow and PyTorch would compete.
 torch.set_num_threads(1)
 
 # Their names for our activations.
 HIDDEN_ACT = {"gelu": "gelu_new", "gelu_erf": "gelu"}
-
-_MODULES = {
-    "encoder/embeddings/layer_norm": "bert.embeddings.LayerNorm",
-    "encoder/pooler": "bert.pooler.dense",
-    "masked_lm/transform": "cls.predictions.transform.dense",
-    "masked_lm/layer_norm": "cls.predictions.transform.LayerNorm",
-    "next_sentence/dense": "cls.seq_relationship",
-    "head/dense": "classifier",
-}
-_BLOCK = {
-    "attention/query": "attention.self.query",
-    "attention/key": "attention.self.key",
-    "attention/value": "attention.self.value",
-    "attention/output_dense": "attention.output.dense",
-    "attention_norm": "attention.output.LayerNorm",
-    "intermediate": "intermediate.dense",
-    "output_dense": "output.dense",
-    "output_norm": "output.LayerNorm",
-}
-_TENSORS = {
-    "encoder/embeddings/word_embeddings": "bert.embeddings.word_embeddings.weight",
-    "encoder/embeddings/position_embeddings": "bert.embeddings.position_embeddings.weight",
-    "encoder/embeddings/segment_embeddings": "bert.embeddings.token_type_embeddings.weight",
-    "masked_lm/bias": "cls.predictions.bias",
-}
-_WEIGHT = {"kernel": "weight", "bias": "bias", "gamma": "weight", "beta": "bias"}
-
-
-def their_name(path: str) -> str:
-    """Returns the name in their state_dict for one of our paths."""
-    if path in _TENSORS:
-        return _TENSORS[path]
-    module, weight = path.rsplit("/", 1)
-    if module in _MODULES:
-        return f"{_MODULES[module]}.{_WEIGHT[weight]}"
-    _, _, layer, part = module.split("/", 3)
-    return f"bert.encoder.layer.{layer}.{_BLOCK[part]}.{_WEIGHT[weight]}"
 
 
 def hugging_face(cls, config: BertConfig, weights: dict[str, tf.Variable], attention: str, is_decoder: bool = False):

@@ -14,8 +14,8 @@ from bert_tf.tasks.embeddings.data import PAIRS, SCORED, Texts
 from bert_tf.tasks.embeddings.embedding_task import CO_SENT, EmbeddingTask
 from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tokenization import BertTokenizer
+from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
 from tests.bert_tf.tasks.embeddings import small_model
-from tests.parity.hugging_face import their_name
 
 pytestmark = pytest.mark.torch
 

@@ -14,6 +14,7 @@ from bert_tf.encoder import BertEncoder
 from bert_tf.input.pipeline import every_token_predicted
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training.optimization import WarmupLinearDecay
+from tests.bert_tf.checkpoint_formats.hugging_face_models import their_name
 from tests.bert_tf.reference import (
     CONFIG,
     DEEP,
@@ -28,7 +29,6 @@ from tests.bert_tf.reference import (
 from tests.parity.hugging_face import (
     hugging_face,
     their_inputs,
-    their_name,
     their_outputs_and_gradients,
     their_states,
     transposed,

@@ -18,6 +18,7 @@ from bert_tf.tokenization import SPECIAL_TOKENS, BertTokenizer
 from tests.bert_tf.classification import make_classifier
 from tests.bert_tf.pretraining.scored_texts import scored
 from tests.bert_tf.reference import random_batch, relative_error
+from tests.parity.hugging_face import their_inputs
 
 pytestmark = pytest.mark.torch
 
@@ -52,10 +53,8 @@ def theirs(name, **changes):
 
 
 def outputs_of(model, batch) -> dict[str, np.ndarray]:
-    names = {"input_ids": "input_ids", "input_mask": "attention_mask", "segment_ids": "token_type_ids"}
-    inputs = {their: torch.tensor(batch[our].numpy(), dtype=torch.long) for our, their in names.items()}
     with torch.no_grad():
-        results = model(**inputs, output_hidden_states=True)
+        results = model(**their_inputs(batch), output_hidden_states=True)
     found = {key: value.numpy() for key, value in results.items() if isinstance(value, torch.Tensor)}
     return found | {"sequence": results.hidden_states[-1].numpy()}
 

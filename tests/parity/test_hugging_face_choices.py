@@ -9,20 +9,16 @@ import transformers
 from bert_tf.checkpoints import variables_by_path
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.tasks.choice.choice_task import ChoiceTask
-from tests.bert_tf.reference import CONFIG, random_batch
-from tests.parity.hugging_face import hugging_face
+from tests.bert_tf.reference import CONFIG, random_batch, randomize
+from tests.parity.hugging_face import hugging_face, their_inputs
 
 pytestmark = pytest.mark.torch
 EXAMPLES, CHOICES = 5, 4
 
 
 def test_scores_loss_and_gradients_are_equal():
-    task = ChoiceTask()
-    model = FineTunedBert(CONFIG, task.head)
-    rng = np.random.default_rng(0)
-    for variable in model.trainable_variables:
-        spread = rng.normal(0, CONFIG.hidden_size**-0.5, variable.shape)
-        variable.assign(spread + (1 if "gamma" in variable.name else 0))
+    task, rng = ChoiceTask(), np.random.default_rng(0)
+    model = randomize(FineTunedBert(CONFIG, task.head))
     weights = variables_by_path(model)
     rows = random_batch(CONFIG, EXAMPLES * CHOICES, 20, 2, seed=3)
     inputs = {name: rows[name] for name in ("input_ids", "input_mask", "segment_ids")}
@@ -39,18 +35,12 @@ def test_scores_loss_and_gradients_are_equal():
     gradients = [tf.convert_to_tensor(gradient).numpy() for gradient in tape.gradient(loss, [vector, words])]
 
     theirs = hugging_face(transformers.BertForMultipleChoice, CONFIG, weights, "eager")
-    names = {"input_ids": "input_ids", "attention_mask": "input_mask", "token_type_ids": "segment_ids"}
-    tensors = {
-        name: torch.tensor(inputs[ours].numpy().reshape(EXAMPLES, CHOICES, -1).astype(np.int64))
-        for name, ours in names.items()
-    }
+    tensors = {name: value.reshape(EXAMPLES, CHOICES, -1) for name, value in their_inputs(inputs).items()}
     out = theirs(**tensors, labels=torch.tensor(labels))
     out.loss.backward()
     np.testing.assert_allclose(logits.numpy().reshape(EXAMPLES, CHOICES), out.logits.detach().numpy(), atol=2e-5)
     np.testing.assert_allclose(loss, out.loss.item(), rtol=1e-5)
-    for ours, parameter in zip(
-        gradients, (theirs.classifier.weight, theirs.bert.embeddings.word_embeddings.weight), strict=True
-    ):
-        value = parameter.grad.numpy()
-        value = value.T if value.shape != ours.shape else value
+    parameters = theirs.classifier.weight, theirs.bert.embeddings.word_embeddings.weight
+    for ours, parameter in zip(gradients, parameters, strict=True):
+        value = parameter.grad.numpy().reshape(ours.shape)
         np.testing.assert_allclose(ours, value, atol=1e-5 * np.abs(value).max())

@@ -13,8 +13,11 @@ ENTRIES = {
 
 
 def their_name(path: str) -> str:
+    """Returns the name in a state_dict of theirs for one of our paths."""
     if path == "masked_lm/bias":
         return "cls.predictions.bias"
+    if path.startswith("head/dense/"):
+        return "classifier.weight" if path.endswith("kernel") else "classifier.bias"
     name = original_name(path).replace("output_weights", "weight").replace("output_bias", "bias")
     name = name.replace("kernel", "weight").replace("gamma", "weight").replace("beta", "bias")
     name = name.replace("/", ".").replace("layer_", "layer.")
