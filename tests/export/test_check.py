@@ -2,12 +2,9 @@
 
 import hashlib
 import json
-import os
 import pathlib
 import re
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -21,8 +18,6 @@ from export import loading, warmup
 from export.check import check
 from export.serve.servable import Servable, replay
 from tests.export.conftest import DEV_TEXTS
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
@@ -99,23 +94,6 @@ def test_the_check_lists_signatures(exported, capsys):
     assert re.search(
         r"\n  size: \d+\.\d MB\n  latency on this machine: [\d.]+ ms for 1 and [\d.]+ ms for 32 inputs", shown
     )
-
-
-@pytest.mark.slow
-def test_the_check_needs_no_code_of_the_model(exported, tmp_path):
-    code = (
-        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-        "from export.check import check\n"
-        f"check({exported['classes']!r})\n"
-        "assert not {'tf_keras', 'official'} & set(sys.modules)\n"
-        "assert {name.split('.')[1] for name in sys.modules if name.startswith('bert_tf.')} == {'core'}\n"
-    )
-    environment = {name: value for name, value in os.environ.items() if name != "TF_USE_LEGACY_KERAS"}
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, env=environment, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert "answered 4 warm-up requests" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.features.extractor import FeatureExtractor
 from tests.bert_tf.features.test_features import sentence_transformer
 from tests.bert_tf.pretrained_folder import write_pretrained
@@ -74,7 +73,6 @@ def test_rows_of_tokens_have_the_same_vectors(encoder):
     assert not vectors[0, 5:].any()
 
 
-@pytest.mark.slow
 def test_follows_sentence_transformers_pooling(run, tmp_path, vocab_file):
     copy = shutil.copytree(run, tmp_path / "run")
     sentence_transformer(copy, {"pooling_mode_max_tokens": True}, "Normalize", length=12)
@@ -85,21 +83,9 @@ def test_follows_sentence_transformers_pooling(run, tmp_path, vocab_file):
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_other_poolings_and_vectors_of_length_1(run, tmp_path):
     for number, options in enumerate(({"pooling": "cls", "layers": "0,-1", "normalize": True}, {"pooling": "max"})):
         expected = FeatureExtractor(run, max_seq_length=LENGTH, **{"layers": "-1"} | options).sentences(TEXTS)
         target = str(tmp_path / f"{number}/1")
         model = export(run, export_dir=target, task_name="embeddings", max_seq_length=LENGTH, **options)
         np.testing.assert_allclose(ask(model, text=TEXTS)["embedding"], expected, atol=1e-5)
-
-
-def test_bad_flags_are_refused(run, tmp_path):
-    for flags, message in (
-        ({"layers": "-4"}, "the encoder has no layer -4"),
-        ({"max_seq_length": 64}, "--max_seq_length=64 is beyond"),
-        ({"max_seq_length": 2}, "must be at least 3"),
-    ):
-        with pytest.raises(InputError, match=message):
-            export(run, **{"task_name": "embeddings", "export_dir": str(tmp_path / "m/1")} | flags)
-    assert not (tmp_path / "m").exists()
