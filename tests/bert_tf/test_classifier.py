@@ -52,6 +52,8 @@ def test_pairs_are_learned_and_predicted(trained, monkeypatch, caplog):
     assert model.labels == ("7", "10") and model.scores["accuracy"] == 1.0
     texts = [*PAIRS[:3], ("very " * 40, "long " * 40)]
     assert model.predict(texts[:3]) == ["7", "10", "7"]
+    with pytest.raises(InputError, match="was trained on pairs"):
+        model.predict(["the man"])
     expected = model.probabilities(texts)
     assert expected.shape == (4, 2)
     np.testing.assert_allclose(expected.sum(axis=1), 1, rtol=1e-6)
@@ -133,12 +135,6 @@ def test_the_same_call_is_done_and_other_texts_refused(trained, checkpoint):
     for other in ({"dev_texts": PAIRS[:2], "dev_labels": LABELS[:2]}, {"dev_share": 0}):
         with pytest.raises(InputError, match="holds out the share 0.1 of its texts; give dev_share=0.1,"):
             TextClassifier.train(PAIRS, LABELS, checkpoint, output, **other, **OPTIONS)
-
-
-@pytest.mark.slow
-def test_single_texts_for_a_model_of_pairs_are_refused(trained):
-    with pytest.raises(InputError, match="was trained on pairs"):
-        trained[0].predict(["the man"])
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,6 @@ def test_a_checkpoint_must_predict_masks(vocab_file, tmp_path):
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.slow
 def test_models_too_large_for_litert_are_refused(vocab_file, tmp_path):
     write_pretrained(tmp_path / "run", vocab_file)
     with pytest.raises(

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from bert_tf.classifier import TextClassifier
-from bert_tf.config import BertConfig
-from bert_tf.finetuning import description
-from bert_tf.runs import run_record
 from bert_tf.tasks.classification import multi_label
-from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.classification import make_task
 from tests.export.exports import ask, export, put_together
 
@@ -28,10 +24,6 @@ def pair(tmp_path_factory, vocab_file):
     described = json.loads((run / "task.json").read_text())
     described |= {"kind": multi_label.MULTI_LABEL, "labels": ["old", "élan", "kind"]}
     (run / "task.json").write_text(json.dumps(described))
-    config = BertConfig.from_json_file(str(run / "bert_config.json"))
-    model = description.model_facts(description.read(str(run)), config, BertTokenizer(vocab_file).rules)
-    data, steps = {"max_seq_length": described["max_seq_length"]}, {"num_train_steps": 1, "num_schedule_steps": 1}
-    run_record.write(str(run), [run_record.Phase({}, model, data, steps)])
     ranked = np.sort(TextClassifier.load(str(run)).probabilities(TEXTS), axis=0)
     multi_label.THRESHOLDS.write(str(run), (ranked[1:4] + ranked[2:5]).diagonal() / 2, 1, described["labels"])
     return TextClassifier.load(str(run)), export(run)

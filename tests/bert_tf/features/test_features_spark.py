@@ -16,13 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 
 
 def run(folder, output, **flags):
-    given = {
-        "init_checkpoint": "model",
-        "input_file": "input.txt",
-        "max_seq_length": 24,
-        "output_file": output,
-        **flags,
-    }
+    given = {"init_checkpoint": "model", "input_file": "input.txt", "max_seq_length": 24, "output_file": output} | flags
     words = [sys.executable, "-m", "bert_tf.extract_features", *(f"--{name}={each}" for name, each in given.items())]
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -64,14 +64,9 @@ def run_all(batching: ServeSettings, requests, model=None, first=None, fetches=(
     return [one if isinstance(one, Exception) else one["y"].tolist() for one in answers], model.batches[1:]
 
 
-def one_thread(max_batch_size=100, batch_timeout=0.0, max_enqueued_batches=10) -> ServeSettings:
-    return ServeSettings(
-        model_base_path="models/x",
-        max_batch_size=max_batch_size,
-        batch_timeout_micros=int(batch_timeout * 1e6),
-        max_enqueued_batches=max_enqueued_batches,
-        num_batch_threads=1,
-    )
+def one_thread(**changes) -> ServeSettings:
+    given = {"max_batch_size": 100, "batch_timeout_micros": 0, "max_enqueued_batches": 10, "num_batch_threads": 1}
+    return ServeSettings(model_base_path="models/x", **given | changes)
 
 
 def test_requests_run_in_the_order_of_their_arrival():
@@ -140,7 +135,7 @@ def test_a_batch_waits_for_its_timeout_or_until_full():
 
     async def main():
         version = Version("m", 1, servable=model)
-        batcher = Batcher(one_thread(max_batch_size=2, batch_timeout=timeout))
+        batcher = Batcher(one_thread(max_batch_size=2, batch_timeout_micros=int(timeout * 1e6)))
         await asyncio.gather(*(batcher.run(version, {"x": np.ones(1)}, ["y"]) for _ in range(2)))
         assert loop.ahead == 0, "it is full"
         alone = asyncio.ensure_future(batcher.run(version, {"x": np.ones(1)}, ["y"]))

@@ -145,14 +145,10 @@ class Browser:
 async def browser(url: str, profile: pathlib.Path):
     program = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
     assert program, "make test-browser needs Chromium"
-    flags = [
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--remote-debugging-port=0",
-        f"--user-data-dir={profile}",
-    ]
-    process = subprocess.Popen([program, *flags, "about:blank"], stderr=subprocess.DEVNULL)
+    flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
+    process = subprocess.Popen(
+        [program, *flags, f"--user-data-dir={profile}", "about:blank"], stderr=subprocess.DEVNULL
+    )
     try:
         port_file = profile / "DevToolsActivePort"
         wait_until(lambda: port_file.exists() and port_file.read_text().strip())
