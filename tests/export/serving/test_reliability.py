@@ -17,12 +17,10 @@ import pytest
 import tensorflow as tf
 from tensorflow_serving.apis import predict_pb2
 
-from tests.export.serving.held import asking, resident_mb, start
+from tests.export.serving.held import PATH, asking, resident_mb, start
 from tests.export.serving.models import write_model
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
-
-PATH = "/v1/models/default:predict"
 
 
 class Load:

@@ -11,11 +11,11 @@ from tensorflow_serving.apis import predict_pb2
 
 from bert_tf.core.errors import InputError
 from export.serve.settings import ServeSettings
+from tests.export.serving.held import PATH
 from tests.export.serving.models import halves, write_model
 from tests.export.serving.running import running
 from tests.waiting import PATIENCE, wait_until
 
-PATH = "/v1/models/default:predict"
 MOST = 6
 # HTTP/2: the client's preface and empty settings; then a header block without its end.
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
