@@ -19,7 +19,10 @@ from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
 from bert_tf.tasks.choice.choice_task import ChoiceTask
 from bert_tf.tasks.choice.settings import SwagSettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
 from tests.bert_tf.finetuning.killed_run import assert_same_weights, weights
+from tests.export.exports import ask, padded
 from tests.small_configs import small_config
 
 SWAG = ",video-id,fold-ind,startphrase,sent1,sent2,gold-source,ending0,ending1,ending2,ending3"
@@ -218,6 +221,23 @@ def test_a_run_learns_and_predicts_by_id(folder, trained):
 def test_a_conversion_names_the_class_of_transformers(trained, tmp_path):
     convert_checkpoint(ConversionSettings(input=str(trained[0]), output=str(tmp_path / "hf"), format="hugging_face"))
     assert json.loads((tmp_path / "hf/config.json").read_text())["architectures"] == ["BertForMultipleChoice"]
+
+
+@pytest.mark.slow
+def test_an_export_chooses_as_the_prediction_file(folder, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    examples = read(str(folder / "test.jsonl"), "test")
+    found = ask(
+        tf.saved_model.load(str(tmp_path / "1")),
+        context=[example.context for example in examples],
+        start=[example.start for example in examples],
+        choices=padded([example.choices for example in examples]),
+    )
+    expected = [json.loads(line) for line in (trained[0] / "test_predictions.jsonl").read_text().splitlines()]
+    for number, entry in enumerate(expected):
+        count = len(entry["probabilities"])
+        np.testing.assert_allclose(found["probabilities"][number, :count], entry["probabilities"], atol=1e-5)
+        assert not found["probabilities"][number, count:].any() and found["choice"][number] == entry["prediction"]
 
 
 @pytest.mark.slow

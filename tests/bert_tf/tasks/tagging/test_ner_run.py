@@ -24,6 +24,8 @@ from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tokenization import BertTokenizer
 from data_gen.learn_vocab import main as learn_vocab
 from data_gen.settings import VocabularySettings
+from export.saved_model import export_saved_model
+from export.settings import ExportSettings
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights, weights
 from tests.bert_tf.tagging import write
 from tests.bert_tf.tasks_of_flags import tagging_task
@@ -130,6 +132,21 @@ def test_evaluation_later_gives_the_same_scores(inputs, trained, tmp_path, caplo
     lines = (out / "test_predictions.txt").read_text().splitlines()
     assert lines == [" ".join(line.split()[::2]) for line in expected]
     assert not (out / "test_scores.txt").exists()
+
+
+@pytest.mark.slow
+def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
+    export_saved_model(ExportSettings(checkpoint_dir=str(trained[0]), export_dir=str(tmp_path / "1")))
+    words = [s.words for s in conll_files.read_sentences(str(inputs / "test.txt"), WordColumns())]
+    serve = tf.saved_model.load(str(tmp_path / "1")).signatures["words"]
+    found = serve(words=tf.constant([" ".join(sentence) for sentence in words]))
+    tags = [
+        row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
+    ]
+    assert tags == columns(trained[0] / "test_predictions.txt")[1]
+    dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), WordColumns())]
+    requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
+    assert not any(text.encode() in requests for text in dev if len(text) > 3), "only fixed texts"
 
 
 @pytest.mark.parametrize(
