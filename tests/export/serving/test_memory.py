@@ -68,7 +68,8 @@ def rows(client: Client) -> dict:
 
 def measured(base: pathlib.Path, count: int, *flags: str) -> dict[str, list[float]]:
     """Returns the resident MB for each row: after good requests of the same size, and after refused ones."""
-    process, rest_port, grpc_port = start(base, "--max_request_rows=10000000", *flags)
+    patient = f"--rest_api_timeout_in_ms={PATIENCE * 1000:.0f}"
+    process, rest_port, grpc_port = start(base, "--max_request_rows=10000000", patient, *flags)
     client = Client(rest_port, grpc_port)
     found = {}
     try:
