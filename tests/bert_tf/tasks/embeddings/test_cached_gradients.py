@@ -22,10 +22,10 @@ def plain_gradients(objective, batch):
 
 
 def assert_same(found, expected):
-    """Compares gradients; the tolerance is relative to a tensor's largest value, because all its values are sums."""
+    """Compares gradients; beside large values of a tensor, the tolerance is larger, because all values are sums."""
     assert found.keys() == expected.keys()
     for name, value in expected.items():
-        atol = 1e-5 * max(1, np.abs(value).max())
+        atol = max(1e-5, 3e-6 * np.abs(value).max())
         np.testing.assert_allclose(found[name], value, atol=atol, rtol=1e-4, err_msg=name)
 
 
