@@ -18,6 +18,7 @@ import tf_keras as keras
 
 from bert_tf.config import BertConfig
 from bert_tf.modeling.compilation import inside_xla
+from bert_tf.modeling.dense import in_rows_of, rows
 
 
 class BiLstm(keras.layers.Layer):
@@ -36,7 +37,7 @@ class BiLstm(keras.layers.Layer):
         self.forward, self.backward = _Weights(inputs, units), _Weights(inputs, units)
 
     def call(self, x, lengths):
-        """Runs both directions at the same time.
+        """Runs both directions.
 
         Args:
           x: float [B, T, F].
@@ -49,9 +50,10 @@ class BiLstm(keras.layers.Layer):
         def reverse(values):
             return tf.reverse_sequence(values, lengths, seq_axis=1)
 
-        gates = [weights.gates(rows) for weights, rows in ((self.forward, x), (self.backward, reverse(x)))]
-        recurrent = tf.stack([tf.cast(w.recurrent_kernel, x.dtype) for w in (self.forward, self.backward)])
-        forward, backward = tf.unstack(_recur(tf.stack(gates), recurrent))  # [B, T, U] each
+        forward, backward = (
+            _recur(weights.gates(steps), tf.cast(weights.recurrent_kernel, x.dtype))
+            for weights, steps in ((self.forward, x), (self.backward, reverse(x)))
+        )
         return tf.concat([forward, reverse(backward)], axis=-1)
 
 
@@ -69,17 +71,17 @@ class _Weights(keras.layers.Layer):
 
     def gates(self, x):
         """Computes what the input adds to the gates, for all steps in one product, float [B, T, 4 U]."""
-        return tf.nn.bias_add(tf.matmul(x, tf.cast(self.kernel, x.dtype)), tf.cast(self.bias, x.dtype))
+        product = tf.matmul(rows(x), tf.cast(self.kernel, x.dtype))
+        return in_rows_of(x, tf.nn.bias_add(product, tf.cast(self.bias, x.dtype)))
 
 
 def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
-    """Computes the outputs of all steps."""
-    steps = gates.shape[2] if gates.shape[2] is not None else tf.shape(gates)[2]
-    by_step = tf.transpose(gates, [2, 0, 1, 3])
+    """Computes the outputs of one direction at all steps, [B, T, U]."""
+    steps, units = gates.shape[1] if gates.shape[1] is not None else tf.shape(gates)[1], recurrent.shape[0]
+    by_step = tf.transpose(gates, [1, 0, 2])
     inputs = tf.TensorArray(gates.dtype, size=steps, element_shape=by_step.shape[1:]).unstack(by_step)
-    units = recurrent.shape[1]
-    zeros = tf.zeros([2, tf.shape(gates)[1], units])
-    zeros.set_shape([2, gates.shape[1], units])
+    zeros = tf.zeros([tf.shape(gates)[0], units])
+    zeros.set_shape([gates.shape[0], units])
 
     def step(number, output, cell, outputs):
         z = tf.cast(inputs.read(number) + tf.matmul(output, recurrent), tf.float32)
@@ -94,7 +96,7 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
     start = (tf.constant(0), tf.cast(zeros, gates.dtype), zeros, outputs)
     *_, outputs = tf.while_loop(lambda number, *_: number < steps, step, start, maximum_iterations=steps)
     stacked = tf.raw_ops.TensorListStack(input_handle=outputs, element_shape=shape, element_dtype=gates.dtype)
-    return tf.transpose(tf.ensure_shape(stacked, [gates.shape[2], *zeros.shape]), [1, 2, 0, 3])
+    return tf.transpose(tf.ensure_shape(stacked, [gates.shape[1], *zeros.shape]), [1, 0, 2])
 
 
 class BiLstmHead(keras.layers.Layer):
