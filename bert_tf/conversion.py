@@ -6,7 +6,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import tensorflow as tf
 from absl import logging
 
@@ -34,7 +33,6 @@ from bert_tf.text import tokenizer_files
 from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
-_HEAD_KERNEL, _HEAD_BIAS = "head/dense/kernel", "head/dense/bias"
 # The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
 _DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
 # The formats whose weights and configuration are those of transformers.
@@ -80,11 +78,12 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     task = recorded
     if not recorded and settings.format == "bert_tf" and rules:
         task, contents = _taken_over(contents, settings, entries, config)
+    if recorded and settings.format != "bert_tf":  # only bert_tf's format can store the scale of scores
+        mean, deviation = description.score_scale(recorded.parameters)
+        contents = contents.with_rescaled_output(deviation, mean)
     tensors = contents.read(contents.tensors)
     if settings.extended_vocab_file:
         tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, written.vocabulary)
-    if task and settings.format != "bert_tf":
-        tensors = _with_users_scores(tensors, task)
     with _write_errors(settings.output), storage.atomic_folder(settings.output) as folder:
         if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
@@ -120,7 +119,7 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
-        run = os.path.join(folder, os.path.basename(path.rstrip("/")))
+        run = os.path.join(folder, os.path.basename(os.path.abspath(path)))
         with unreadable(path):
             _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
         if not description.exists(run):
@@ -172,10 +171,10 @@ def _write_tokenizer(
 
 def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
     description.write(folder, task)
-    step = checkpoint_folder.step_of(contents.source) if checkpoint_folder.step_of(contents.source) >= 0 else None
-    kind = registry.of_task(task, contents.folder)
+    step, kind = checkpoint_folder.step_of(contents.source), registry.of_task(task, contents.folder)
     if kind.tuned and kind.tuned.path(contents.folder):
-        kind.tuned.write(folder, kind.tuned.read(contents.folder, step, task.labels), None, task.labels)
+        tuned = kind.tuned.read(contents.folder, step if step >= 0 else None, task.labels)
+        kind.tuned.write(folder, tuned, None, task.labels)
 
 
 def _taken_over(
@@ -212,19 +211,6 @@ def _write(format: str, folder: str, tensors, config: BertConfig) -> None:
         (tf1 if format == "tf1" else native).write(folder, tensors)
 
 
-def _with_users_scores(tensors: dict, task: TaskDescription) -> dict:
-    """Returns tensors with which a regression's head computes scores in the range of the user's labels.
-
-    Only bert_tf's format can store the scale of a regression, so other formats need these tensors.
-    """
-    scale = description.score_scale(task.parameters)
-    if scale == (0.0, 1.0) or _HEAD_KERNEL not in tensors:
-        return tensors
-    mean, deviation = map(np.float32, scale)
-    head = {_HEAD_KERNEL: tensors[_HEAD_KERNEL] * deviation, _HEAD_BIAS: tensors[_HEAD_BIAS] * deviation + mean}
-    return tensors | head
-
-
 def _entries_of(contents: Contents, rules: TokenizerRules | None, task: TaskDescription | None) -> dict:
     """Returns the entries of Hugging Face's `config.json` for the labels, the type of problem and the id of [PAD]."""
     folder = contents.folder
@@ -249,7 +235,7 @@ def _check_format(format: str, contents: Contents, config: BertConfig, task: Tas
         )
     heads = names.heads_in(contents.tensors)
     if task and format != "bert_tf":
-        _check_kind(format, contents.source, task)
+        _check_kind(format, contents, task)
     if contents.own_heads and format != "bert_tf":
         raise InputError(
             f"--format={format}: {contents.source} was trained with --bilstm_head or --feature_layers, but the format "
@@ -263,11 +249,11 @@ def _check_format(format: str, contents: Contents, config: BertConfig, task: Tas
                         "gelu uses tanh and differs by up to 5e-4", model_config.ORIGINAL_NAME)  # fmt: skip
 
 
-def _check_kind(format: str, source: str, task: TaskDescription) -> None:
+def _check_kind(format: str, contents: Contents, task: TaskDescription) -> None:
     """Refuses a task for which the format's original code always gives other answers; warns if some answers differ."""
-    kind = registry.of_task(task, os.path.dirname(source))
-    kind.check_format(format, source, task)
-    if kind.tuned and (path := kind.tuned.path(os.path.dirname(source))):
+    kind = registry.of_task(task, contents.folder)
+    kind.check_format(format, contents.source, task)
+    if kind.tuned and (path := kind.tuned.path(contents.folder)):
         logging.warning(
             "--format=%s: the format cannot store %s, so some answers will differ, although the scores are equal; "
             "--format=bert_tf keeps the file", format, path,

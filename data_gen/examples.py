@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.jobs.job import Counts, write_result
+from bert_tf.core import storage
+from bert_tf.jobs.job import Counts
 from bert_tf.text import masking
 from data_gen import unit_files
 from data_gen.sentence_pairs import PairRows, Window, cut_blocks, join_documents, sample_pairs, sample_segments
@@ -114,7 +115,7 @@ def make_unit(task: UnitTask) -> UnitCounts:
             facts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text
     size = unit_files.write(task.path, made, _random_numbers(task, _ORDER))
     facts += UnitCounts(bytes=size)
-    write_result(task.result_path, facts)
+    storage.write_json(task.result_path, facts)
     return facts
 
 

@@ -14,7 +14,7 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import SECONDS_BETWEEN_LINES
-from bert_tf.jobs.job import Job, ShardTask, write_result
+from bert_tf.jobs.job import Job, ShardTask
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.stage import run_stage
 from data_gen import unit_files
@@ -114,7 +114,7 @@ def write_shard(task: ShuffleTask) -> Shard:
     parts = _shuffled(paths, starts, counts, task)
     size, digest = writer.write_framed(task.path, parts, task.gzip_compress)
     shard = Shard(task.name, int(counts.sum()), size, digest)
-    write_result(task.result_path, shard)
+    storage.write_json(task.result_path, shard)
     return shard
 
 

@@ -31,7 +31,7 @@ class TokenBlock:
       path: the file with the token ids.
       documents, sentences, tokens: number of each; documents and sentences without tokens do not count.
       unknown: number of tokens that are [UNK].
-      text_bytes: approximate size of the sentences as text.
+      text_bytes: size of the sentences in UTF-8.
       unknown_files: the files that have more [UNK] than other tokens in this block.
     """
 
@@ -167,7 +167,7 @@ def _write_block(
         np.savez(buffer, tokens=tokens, sentences=lengths.astype(np.int32), documents=sizes.astype(np.int32))
         with storage.atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
             file.write(buffer.getvalue())
-    text_bytes = sum(len(sentence) + 1 for document in documents for sentence in document)
+    text_bytes = sum(len(sentence.encode()) + 1 for document in documents for sentence in document)
     is_unknown = tokens == tokenizer.unk_id
     unknown = int(np.count_nonzero(is_unknown))
     unknown_files = _mostly_unknown(files, document_of, sentence_lengths, is_unknown) if unknown else []
@@ -212,6 +212,4 @@ def _parts(sentence: str) -> list[str]:
 
 
 def _starts(lengths: np.ndarray) -> np.ndarray:
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
+    return np.append(0, np.cumsum(lengths, dtype=np.int64))

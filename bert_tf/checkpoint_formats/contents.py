@@ -138,7 +138,9 @@ class Contents:
         return dataclasses.replace(self, tensors={**self.tensors, **outputs})
 
     def with_rescaled_output(self, factor: float, shift: float) -> "Contents":
-        """Returns the contents with the output s of a regression's head replaced by `factor` * s + `shift`."""
+        """Returns the contents with the output s of a head, if there is one, replaced by `factor` * s + `shift`."""
+        if (factor, shift) == (1.0, 0.0) or "head/dense/kernel" not in self.tensors:
+            return self
         scaled = {
             path: self.tensors[path].scaled(factor, shift if path.endswith("bias") else 0.0)
             for path in ("head/dense/kernel", "head/dense/bias")

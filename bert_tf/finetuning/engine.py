@@ -248,7 +248,7 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
     if run.task.activations_dir:
         if strategies.is_chief(strategy):
             lock.make_folder()
-        if found.prefix:
+        if found.prefix:  # the activations depend on the run's encoder; `loop.train` restores the rest
             tf.train.Checkpoint(model=objective.model).restore(found.prefix).expect_partial()
     run = run.with_activations(objective.model).with_teacher()
     plan = run.training_plan(num_train_steps)
@@ -359,8 +359,8 @@ def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> No
     batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training
     rows = {"train": run.splits["train"].first(batch_size)}
     _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
-    found = resume.find(settings.output_dir, run.strategy)
-    metrics.require_finite(loss, f"step {found.step} of {settings.output_dir}")
+    newest = checkpoint_folder.prefixes(settings.output_dir)[0]
+    metrics.require_finite(loss, f"step {checkpoint_folder.step_of(newest)} of {settings.output_dir}")
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:

@@ -2,8 +2,8 @@
 
 The dev data of a run is the data on which the model is evaluated during training. Without such evaluations, the dev
 data is the data of the first `--do_eval`. `evaluations.json` names the dev data. Checkpoints and thresholds are chosen
-only on the dev data. Any other data, such as a test set, has a split of its own name in `metrics.jsonl` and a folder of
-its own name below `evaluations`.
+only on the dev data. Any other data, such as a test set, has its own split in `metrics.jsonl` and its own folder
+below `evaluations`, whose names are the data's name and the beginning of its hash.
 
 Paper: appendix A.3 (choice on the dev set).
 """
@@ -25,6 +25,7 @@ from bert_tf.runs import evaluations
 from bert_tf.settings import FineTuningSettings
 from bert_tf.training import metrics_file, progress, summaries
 
+# The log names this many scores of the best constant answer.
 _MOST_LOGGED = 4
 
 
@@ -34,7 +35,7 @@ class EvaluatedData:
 
     Attributes:
       id: identity of the data; see `identify`.
-      series: name of the split in `metrics.jsonl` and in messages: "dev" for dev data, else the data's name.
+      series: name of the split in `metrics.jsonl` and in messages: "dev" for dev data, else `metrics_file.series_of`.
       folder: folder of the evaluation's files: the run's folder for dev data, else a separate folder.
     """
 
@@ -74,16 +75,8 @@ def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     known = evaluations.read(output_dir).data or dev
     if known and is_same(data, known):
         return EvaluatedData(data, metrics_file.DEV, output_dir)
-    series = _series(output_dir, data)
+    series = metrics_file.series_of(data)
     return EvaluatedData(data, series, metrics_file.folder_of(output_dir, series))
-
-
-def _series(output_dir: str, data: str) -> str:
-    """Returns the data's name; if other data of this name was evaluated before, with the beginning of the hash."""
-    series, content = metrics_file.series_of(data), metrics_file.content_of(data)
-    lines = [line for line in metrics_file.read(output_dir) if line["split"] == series and "data" in line]
-    is_other = lines and all(metrics_file.content_of(line["data"]) != content for line in lines)
-    return f"{series} ({content[-1][:4]})" if is_other else series
 
 
 def refuse_tuning(settings: FineTuningSettings) -> None:

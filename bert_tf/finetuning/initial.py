@@ -90,8 +90,6 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
     trained = description.read(contents.folder) if description.exists(contents.folder) else None
     mean, deviation = description.score_scale(trained.parameters if trained else {})
     new_mean, new_deviation = description.score_scale(task.parameters)
-    if (mean, deviation) == (new_mean, new_deviation) or "head/dense/kernel" not in contents.tensors:
-        return contents
     return contents.with_rescaled_output(deviation / new_deviation, (mean - new_mean) / new_deviation)
 
 

@@ -74,7 +74,7 @@ def plan_training(
       lengths: int [N], number of tokens of each row.
       batch_size: number of units of a batch, B.
       num_batches: number of batches of the run.
-      shares: number of equal shares of a batch: the number of replicas times the number of micro-batches.
+      shares: number of equal shares of a batch: the product of the numbers of replicas, micro-batches and parts.
       seed: see `training_order`.
       packed_for: configuration of the model for which rows are packed; None for no packing.
       group_sizes: see `Task.group_sizes`.
@@ -121,7 +121,7 @@ def plan_evaluation(
     if group_sizes is not None:
         return _plan_packed_groups(lengths, group_sizes, size, max_seq_length, shares, packed_for)
     sample = np.random.default_rng(0).permutation(count)[:_SAMPLED_ROWS]
-    candidates = [w for w in _widths(lengths, packed_for) if w <= size * max_seq_length]
+    candidates = [w for w in _widths(lengths, packed_for) if w <= size * max_seq_length] or [max_seq_length]
     width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
     row_of = _fit(lengths, width)
     total = int(row_of.max()) + 1

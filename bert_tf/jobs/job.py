@@ -69,7 +69,7 @@ class Job:
 
     Args:
       recipe: a number that changes whenever the program begins to make other bytes from the same settings.
-      corpus: the files of the corpus, as `content.corpus_entries` returns them.
+      corpus: the files of the corpus, as `corpus_entries` returns them.
       facts: SHA-256 of each input on which the bytes depend: `vocab_sha256` for a vocabulary, `weights_sha256` for
         weights.
 
@@ -260,11 +260,6 @@ def _compared(facts: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
     settings = {f"--{flag}": value for flag, value in facts.get("settings", {}).items() if flag not in _IMMATERIAL}
     contents = [f"{file['bytes']:,} bytes, {file['fingerprint']}" for file in facts.get("corpus", [])]
     return {key: facts.get(key) for key in keys} | {"settings": settings, "corpus": contents}
-
-
-def write_result(path: str, result: Any) -> None:
-    """Marks a task as finished: writes its result, a dataclass, as JSON."""
-    storage.write_json(path, result)
 
 
 def _hashed(path: str) -> tuple[str, str]:

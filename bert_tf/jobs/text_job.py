@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.core.progress_bar import ProgressBar
-from bert_tf.jobs.job import Counts, Job, ShardTask, corpus_entries, write_result
+from bert_tf.jobs.job import Counts, Job, ShardTask, corpus_entries
 from bert_tf.jobs.line_ranges import LineRange, plan_ranges
 from bert_tf.jobs.runner import Runner
 from bert_tf.jobs.shard_names import output_paths
@@ -122,10 +122,10 @@ def _write(program: Program, task: TextTask) -> tuple[manifest.Shard, TextCounts
             facts = program.write(task, lambda line: shown.update(line - task.source.first_line - shown.done))
     else:
         facts = program.write(task, lambda line: None)
-    write_result(task.facts_path, facts)
+    storage.write_json(task.facts_path, facts)
     size = tf.io.gfile.stat(task.path).length
     shard = manifest.Shard(task.name, facts.texts, size, storage.sha256(task.path))
-    write_result(task.result_path, shard)
+    storage.write_json(task.result_path, shard)
     return shard, facts
 
 

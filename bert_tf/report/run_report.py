@@ -104,7 +104,7 @@ def render(
     """
     kind, splits = run_kinds.of_run(phases), by_split(recorded)
     every = [entry for entries in splits.values() for entry in entries]
-    names = dict.fromkeys(name for entry in every for name in entry if _is_number(entry[name]) and name != "step")
+    names = dict.fromkeys(key for entry in every for key in entry if _is_number(entry[key]) and key != "step")
     shown = [metric for metric in kind.shown(names) if not metric.is_speed]
     step = max((entry["step"] for entry in every), default=0)
     total = f" of {phases[-1].optimizer['num_train_steps']:,}" if phases else ""
@@ -178,21 +178,12 @@ def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[t
 
 
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:
-    """Groups the entries of `metrics_file.read` by split: first training, then the other splits in their order.
-
-    If the data of a split was replaced, the entries of the earlier data are a separate group.
-    """
-    newest = {entry["split"]: _content(entry) for entry in recorded}
+    """Groups the entries of `metrics_file.read` by split: first training, then the other splits in their order."""
     splits: dict[str, list[Mapping]] = {metrics_file.TRAIN: []}
     for entry in recorded:
         if entry["split"] != metrics_file.START:
-            is_earlier = _content(entry) != newest[entry["split"]]
-            splits.setdefault(f"earlier {entry['split']}" if is_earlier else entry["split"], []).append(entry)
+            splits.setdefault(entry["split"], []).append(entry)
     return {split: entries for split, entries in splits.items() if entries}
-
-
-def _content(entry: Mapping) -> list[str]:
-    return metrics_file.content_of(entry.get("data", ""))
 
 
 def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
@@ -202,7 +193,7 @@ def _constant_answer(entries: Sequence[Mapping]) -> Mapping:
 
 def _evaluated_data(splits: Mapping[str, Sequence[Mapping]]) -> list[str]:
     data = {split: entries[-1].get("data", "").rpartition(", ")[0] for split, entries in splits.items()}
-    return [f"{_LABELS.get(split, split)}: {name.removeprefix(f'{split}, ')}" for split, name in data.items() if name]
+    return [f"{_LABELS.get(split, split)}: {name}" for split, name in data.items() if name]
 
 
 def _samples(looks: Sequence[Mapping]) -> list[str]:

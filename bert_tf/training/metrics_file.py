@@ -19,7 +19,6 @@ METRICS_NAME, RESULTS_NAME = "metrics.jsonl", "eval_results.txt"
 START, TRAIN, HELD_OUT, TRAINING_DATA = "start", "train", "eval", "eval_on_training_data"
 # The split of the dev data in fine-tuning.
 DEV = "dev"
-_RESERVED = (START, TRAIN, HELD_OUT, TRAINING_DATA, DEV)
 # This folder contains the files of evaluations on data other than the run's own dev or held-out data.
 OTHER_DATA = "evaluations"
 
@@ -42,13 +41,13 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
 
 def series_of(data: str) -> str:
-    """Returns the value of `split` for data that is not a run's own: the data's name.
+    """Returns the value of `split` for data that is not a run's own: the data's name and the beginning of its hash.
 
     Args:
       data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
     """
-    name = data.rsplit(", ", 2)[0]
-    return f"file {name}" if name in _RESERVED else name
+    name, _, content = data.rsplit(", ", 2)
+    return f"{name}-{content[:4]}"
 
 
 def content_of(data: str) -> list[str]:

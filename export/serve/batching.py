@@ -9,7 +9,7 @@ import dataclasses
 import itertools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -87,7 +87,8 @@ class Batcher:
         rows = _rows(feeds)
         if rows > self._most_rows:
             raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_batch_size)")
-        if sum(task.rows for task in self._waiting if task.version is version) + rows > self._most_waiting:
+        waiting = (task.rows for task in self._waiting if task.version is version and not task.answer.done())
+        if sum(waiting) + rows > self._most_waiting:
             raise ServingError(Code.UNAVAILABLE, "too many requests wait; try again later")
         shapes = [(name, array.dtype.str, array.shape[1:]) for name, array in sorted(feeds.items())]
         key = (id(version), tuple(sorted(fetches)), rows > 0, *shapes)
@@ -146,22 +147,22 @@ class Batcher:
         feeds = {name: np.concatenate([task.feeds[name] for task in tasks]) for name in tasks[0].feeds}
         seconds = max(task.deadline for task in tasks) - time.monotonic()
         servable = tasks[0].version.servable
-        arrays = servable.run(feeds, tasks[0].fetches, seconds)
+        counts = {name: servable.counts[name] for name in tasks[0].fetches if name in servable.counts}
+        arrays = servable.run(feeds, (*tasks[0].fetches, *counts.values()), seconds)
         for array in arrays.values():
             if not array.ndim or len(array) != rows:
                 raise ServingError(
                     Code.FAILED_PRECONDITION, "an output has not one row for each row of the inputs; do not batch it"
                 )
         ends = np.cumsum([task.rows for task in tasks])
-        counts = [name for name in arrays if name in servable.counts]
         return [_rows_of(arrays, slice(end - task.rows, end), counts) for task, end in zip(tasks, ends, strict=True)]
 
 
-def _rows_of(arrays: Arrays, rows: slice, counts: Sequence[str]) -> Arrays:
+def _rows_of(arrays: Arrays, rows: slice, counts: Mapping[str, str]) -> Arrays:
     """Returns the rows of one request, without columns that are padding in all of them, as if the request ran alone."""
-    widths = {arrays[name].max(initial=0): arrays[name][rows].max(initial=0) for name in counts}
     own = {name: array[rows] for name, array in arrays.items()}
-    return {name: array[:, : widths.get(array.shape[1])] if array.ndim > 1 else array for name, array in own.items()}
+    padded = {name: count for name, count in counts.items() if arrays[name].shape[1] == arrays[count].max(initial=0)}
+    return own | {name: own[name][:, : own[count].max(initial=0)] for name, count in padded.items()}
 
 
 def _rows(feeds: Arrays) -> int:

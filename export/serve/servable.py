@@ -29,7 +29,7 @@ class Servable:
     """A SavedModel in its own session, so that unloading frees all of the model's memory. `run` is thread-safe.
 
     Attributes:
-      counts: names of the output tensors that count the values of each row, such as `num_words`.
+      counts: maps output tensors to the tensor with the number of their values in each row, such as `num_words`.
       most_seconds: maximum time of each `run`.
     """
 
@@ -57,8 +57,7 @@ class Servable:
             self._session.close()
             raise
         self.signatures: Mapping[str, meta_graph_pb2.SignatureDef] = dict(graph.signature_def)
-        outputs = [each for signature in self.signatures.values() for each in signature.outputs.items()]
-        self.counts = frozenset(info.name for name, info in outputs if name.startswith("num_"))
+        self.counts = {k: v for signature in self.signatures.values() for k, v in _counts_of(signature).items()}
         self._largest_answer = largest_answer
         self.most_seconds = math.inf
         self._making_calls = threading.Lock()
@@ -118,6 +117,15 @@ class Servable:
         del session
         gc.collect()  # otherwise the graph, which refers to itself, would stay in memory until the next full collection
         _return_freed_memory()
+
+
+def _counts_of(signature: meta_graph_pb2.SignatureDef) -> dict[str, str]:
+    """See `Servable.counts`. The second axis of a tensor with a count has no fixed size."""
+    outputs = signature.outputs.items()
+    counts = [info.name for name, info in outputs if name.startswith("num_") and tf.as_dtype(info.dtype).is_integer]
+    shapes = {info.name: tf.TensorShape(info.tensor_shape) for _, info in outputs}
+    ragged = [name for name, shape in shapes.items() if shape.rank and shape.rank > 1 and shape[1] is None]
+    return dict.fromkeys(ragged, counts[0]) if len(counts) == 1 else {}
 
 
 def _bytes_of(tensor: tf.Tensor) -> tf.Tensor:

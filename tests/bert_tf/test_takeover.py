@@ -71,9 +71,10 @@ def test_export_of_hugging_face_copy_equals_original(name, vocab_file, tmp_path)
 
 
 @pytest.mark.slow
-def test_classifier_loads_saves_and_predicts(theirs, tmp_path):
+def test_classifier_loads_saves_and_predicts(theirs, tmp_path, monkeypatch):
     expected = TextClassifier.load(str(theirs / "run"))
-    ours = TextClassifier.load(str(theirs / "hf"), has_pairs=True)
+    monkeypatch.chdir(theirs / "hf")
+    ours = TextClassifier.load(".", has_pairs=True)
     assert ours.labels == expected.labels == ("0", "1", "2")
     np.testing.assert_allclose(ours.probabilities(PAIRS), expected.probabilities(PAIRS), atol=1e-6)
     ours.save(str(tmp_path / "saved"))

@@ -36,6 +36,8 @@ from bert_tf.tasks.tables import decoded_lines
 
 # If the labels are numbers and have more different values than this, they are probably scores, not classes.
 _MOST_NUMBERS = 20
+# With fewer examples than this, each may be the only one of its class.
+_FEW_EXAMPLES = 20
 
 
 def own_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
@@ -191,7 +193,7 @@ def _labels_in(texts: TextData) -> tuple[str, ...]:
         return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
         raise InputError(f"{what}; give --regression to predict numbers, or list the classes in --labels")
-    if len(found) > _MOST_NUMBERS and 2 * len(labels) > len(found):
+    if len(found) > _FEW_EXAMPLES and 2 * len(labels) > len(found):
         raise InputError(f"{what}; check --label_column, or list the classes in --labels")
     return labels
 

@@ -87,6 +87,8 @@ class EmbeddingTask(Task):
       files: pooling, prefixes and sizes of the vectors.
       loss: the loss of training, INFO_NCE or CO_SENT.
       scale: factor of the cosines in the loss.
+      both_directions: whether INFO_NCE also ranks the anchors for each second text.
+      default_length: row length that sentence-transformers' files beside the checkpoint state; None if not stated.
     """
 
     data: TaskData = NO_DATA
@@ -269,7 +271,7 @@ class _Collection:
     """The queries and documents of a split; pairs become a collection of their texts."""
 
     def __init__(self, split: Split, vectors: np.ndarray):
-        examples, firsts = split.examples, np.append(0, np.cumsum(np.bincount(split.example_ids)))
+        examples = split.examples
         if _form(split) == COLLECTION:
             count = sum(example.relevant is not None for example in examples)
             self.queries, self.documents = examples[:count], examples[count:]
@@ -282,14 +284,14 @@ class _Collection:
             self._left_out = {number: place[name] for number, name in enumerate(names) if name in place}
             self._vectors = vectors[:count], vectors[count:]
             return
-        texts = {text: None for example in examples for text in example.texts[1:]}
+        firsts, texts = _firsts(split), {text: None for example in examples for text in example.texts[1:]}
         place = {text: number for number, text in enumerate(texts)}
-        rows = {text: first + at for example, first in zip(examples, firsts, strict=False)
+        rows = {text: first + at for example, first in zip(examples, firsts, strict=True)
                 for at, text in enumerate(example.texts) if at}  # fmt: skip
         relevant: dict[str, dict[int, float]] = {}
         for example in examples:
             relevant.setdefault(example.texts[0], {})[place[example.texts[1]]] = 1.0
-        asked = {example.texts[0]: first for example, first in zip(examples, firsts, strict=False)}
+        asked = {example.texts[0]: first for example, first in zip(examples, firsts, strict=True)}
         self.queries = [data.CollectionText(text, (text,)) for text in relevant]
         self.documents = [data.CollectionText(text, (text,)) for text in texts]
         self.relevant, self.absent, self._left_out = list(relevant.values()), [()] * len(relevant), {}
@@ -299,9 +301,14 @@ class _Collection:
         return retrieval.search(*self._vectors, [list(gains) for gains in self.relevant], shown, self._left_out)
 
 
+def _firsts(split: Split) -> np.ndarray:
+    """Returns the index of the first row of each example, int64 [G]."""
+    return np.flatnonzero(np.diff(split.example_ids, prepend=-1))
+
+
 def _pair_cosines(split: Split, predictions: np.ndarray) -> np.ndarray:
     """Returns the cosine of the first two texts of each example, float32 [G]."""
-    unit, firsts = retrieval.normalized(predictions), np.flatnonzero(np.diff(split.example_ids, prepend=-1))
+    unit, firsts = retrieval.normalized(predictions), _firsts(split)
     return np.sum(unit[firsts] * unit[firsts + 1], axis=1)
 
 

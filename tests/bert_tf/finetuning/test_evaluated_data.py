@@ -77,6 +77,12 @@ def rows_of(folder):
     return [e for e in metrics_file.read(str(folder), "metrics.jsonl") if e["split"] not in ("start", "train")]
 
 
+def other(folder, name):
+    """Returns the folder of the only evaluated data with this name."""
+    (found,) = (folder / "evaluations").glob(f"{name}-????")
+    return found
+
+
 def dev_files(folder):
     return {name: (folder / name).read_text() for name in ("eval_results.txt", "dev_predictions.jsonl",
                                                              "evaluations.json")}  # fmt: skip
@@ -90,21 +96,21 @@ def test_test_data_has_its_own_series_and_files(inputs, vocab_file, trained, cap
     scores = run(inputs, vocab_file, trained, *f"{flag}={inputs}/test.csv".split())
     assert dev_files(trained) == before, "nothing of the dev data is replaced"
     *same, test = rows_of(trained)
-    assert same == dev and test["split"] == "test.csv" and test["data"].startswith("test.csv, 12 examples, ")
-    folder = trained / "evaluations" / "test.csv"
+    folder = other(trained, "test.csv")
+    assert same == dev and test["split"] == folder.name and test["data"].startswith("test.csv, 12 examples, ")
     results = metrics_file.read_results(str(folder))
     assert results["eval_accuracy"] == test["accuracy"] and results["global_step"] == test["step"]
     assert not scores or scores["accuracy"] == test["accuracy"]
     assert len((folder / "eval_predictions.jsonl").read_text().splitlines()) == 12
-    assert "own test.csv, step" in caplog.text and "test.csv is not the run's dev data" in caplog.text
+    assert f"own {folder.name}, step" in caplog.text and f"{folder.name} is not the run's dev data" in caplog.text
     assert "accuracy 0.6667" in caplog.text and "always 'bad', the majority class" in caplog.text
     page = run_report.write_or_refuse(str(trained))
     page = open(page).read()
-    assert "dev: dev.csv, 9 examples; test.csv: 12 examples" in page
-    assert f"test.csv, step {test['step']}" in page and f"<h1>test.csv, step {test['step']}</h1>" in page
+    assert f"dev: dev.csv, 9 examples; {folder.name}: test.csv, 12 examples" in page
+    assert f"<h1>{folder.name}, step {test['step']}</h1>" in page
     with sources.load(ExportSettings(checkpoint_dir=str(trained), export_dir="x")) as source:
         card = model_card(source, {})
-    before_test, of_test = card.split("## Scores on test.csv, which is not the dev data")
+    before_test, of_test = card.split(f"## Scores on {folder.name}, which is not the dev data")
     assert f"accuracy: {test['accuracy']}" in of_test
     assert "data: dev.csv, 9 examples" in before_test[before_test.index("## Scores on the dev data") :]
 
@@ -125,21 +131,20 @@ def test_two_files_of_one_name_have_their_own_folders(inputs, vocab_file, traine
         path.parent.mkdir()
         path.write_text(f"text,label\n{text}\n")
         run(inputs, vocab_file, trained, "--do_eval", f"--eval_data_path={path}")
-    first, second = {row["split"]: None for row in rows_of(trained) if row["split"] != "dev"}
-    assert first == "test.csv" and second.startswith("test.csv (")
-    assert len(list((trained / "evaluations").iterdir())) == 2
+    series = {row["split"] for row in rows_of(trained) if row["split"] != "dev"}
+    assert series == {folder.name for folder in (trained / "evaluations").iterdir()} and len(series) == 2
 
 
 def test_a_resumed_training_names_other_data(inputs, vocab_file, trained, caplog):
     before, train = dev_files(trained), ("--do_train", "--num_train_epochs=2")
     run(inputs, vocab_file, trained, f"--data_dir={inputs}", *train, "--do_eval", f"--eval_data_path={inputs}/test.csv")
-    assert "test.csv is not the run's dev data" in caplog.text and dev_files(trained) == before
+    assert "is not the run's dev data" in caplog.text and dev_files(trained) == before
 
 
 def test_data_for_eval_and_predict_is_scored_once(inputs, vocab_file, trained, caplog):
     paths = (f"--eval_data_path={inputs}/test.csv", f"--test_data_path={inputs}/test.csv")
     run(inputs, vocab_file, trained, "--do_eval", "--do_predict", *paths)
-    assert caplog.text.count("own test.csv, step") == caplog.text.count("is not the run's dev data") == 1
+    assert caplog.text.count("own test.csv-") == caplog.text.count("is not the run's dev data") == 1
     assert (trained / "test_predictions.tsv").exists()
 
 
@@ -172,8 +177,8 @@ def test_thresholds_are_chosen_on_dev_data_alone(vocab_file, inputs, tmp_path):
     run(data, vocab_file, out, *more, "--do_train", "--do_eval", "--do_predict", "--tune_thresholds",
         "--num_train_epochs=1")  # fmt: skip
     thresholds = (out / "thresholds.json").read_text()
-    assert {row["split"] for row in rows_of(out)} == {"dev", "test.jsonl"}
-    labels = (out / "evaluations/test.jsonl/eval_labels.tsv").read_text().splitlines()[1:]
+    assert {row["split"] for row in rows_of(out)} == {"dev", other(out, "test.jsonl").name}
+    labels = (other(out, "test.jsonl") / "eval_labels.tsv").read_text().splitlines()[1:]
     used = {row.split("\t")[1] for row in labels}
     assert used == {repr(value) for value in json.loads(thresholds)["thresholds"].values()}
     with pytest.raises(InputError, match=r"--tune_thresholds: chooses .* dev data, but this is other data"):
@@ -190,7 +195,10 @@ def test_the_first_evaluated_data_becomes_dev(inputs, vocab_file, tmp_path, capl
     assert not evaluations.exists(str(tmp_path / "run")), "a prediction names no dev data"
     run(inputs, vocab_file, tmp_path / "run", f"--data_dir={inputs}", "--do_eval")
     assert "the run's dev data is dev.csv, 9 examples" in caplog.text
-    assert [row["split"] for row in rows_of(tmp_path / "run")] == ["test.csv", "dev"]
+    assert [row["split"] for row in rows_of(tmp_path / "run")] == [
+        other(tmp_path / "run", "test.csv").name,
+        "dev",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,13 +225,15 @@ def predicted(folder):
 
 
 def test_predictions_of_each_data_set_in_own_folder(inputs, vocab_file, trained):
-    for name, text in (("one.csv", "the man\n"), ("two.csv", "all\nof\n")):
-        (trained.parent / name).write_text("text\n" + text)
-        run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/{name}")
-        for folder in (trained, trained / "evaluations" / name):
+    made = []
+    for text in ("the man\n", "all\nof\n"):
+        (trained.parent / "new.csv").write_text("text\n" + text)
+        run(inputs, vocab_file, trained, "--do_predict", f"--test_data_path={trained.parent}/new.csv")
+        made += [path for path in (trained / "evaluations").glob("new.csv-*") if path not in made]
+        for folder in (trained, made[-1]):
             for file, head in (("test_results.tsv", 0), ("test_predictions.tsv", 1)):
                 assert len((folder / file).read_text().splitlines()) == head + text.count("\n")
-    assert len((trained / "evaluations/one.csv/test_results.tsv").read_text().splitlines()) == 1
+    assert len(made) == 2 and len((made[0] / "test_results.tsv").read_text().splitlines()) == 1
 
 
 @pytest.mark.slow
@@ -247,19 +257,19 @@ def test_questions_and_ensembles_recognize_dev_data(inputs, vocab_file, tmp_path
         "--num_train_epochs=1")  # fmt: skip
     assert predicted(member) == "dev0"
     ask(member, "--do_predict", f"--predict_file={squads}/test.json")
-    assert [row["split"] for row in rows_of(member)] == ["dev", "test.json"]
-    assert predicted(member) == predicted(member / "evaluations/test.json") == "test0"
+    assert [row["split"] for row in rows_of(member)] == ["dev", other(member, "test.json").name]
+    assert predicted(member) == predicted(other(member, "test.json")) == "test0"
     ask(member, "--do_eval", f"--predict_file={squads}/dev.json")
     ask(member, "--do_eval", f"--predict_file={squads}/test.json")
     assert predicted(member) == "dev0", "an evaluation of other data leaves the prediction files of the dev data"
     members = f"--ensemble_checkpoints={member},{shutil.copytree(member, tmp_path / 'second')}"
     ask(out, "--do_eval", members, f"--predict_file={squads}/test.json")
-    assert not (out / "eval_results.txt").exists() and (out / "evaluations/test.json/eval_results.txt").exists()
+    assert not (out / "eval_results.txt").exists() and (other(out, "test.json") / "eval_results.txt").exists()
     ask(out, "--do_eval", members, f"--predict_file={squads}/dev.json")
     assert (out / "eval_results.txt").exists() and (out / "dev_predictions.jsonl").exists()
     assert predicted(out) == "dev0"
     ask(out, "--do_eval", "--do_predict", members, f"--predict_file={squads}/test.json")
-    assert predicted(out) == predicted(out / "evaluations/test.json") == "test0"
+    assert predicted(out) == predicted(other(out, "test.json")) == "test0"
 
 
 def split_of(examples, label_ids=None):

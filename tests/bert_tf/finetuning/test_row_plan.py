@@ -105,6 +105,13 @@ def test_evaluation_has_every_row_once(count, batch_size, shares, packed_for):
         assert lengths.sum() / (len(plan.ids) * plan.shape.rows * plan.shape.width) > 0.9
 
 
+def test_a_batch_of_one_long_row_is_not_wider():
+    lengths = np.array([97, 100, 3], np.int32)
+    plan = plan_evaluation(lengths, batch_size=1, max_seq_length=100, packed_for=CONFIG)
+    check_places(plan, lengths)
+    assert dataclasses.astuple(plan.shape)[:2] == (1, 100)
+
+
 def test_packed_row_width_is_limited_by_positions():
     short = dataclasses.replace(CONFIG, max_position_embeddings=100)
     lengths = random_lengths(200)
