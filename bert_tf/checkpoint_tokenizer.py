@@ -3,6 +3,7 @@
 Paper: section 3 ("Input/Output Representations").
 """
 
+import itertools
 import os
 
 from absl import logging
@@ -108,17 +109,20 @@ def check(known: TokenizerRules, rules: TokenizerRules, source: str, data: str =
 def _check_vocabulary(known: TokenizerRules, rules: TokenizerRules, source: str, given: str, remedy: str) -> None:
     """Refuses a different vocabulary, unless it only adds tokens at the end or in place of [unusedN] tokens."""
     ours, theirs = rules.vocabulary, known.vocabulary
-    changed = [id_ for id_, pair in enumerate(zip(ours, theirs, strict=False)) if len(set(pair)) > 1]
+    pairs = itertools.zip_longest(ours[: len(theirs)], theirs)
+    changed = [id_ for id_, (our, their) in enumerate(pairs) if our != their]
     for id_ in changed:
         if not UNUSED.fullmatch(theirs[id_]):
+            found = f"is {ours[id_]!r} instead of" if id_ < len(ours) else "is missing:"
             raise InputError(
-                f"{given}: not the vocabulary that {source} was trained with, {known.vocab_file} (token {id_} is "
-                f"{ours[id_]!r} instead of {theirs[id_]!r}); {remedy} the checkpoint's vocabulary, {_OVERRIDE}"
+                f"{given}: not the vocabulary that {source} was trained with, {known.vocab_file} (token {id_} {found} "
+                f"{theirs[id_]!r}); {remedy} the checkpoint's vocabulary, {_OVERRIDE}"
             )
     if changed or len(ours) != len(theirs):
         logging.info(
             "%s has %d tokens, and the checkpoint's %s has %d tokens; %d tokens replace [unusedN]; the embeddings of "
-            "new tokens are untrained", given, len(ours), known.vocab_file, len(theirs), len(changed),
+            "new tokens are untrained", given, len(ours), known.vocab_file, len(theirs),
+            sum(id_ < len(ours) for id_ in changed),
         )  # fmt: skip
 
 

@@ -69,8 +69,8 @@ def _refuse_pipes(folder: str) -> None:
 def _open(path: str, config_file: str) -> Contents:
     _refuse_pipes(path if os.path.isdir(path) else os.path.dirname(path))
     if pair.SEPARATOR in path:
-        files = config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ("", "")
         paths = path.split(pair.SEPARATOR)
+        files = [*(config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ()), *[""] * len(paths)]
         joined = pair.join({each: open_checkpoint(each, file) for each, file in zip(paths, files, strict=False)})
         return dataclasses.replace(joined, config=read_config(config_file)) if config_file else joined
     found = location.locate(hub.download(path) if path.startswith(hub.SCHEME) else path)

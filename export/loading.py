@@ -56,7 +56,7 @@ def check(folder: str) -> tuple[Any, int]:
     where, count = os.path.join(folder, warmup.NAME), 0
     try:
         for request in warmup.read(folder):
-            expected = definitions[request.signature].method_name.rpartition("/")[2] if request.signature else ""
+            expected = definitions[request.signature].method_name.rpartition("/")[2]
             if request.method not in ("predict", expected):
                 raise ValueError(f"signature {request.signature} has the method {expected}")
             answers = model.signatures[request.signature](**{k: tf.constant(v) for k, v in request.inputs.items()})
@@ -69,14 +69,20 @@ def check(folder: str) -> tuple[Any, int]:
     return model, count
 
 
-def latency(model: Any, folder: str, rows: int) -> float:
-    """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request."""
-    default = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
+def latency(model: Any, folder: str, rows: int) -> float | None:
+    """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request.
+
+    The result is None if no request has rows: exports of other projects may have scalar inputs.
+    """
+    default, requests = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY, []
+    for request in warmup.read(folder):
+        sizes = {len(value) if value.ndim else 0 for value in request.inputs.values()}
+        if len(sizes) == 1 and 0 not in sizes:
+            requests.append((request.signature == default, sizes.pop(), request))
+    if not requests:
+        return None
     # The largest request has inputs of all lengths. Exports of other projects may lack the default signature.
-    request = max(
-        warmup.read(folder), key=lambda each: (each.signature == default, len(next(iter(each.inputs.values()))))
-    )
-    count = len(next(iter(request.inputs.values())))
+    _, count, request = max(requests, key=lambda each: each[:2])
     chosen = (count // 2 + np.arange(rows)) % count  # begins with an input of medium length
     inputs = {name: tf.constant(value[chosen]) for name, value in request.inputs.items()}
     times = []

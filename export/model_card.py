@@ -1,5 +1,6 @@
 """The model card of an export: the model, its training data, its scores, and the versions of the packages."""
 
+import glob
 import hashlib
 import importlib.metadata
 import json
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from bert_tf.checkpoint_formats import pair
+from bert_tf.checkpoint_formats.hugging_face import INDEX_SUFFIX
 from bert_tf.runs import evaluations, run_record
 from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.trained import Trained
@@ -46,7 +49,10 @@ def text(source: Trained, settings: Mapping[str, Any]) -> str:
         "Data": {**described.data, **data},
         "Scores on the dev data": _scores(source),
         **_other_scores(source),
-        "Checkpoint": {"file": os.path.basename(source.checkpoint), "sha256": _sha256(source.checkpoint)},
+        "Checkpoint": {
+            "file": ", ".join(map(os.path.basename, source.checkpoint.split(pair.SEPARATOR))),
+            "sha256": _sha256(source.checkpoint),
+        },
         "Versions": {name: _version(name) for name in _PACKAGES},
         "Settings of the export": settings,
     }
@@ -109,8 +115,11 @@ def _results(folder: str, step: int) -> dict[str, Any]:
 
 def _sha256(checkpoint: str) -> str:
     """Returns the SHA-256 of a checkpoint's concatenated files, in the order of their names."""
-    digest = hashlib.sha256()
-    files = [checkpoint] if tf.io.gfile.exists(checkpoint) else sorted(tf.io.gfile.glob(f"{checkpoint}.*"))
+    digest, files = hashlib.sha256(), []
+    for path in checkpoint.split(pair.SEPARATOR):
+        stem, is_index = glob.escape(path.removesuffix(INDEX_SUFFIX)), path.endswith(INDEX_SUFFIX)
+        parts = sorted(tf.io.gfile.glob(f"{stem}-*.safetensors" if is_index else f"{stem}.*"))
+        files += [path] if tf.io.gfile.exists(path) and not is_index else parts
     for path in files:
         with tf.io.gfile.GFile(path, "rb") as file:
             while block := file.read(_BLOCK_BYTES):

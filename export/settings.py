@@ -90,7 +90,7 @@ class ExportSettings:
         "--task_name=embeddings or fill_mask: maximum number of tokens in a row; longer texts are truncated; default "
         "for embeddings: the value in the files of a sentence-transformers checkpoint (sentence_bert_config.json or "
         "tokenizer_config.json), else 128; default for fill_mask: the model's number of positions", None,
-        group="Embeddings and masks", first=True, above=0,
+        group="Embeddings and masks", first=True, at_least=3,
     )  # fmt: skip
 
     def __post_init__(self):

@@ -5,10 +5,11 @@ import dataclasses
 from collections.abc import Iterator
 
 from bert_tf import checkpoint_tokenizer, checkpoints, conversion
+from bert_tf.core import hub
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.runs import checkpoint_folder, chosen_checkpoint
+from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_record
 from bert_tf.tasks import trained
 from bert_tf.tasks.trained import Trained
 from bert_tf.tokenization import BertTokenizer
@@ -20,18 +21,21 @@ from export.settings import ExportSettings
 @contextlib.contextmanager
 def load(settings: ExportSettings) -> Iterator[Trained]:
     """Loads the model that the settings name. Its files may exist only inside of the `with` block."""
-    if settings.task_name.lower() in CHECKPOINT_KINDS:
+    kind, path = settings.task_name.lower(), settings.checkpoint_dir
+    is_run = not path.startswith(hub.SCHEME) and (run_record.exists(path) or sweep_results.exists(path))
+    if kind in CHECKPOINT_KINDS and not is_run:
         yield _of_checkpoint(settings)
         return
-    with conversion.run_of(settings.checkpoint_dir, settings.has_pairs) as folder:
+    with conversion.run_of(path, settings.has_pairs) as folder:
         folder = sweep_results.best_folder(folder, settings.allow_unfinished)
-        settings = dataclasses.replace(settings, checkpoint_dir=folder)
-        if description.exists(folder) and (kind := description.read(folder).kind) in CHECKPOINT_KINDS:
+        if kind not in CHECKPOINT_KINDS and description.exists(folder):
+            kind = description.read(folder).kind
+        if kind in CHECKPOINT_KINDS:
             # The model of such a run is an encoder alone, and the files beside it say how its outputs are used.
             found = chosen_checkpoint.of_finished(folder, settings.use_checkpoint, settings.allow_unfinished)
             yield _of_checkpoint(dataclasses.replace(settings, checkpoint_dir=found.prefix, task_name=kind))
             return
-        yield _of_run(settings)
+        yield _of_run(dataclasses.replace(settings, checkpoint_dir=folder))
 
 
 def _of_run(settings: ExportSettings) -> Trained:
@@ -65,7 +69,7 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     tokenizer = BertTokenizer(rules)
     config.check_vocabulary(len(tokenizer.vocabulary), contents.vocab_file, contents.config_file)
     parameters = kind.parameters(settings, contents)
-    described = TaskDescription(name, name, (), config.max_position_embeddings, parameters)
+    described = TaskDescription(name, name, (), parameters["max_seq_length"], parameters)
     model = kind.make_model(config, parameters)
     checkpoint = checkpoints.initialize(model, path)
     step = checkpoint_folder.step_of(checkpoint)

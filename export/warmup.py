@@ -14,6 +14,7 @@ from tensorflow_serving.apis.prediction_log_pb2 import PredictionLog
 from bert_tf.core.datasets import without_autotune
 
 NAME = os.path.join("assets.extra", "tf_serving_warmup_requests")
+_DEFAULT = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY
 _KINDS = ("classify", "regress", "predict")
 
 
@@ -70,4 +71,4 @@ def read(folder: str) -> Iterator[Request]:
         else:
             examples = [example.SerializeToString() for example in request.input.example_list.examples]
             inputs = {"inputs": np.array(examples, object)}
-        yield Request(method, request.model_spec.signature_name, inputs)
+        yield Request(method, request.model_spec.signature_name or _DEFAULT, inputs)

@@ -112,7 +112,9 @@ def is_normalized(folder: str) -> bool:
     kinds = read_modules(folder)
     if unknown := [kind for kind in kinds if kind not in KNOWN_MODULES]:
         path = os.path.join(folder, MODULES)
-        raise InputError(f"{path}: names {unknown[0]}, which is not supported; give --pooling and --normalize instead")
+        raise InputError(
+            f"{path}: names {unknown[0]}, which is not supported; --pooling and --normalize give the vectors before it"
+        )
     return "Normalize" in kinds
 
 

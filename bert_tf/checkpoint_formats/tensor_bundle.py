@@ -1,5 +1,6 @@
 """Reads and writes TensorFlow's checkpoint files, by tensor names or by the object graph."""
 
+import glob
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -45,7 +46,7 @@ class TensorBundle:
     def _check_data(self) -> None:
         """Refuses missing or truncated data files before the first read."""
         needed = sum(int(np.prod(shape)) * self._dtypes[name].size for name, shape in self.shapes.items())
-        parts = tf.io.gfile.glob(f"{_escaped(self.prefix)}.data-?????-of-?????")
+        parts = tf.io.gfile.glob(f"{glob.escape(self.prefix)}.data-?????-of-?????")
         if not parts:
             raise InputError(
                 f"{self.prefix}: {self.prefix}.data-00000-of-00001 is missing; copy it to the folder of the .index file"
@@ -108,7 +109,7 @@ def damage(prefix: str) -> str:
 
 def _read_files(prefix: str) -> None:
     """Reads the files directly, because TensorFlow's reader reports a missing permission as damage."""
-    for path in tf.io.gfile.glob(f"{_escaped(prefix)}.*"):
+    for path in tf.io.gfile.glob(f"{glob.escape(prefix)}.*"):
         with tf.io.gfile.GFile(path, "rb") as file:
             while file.read(1 << 24):
                 pass
@@ -219,7 +220,3 @@ def write_objects(prefix: str, objects: Mapping[str, tf.__internal__.tracking.Au
     name = os.path.basename(prefix)
     with tf.io.gfile.GFile(os.path.join(os.path.dirname(prefix), STATE_NAME), "w") as file:
         file.write(f'model_checkpoint_path: "{name}"\nall_model_checkpoint_paths: "{name}"\n')
-
-
-def _escaped(path: str) -> str:
-    return "".join(f"[{c}]" if c in "*?[" else c for c in path)

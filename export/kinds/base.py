@@ -155,10 +155,6 @@ class ServedTask(ServedModel):
 class ServedCheckpoint(ServedModel):
     """A served model from a checkpoint without fine-tuning, in any format; `--task_name` names the kind."""
 
-    @property
-    def length(self) -> int:
-        return self._description.parameters["max_seq_length"]
-
     @staticmethod
     @abc.abstractmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Manages all served models: starts them, states their status, and finds the version for a request."""
 
 import asyncio
+import functools
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -56,11 +57,13 @@ class Models:
             self._pollers = [asyncio.create_task(self._poll(versions)) for versions in self._models.values()]
 
     async def close(self) -> None:
-        """Unloads each model after the model's last request."""
+        """Unloads each model after the model's last request, and waits for the end of all loads."""
         for poller in self._pollers:
             poller.cancel()
         await asyncio.gather(*(versions.close() for versions in self._models.values()))
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        # Wait for versions that are being loaded, because the process could not end before.
+        end = functools.partial(self._threads.shutdown, cancel_futures=True)
+        await asyncio.get_running_loop().run_in_executor(None, end)
 
     def find(self, spec: model_pb2.ModelSpec) -> Version:
         """Returns the version that a request names, or the newest available version if the request names none.

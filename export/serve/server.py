@@ -146,7 +146,7 @@ class Server:
             await asyncio.wait_for(self._models.close(), left)
         except asyncio.TimeoutError:
             # A running graph cannot be stopped, and Python's normal exit would wait for the graph's thread.
-            logging.error("stopped after --shutdown_grace_seconds with requests still running")
+            logging.error("stopped after --shutdown_grace_seconds, while a request ran or a model was loaded")
             os._exit(1)
         for runner in {self._rest_runner, self._grpc_runner}:
             runner.close()

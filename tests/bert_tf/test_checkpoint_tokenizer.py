@@ -83,6 +83,9 @@ def test_another_vocabulary_or_casing_is_refused(cased, tmp_path):
     ):
         run_classifier(classification(tmp_path, run, "--do_lower_case"))
     assert not (tmp_path / "out").exists()
+    cut = vocabulary_like(cased, tmp_path / "cut.txt", lambda tokens: tokens[:-3])
+    with pytest.raises(InputError, match=r"cut.txt: not the vocabulary .* \(token \d+ is missing: '"):
+        run_classifier(classification(tmp_path, run, cut))
     run_classifier(classification(tmp_path, run, permuted, "--do_lower_case", "--ignore_checkpoint_tokenizer"))
     assert (tmp_path / "out/vocab.txt").read_text() == (tmp_path / "permuted.txt").read_text()
     assert json.loads((tmp_path / "out/tokenizer_config.json").read_text())["do_lower_case"] is True

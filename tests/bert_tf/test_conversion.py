@@ -255,11 +255,12 @@ def test_labels_and_casing_survive_two_conversions(source, tmp_path):
     kept = json.loads((tmp_path / "second/tokenizer_config.json").read_text())
     assert kept["do_lower_case"] is False and kept["strip_accents"] is True and kept["model_max_length"] == 9
     # transformers writes this if the length is unknown; the class needs a tokenizer.json.
-    rules = {"model_max_length": 10**30, "tokenizer_class": "PreTrainedTokenizerFast"}
-    (tmp_path / "first/tokenizer_config.json").write_text(json.dumps(rules))
-    convert(tmp_path / "first", tmp_path / "third", "hugging_face")
-    kept = json.loads((tmp_path / "third/tokenizer_config.json").read_text())
-    assert (kept["model_max_length"], kept["tokenizer_class"]) == (12, "BertTokenizer")
+    for number, length in enumerate((10**30, None)):
+        rules = {"model_max_length": length, "tokenizer_class": "PreTrainedTokenizerFast"}
+        (tmp_path / "first/tokenizer_config.json").write_text(json.dumps(rules))
+        convert(tmp_path / "first", tmp_path / f"third{number}", "hugging_face")
+        kept = json.loads((tmp_path / f"third{number}/tokenizer_config.json").read_text())
+        assert (kept["model_max_length"], kept["tokenizer_class"]) == (12, "BertTokenizer")
 
 
 def test_contradicting_casing_or_vocabulary_is_refused(source, tmp_path):

@@ -121,6 +121,21 @@ def test_a_broken_export_is_one_line(copied, name, content, message, capsys):
     assert len(str(error.value).splitlines()) == 1
 
 
+def test_requests_may_lack_rows_and_a_signature(tmp_path, capsys):
+    class Scale(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([None], name="x"), tf.TensorSpec([], name="factor")])
+        def scaled(self, x, factor):
+            return {"y": x * factor}
+
+    module, folder = Scale(), str(tmp_path / "1")
+    tf.saved_model.save(module, folder, signatures=module.scaled)
+    inputs = {"x": np.float32([1, 2]), "factor": np.float32(3)}
+    warmup.write(folder, "m", [warmup.Request("predict", "", inputs)])
+    check(folder)
+    shown = capsys.readouterr().out
+    assert "answered 1 warm-up requests" in shown and "latency" not in shown
+
+
 def test_an_unsupported_operation_is_named(tmp_path):
     class Asks(tf.Module):
         @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])

@@ -234,8 +234,9 @@ def test_unfinished_training_is_exported_by_a_flag(pairs, tmp_path):
     content["phases"][0]["optimizer"]["num_train_steps"] = 100
     (run / "run.json").write_text(json.dumps(content))
     flags = ExportSettings(checkpoint_dir=str(run), export_dir=str(tmp_path / "m"))
-    with pytest.raises(InputError, match=r"has step 10 of 100; finish the training, or give --allow_unfinished"):
-        export_saved_model(flags)
+    for kind in ("", "embeddings"):
+        with pytest.raises(InputError, match=r"has step 10 of 100; finish the training, or give --allow_unfinished"):
+            export_saved_model(dataclasses.replace(flags, task_name=kind))
     for path in run.glob("ckpt-10.*"):
         path.unlink()
     with pytest.raises(InputError, match=r"has step 0 of 100: training has not begun; train first"):

@@ -1,7 +1,10 @@
 """The lifecycle of versions: hot swaps, warm-up, broken versions, and what cannot be served."""
 
+import asyncio
 import gc
 import shutil
+import threading
+import types
 
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import tensorflow as tf
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from export.serve.models import Models
 from export.serve.servable import Servable, plan_predict
 from export.serve.settings import ServeSettings
 from export.serve.versions import numbers_in
@@ -108,6 +112,34 @@ def test_chosen_outputs_do_not_make_the_graph_grow(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+def test_the_end_waits_for_a_version_that_is_loaded(tmp_path):
+    begun, go = threading.Event(), threading.Event()
+
+    def load(folder):
+        if folder.endswith("2"):
+            begun.set()
+            go.wait()
+        return types.SimpleNamespace(close=lambda: None)
+
+    def write(number):
+        (tmp_path / number).mkdir()
+        (tmp_path / number / "saved_model.pb").write_text("x")
+
+    async def main():
+        models = Models({"m": str(tmp_path)}, load, poll_seconds=0.01)
+        write("1")
+        await models.start()
+        write("2")
+        await asyncio.to_thread(begun.wait)
+        closing = asyncio.ensure_future(models.close())
+        done, _ = await asyncio.wait([closing], timeout=0.3)
+        go.set()
+        await closing
+        return done
+
+    assert not asyncio.run(main())
+
+
 def test_several_models_and_a_deleted_version(tmp_path):
     for name, version in [("m", 1), ("m", 2), ("other", 3)]:
         (tmp_path / name).mkdir(exist_ok=True)
