@@ -27,15 +27,14 @@ def _opened(path: str) -> Iterator:
 
 
 def row_groups(path: str, size: int) -> list[tuple[int, int]]:
-    """Returns a range of about as many bytes as the row group takes, for each row group; together `size` bytes."""
+    """Divides `size` bytes into a range for each row group. A range only names its row group."""
     with _opened(path) as file:
-        return _ranges(file, size)
+        return _ranges(file.num_row_groups, size)
 
 
-def _ranges(file, size: int) -> list[tuple[int, int]]:
-    sizes = [file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups)]
-    ends = [size * end // max(1, sum(sizes)) for end in itertools.accumulate(sizes, initial=0)]
-    return list(itertools.pairwise(ends))
+def _ranges(count: int, size: int) -> list[tuple[int, int]]:
+    # Equal ranges are never empty, even for row groups without rows, so each start belongs to one row group.
+    return list(itertools.pairwise(size * end // count for end in range(count + 1))) if count else []
 
 
 def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) -> Iterator[list[list[str]]]:
@@ -49,7 +48,7 @@ def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) ->
         if text_field not in file.schema_arrow.names:
             have = ", ".join(file.schema_arrow.names)
             raise InputError(f"{path}: has no column {text_field!r}; give one of its columns as --text_field: {have}")
-        group = [first for first, _ in _ranges(file, size)].index(start)
+        group = [first for first, _ in _ranges(file.num_row_groups, size)].index(start)
         for batch in file.iter_batches(_ROWS_AT_ONCE, [group], [text_field]):
             for text in batch.column(0).to_pylist():
                 try:

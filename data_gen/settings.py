@@ -131,7 +131,7 @@ class GeneratorSettings(RunnerSettings):
 
     def _check_masking(self) -> None:
         require(
-            self.max_predictions_per_seq <= self.max_seq_length,
+            self.objective == "lm" or self.max_predictions_per_seq <= self.max_seq_length,
             f"--max_predictions_per_seq={self.max_predictions_per_seq}: must be at most "
             f"--max_seq_length={self.max_seq_length}",
         )

@@ -90,10 +90,13 @@ def _warnings(summary: Mapping[str, float], settings: GeneratorSettings) -> Iter
             f"have {sentences:.1f} sentences on average; {remedy}, or --objective=mlm, which uses no next sentences"
         )
     if summary.get("masked_share", 1) < _LEAST_MASKED * settings.masked_lm_prob:
-        wanted = math.ceil(settings.masked_lm_prob * settings.max_seq_length)
+        wanted, most = math.ceil(settings.masked_lm_prob * settings.max_seq_length), settings.max_predictions_per_seq
+        why = f"--max_predictions_per_seq={most} is reached; give {wanted}"
+        if wanted <= most:
+            why = "many words have more tokens than a short row may predict; give longer texts, or a larger vocabulary"
         yield (
             f"only {summary['masked_share']:.1%} of the tokens are masked instead of {settings.masked_lm_prob:.1%}, "
-            f"because --max_predictions_per_seq={settings.max_predictions_per_seq} is reached; give {wanted}"
+            f"because {why}"
         )
 
 

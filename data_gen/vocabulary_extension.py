@@ -45,10 +45,11 @@ class ExistingVocabulary:
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
         rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
-        self.tokens = list(rules.vocabulary)
-        with tf.io.gfile.GFile(path, "rb") as file:
-            # Keep the lines of the file unchanged, including white space, except where a token is added.
-            self._lines = file.read().decode("utf-8").split("\n")[: len(self.tokens)]
+        self.tokens = self._lines = list(rules.vocabulary)
+        if tokenizer_files.is_whole(rules):
+            with tf.io.gfile.GFile(rules.vocab_file, "rb") as file:
+                # Keep the lines of the file unchanged, including white space, except where a token is added.
+                self._lines = file.read().decode("utf-8").split("\n")[: len(self.tokens)]
         self._slots = None
         if settings.extend_slots == "end":
             self.wanted = settings.vocab_size - len(self.tokens)

@@ -11,6 +11,7 @@ parser is not applied to whole pages, because its time grows with the square of 
 import html
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from data_gen.sentences import load
 
@@ -39,6 +40,17 @@ _NAMESPACES = frozenset(
     afbeelding plik grafika kategoria fil файл изображение категория 文件 图像 分类 ファイル 画像 カテゴリ""".split()
 )
 _INTERWIKI = re.compile(r"^\s*(?:\[\[\s*[a-z-]{2,12}:[^][|]*\]\]\s*)+$")
+_RANGES = {"to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "-": "–", "–": "–"}
+
+
+def _measured(values: Sequence[str]) -> str:
+    """Returns the text of {{convert}}: a value, a range such as 3|to|5|km, or a compound such as 6|ft|2|in."""
+    if values[1] in _RANGES:
+        return f"{values[0]}{_RANGES[values[1]]}{values[2]} {values[3]}"
+    is_compound = len(values) > 3 and values[2].replace(".", "").isdigit()
+    return " ".join(values[: 4 if is_compound else 2])
+
+
 # Functions for templates that are used within sentences, by the template's name. From the template's arguments, a
 # function computes the text that a reader sees.
 _SHOWN = {
@@ -46,8 +58,8 @@ _SHOWN = {
     "nobr": lambda values: values[0],
     "lang": lambda values: values[1],
     "transliteration": lambda values: values[-1],
-    "convert": lambda values: f"{values[0]} {values[1]}",
-    "cvt": lambda values: f"{values[0]} {values[1]}",
+    "convert": _measured,
+    "cvt": _measured,
     "ndash": lambda values: "–",
     "snd": lambda values: " – ",
     "spaced ndash": lambda values: " – ",
@@ -59,6 +71,7 @@ _SHOWN = {
 _LONGEST_SHOWN = 1000
 _ARGUMENT_BOUNDARY = re.compile(r"\|(?![^\[\]]*\]\])")
 _NAMED = re.compile(r"\s*[\w-]+\s*=")
+_NUMBERED = re.compile(r"\s*\d+\s*=\s*")
 
 _HEADING = re.compile(r"(={1,6})(.+?)(={1,6})\s*$")
 _NO_PROSE = ("*", "#", ";", ":", "|", "!", "----")
@@ -156,9 +169,10 @@ def _shown(kind: str, contents: list[str]) -> list[str]:
     if kind == "{{":
         content = "".join(contents)
         show = _SHOWN.get(content.partition("|")[0].strip().lower()) if len(content) <= _LONGEST_SHOWN else None
-        values = [value.strip() for value in _ARGUMENT_BOUNDARY.split(content)[1:]] if show else []
+        values = _ARGUMENT_BOUNDARY.split(content)[1:] if show else []
+        values = [value for value in values if _NUMBERED.match(value) or not _NAMED.match(value)]
         try:
-            return [show([value for value in values if not _NAMED.match(value)])] if show else []
+            return [show([_NUMBERED.sub("", value).strip() for value in values])] if show else []
         except IndexError:  # the template lacks the argument
             return []
     return []

@@ -31,7 +31,7 @@ BY_PATH = [
 ]
 # Modules whose command has another name.
 COMMANDS = {
-    "tfrecords.show": ("show_tfrecords", "--num_examples"),
+    "data_gen.show": ("show_tfrecords", "--num_examples"),
     "export.serve": ("serve_saved_model", "--model_base_path"),
     "export.check": ("check_saved_model", "models/reviews/1"),
     "bert_tf.config": ("bert_config", "--vocab_size"),

@@ -1,9 +1,10 @@
 """The manifest of a set of shards: the settings that made the shards, and their sizes and checksums."""
 
 import dataclasses
+import functools
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -62,19 +63,25 @@ def shards_of(entries: Mapping) -> list[Shard]:
     return [Shard(**shard) for shard in entries["shards"]]
 
 
-def find_manifest(path: str) -> dict | None:
+def find_manifests(paths: Iterable[str]) -> dict[str, dict]:
+    """Maps shards to their manifests; leaves out shards without a manifest. Each manifest is read only once."""
+    read = functools.cache(read_manifest)
+    return {path: entries for path in paths if (entries := find_manifest(path, read))}
+
+
+def find_manifest(path: str, read: Callable[[str], dict | None] = read_manifest) -> dict | None:
     """Returns the manifest of the set that a shard belongs to; None if there is no such manifest.
 
     If the user named the shards one by one, the manifest is named after the first shard. To find the manifest from
     another shard, this function searches the shard's folder for a manifest that lists the shard.
     """
-    if entries := read_manifest(manifest_path(path)):
+    if entries := read(manifest_path(path)):
         return entries
     folder = os.path.dirname(path)
     for name in sorted(storage.list_folder(folder or ".")):
         if name.endswith(SUFFIX):
             try:
-                entries = read_manifest(os.path.join(folder, name))
+                entries = read(os.path.join(folder, name))
             except InputError:  # probably the manifest of another set
                 continue
             if entries and _shard_entry(path, entries):
@@ -100,11 +107,11 @@ def is_listed(path: str) -> bool:
     return entries is not None and _shard_entry(path, entries) is not None
 
 
-def examples_of(path: str) -> int | None:
-    """Returns the number of examples in a shard; None if no manifest states the number."""
-    entries = find_manifest(path)
-    examples = (_shard_entry(path, entries) or {}).get("examples") if entries else None
-    return examples if isinstance(examples, int) else None
+def examples_of(paths: Sequence[str]) -> list[int | None]:
+    """Returns the number of examples in each shard; None if no manifest states the number."""
+    manifests = find_manifests(paths)
+    found = [(_shard_entry(path, manifests.get(path, {})) or {}).get("examples") for path in paths]
+    return [examples if isinstance(examples, int) else None for examples in found]
 
 
 def check_size(path: str, entries: Mapping) -> None:

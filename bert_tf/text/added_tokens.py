@@ -36,7 +36,7 @@ class AddedTokenFinder(tf.Module):
 
     def are_in(self, texts: tf.Tensor) -> tf.Tensor:
         """Returns whether any text contains an added token, bool []."""
-        return tf.reduce_any(tf.strings.regex_full_match(texts, f"(?s).*{self._pattern}.*"))
+        return tf.reduce_any(tf.strings.regex_full_match(texts, rf"\C*{self._pattern}\C*"))  # \C is any byte
 
     def split(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Splits texts into added tokens and the text between them.

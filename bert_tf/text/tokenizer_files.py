@@ -133,7 +133,7 @@ def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[st
     _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
     entries = {"tokenizer_class": "BertTokenizer", **_WRITTEN, "model_max_length": max_length, **known}
     # transformers writes 10^30 if the maximum length is unknown.
-    entries["model_max_length"] = min(entries["model_max_length"], max_length)
+    entries["model_max_length"] = min(entries["model_max_length"] or max_length, max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
         entries["tokenizer_class"] = "BertTokenizer"
     entries["do_lower_case"] = rules.do_lower_case
@@ -142,9 +142,14 @@ def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[st
     storage.write_json(os.path.join(folder, CONFIG), entries)
 
 
+def is_whole(rules: TokenizerRules) -> bool:
+    """Returns whether the vocabulary's file is a text file with all tokens, including the added tokens."""
+    return rules.vocab_file.endswith(".txt") and tuple(read_tokens(rules.vocab_file)) == rules.vocabulary
+
+
 def _write_vocabulary(target: str, rules: TokenizerRules) -> None:
     source = rules.vocab_file
-    if source.endswith(".txt") and tuple(read_tokens(source)) == rules.vocabulary:
+    if is_whole(rules):
         if os.path.abspath(source) != os.path.abspath(target):
             with storage.atomic_path(target) as temporary:  # keeps white space that other programs read as tokens
                 tf.io.gfile.copy(source, temporary)

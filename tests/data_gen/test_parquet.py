@@ -35,6 +35,15 @@ def test_each_row_is_a_document(path):
     assert read(path, chunk_bytes=1000) == found
 
 
+def test_a_row_group_after_an_empty_one_is_read(tmp_path):
+    table = pyarrow.table({"text": ["One here.", "Two here."]})
+    path = str(tmp_path / "filtered.parquet")
+    with pyarrow.parquet.ParquetWriter(path, table.schema, use_dictionary=False) as file:
+        for rows in (table[:1], table[:0], table[1:]):
+            file.write_table(rows)
+    assert read(path) == [["One here."], ["Two here."]]
+
+
 def test_a_file_of_pandas_gives_the_same_documents(tmp_path, path):
     pandas.DataFrame({"title": "a", "text": TEXTS[:-1]}).to_parquet(tmp_path / "pandas.parquet")
     assert read(str(tmp_path / "pandas.parquet")) == read(path)[:-1]

@@ -102,6 +102,25 @@ def test_appended_tokens_leave_the_file_unchanged(tmp_path, end, last_end):
     assert BertTokenizer(str(output)).tokenize("abcd abxy") == ["abcd", "abxy"]
 
 
+@pytest.mark.parametrize("form", ["added_tokens.json", "tokenizer.json"])
+def test_added_tokens_keep_their_ids(tmp_path, form):
+    folder = tmp_path / "model"
+    folder.mkdir()
+    if form == "tokenizer.json":
+        model = {"type": "WordPiece", "vocab": {token: number for number, token in enumerate([*SPELLING, "[URL]"])}}
+        model |= {"unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
+        normalizer = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "lowercase": True}
+        rules = {"normalizer": normalizer | {"strip_accents": None}, "pre_tokenizer": {"type": "BertPreTokenizer"}}
+        (folder / form).write_text(json.dumps({"model": model, "added_tokens": [], **rules}, indent=2))
+    else:
+        (folder / "vocab.txt").write_text("".join(f"{token}\n" for token in SPELLING), encoding="utf-8")
+        (folder / form).write_text(json.dumps({"[URL]": len(SPELLING)}))
+    flags = {"extend_vocab": str(folder), "vocab_size": len(SPELLING) + 4}
+    tokens, output = extend(tmp_path, TEXT, SPELLING, **flags)
+    assert tokens[: len(SPELLING) + 1] == [*SPELLING, "[URL]"] and len(tokens) == len(SPELLING) + 4
+    assert output.read_text(encoding="utf-8").splitlines() == tokens
+
+
 def test_in_unused_slots_all_other_ids_stay(tmp_path):
     old = ["[PAD]", "[unused0]", "[unused7]", *SPELLING[1:], "[unused99]"]
     tokens, output = extend(tmp_path, TEXT, old, extend_slots="unused")

@@ -89,11 +89,12 @@ def _marked(token: str, label: str | None) -> str:
     return f"{{={label}}}" if token == label else f"{{{token}<{label}}}"
 
 
-def _vocabulary(path: str, vocab_file: str) -> list[str]:
+def _vocabulary(path: str, vocab_file: str) -> Sequence[str]:
     """Reads the given vocabulary or, by default, the vocabulary that the manifest names."""
     import tensorflow as tf
 
     from bert_tf.core import vocabulary_file
+    from bert_tf.text import tokenizer_files
     from tfrecords import manifest, reader
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
@@ -105,7 +106,7 @@ def _vocabulary(path: str, vocab_file: str) -> list[str]:
     if not vocab_file:
         what = f"the vocabulary of its manifest, {named}, is missing" if named else "no manifest names its vocabulary"
         raise InputError(f"{path}: {what}; give --vocab_file")
-    tokens = vocabulary_file.read_tokens(vocab_file)
+    tokens = tokenizer_files.read(vocab_file).vocabulary
     made_with = entries.get("vocab_sha256")
     if made_with and made_with != vocabulary_file.tokens_sha256(tokens):
         raise InputError(

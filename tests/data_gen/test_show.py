@@ -1,3 +1,4 @@
+import json
 import os
 import pathlib
 import re
@@ -12,8 +13,9 @@ import tensorflow as tf
 from bert_tf.core import vocabulary_file
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import exit_code
+from data_gen import show
 from tests.tfrecords.record_files import write_file
-from tfrecords import manifest, records, schema, show
+from tfrecords import manifest, records, schema
 
 ROOT = pathlib.Path(show.__file__).resolve().parents[1]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "he", "went", "##ing", "home", "said"]
@@ -138,6 +140,10 @@ def test_another_vocabulary_than_the_datas_is_refused(folder, shown):
     (folder / "crlf.txt").write_bytes("".join(f"{token}\r\n" for token in VOCABULARY).encode())
     (folder / "other.txt").write_text("".join(f"{token}\n" for token in [*VOCABULARY[:-1], "asked"]))
     assert shown("data", vocab_file="crlf.txt")[1].splitlines()[1:] == [A, B, ""]
+    (folder / "model").mkdir()
+    (folder / "model/vocab.txt").write_text("".join(f"{token}\n" for token in VOCABULARY[:-1]))
+    (folder / "model/added_tokens.json").write_text(json.dumps({VOCABULARY[-1]: len(VOCABULARY) - 1}))
+    assert shown("data", vocab_file="model")[1].splitlines()[1:] == [A, B, ""]
     refused = shown("data", vocab_file="other.txt")[2]
     assert "other.txt: is not the vocabulary that data was made with (gone.txt, SHA-256" in refused
     assert "the vocabulary of its manifest, gone.txt, is missing; give --vocab_file" in shown("data")[2]
@@ -157,7 +163,7 @@ def test_a_reader_that_has_seen_enough_is_no_error(folder):
     write_file(str(folder / "data"), records.serialize(columns(True, True, rows=1000), features))
     read, write = os.pipe()
     os.close(read)  # like head after its last line
-    program = [sys.executable, str(ROOT / "tfrecords" / "show.py"), "data", "--num_examples=1000"]
+    program = [sys.executable, str(ROOT / "data_gen" / "show.py"), "data", "--num_examples=1000"]
     done = subprocess.run(
         [*program, "--vocab_file=vocab.txt"], cwd=folder, env={**os.environ, "PYTHONPATH": ""}, text=True,
         stdout=write, stderr=subprocess.PIPE, check=False,
