@@ -132,9 +132,11 @@ class TextEmbedder(FinishedRun):
             self._with_prompts[key] = self._extractor.with_prompt(*key)
         return self._with_prompts[key].sentences(texts)
 
-    def similarity(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    def similarity(self, texts: Sequence[str] | str, others: Sequence[str] | str) -> np.ndarray:
         """Computes the cosine of each of N texts with each of M other texts, float32 [N, M]; see `encode`."""
-        vectors, of_others = (normalized(self.encode(list(each))) for each in (texts, others))
+        vectors, of_others = (
+            normalized(self.encode([each] if isinstance(each, str) else each)) for each in (texts, others)
+        )
         return vectors @ of_others.T
 
     def evaluate(self, examples: Sequence) -> dict[str, float]:

@@ -27,7 +27,7 @@ from bert_tf.tasks.embeddings.settings import MiningSettings
 
 def mine(settings: MiningSettings) -> None:
     """Writes each pair with the negatives that were found for it, which may be fewer than were asked for."""
-    storage.check_outputs([settings.output_file], read=[settings.input_file])
+    storage.check_outputs([settings.output_file], read=[settings.input_file, *filter(None, [settings.corpus_file])])
     pairs = data.read_table(settings.input_file, "train")
     if not pairs or data.form_of(pairs) != PAIRS:
         raise InputError(f"--input_file={settings.input_file}: must hold pairs; give the columns anchor and positive")
@@ -81,7 +81,8 @@ def _chosen(
 def _write(settings: MiningSettings, pairs: Sequence[Texts], found: dict[str, list[str]]) -> None:
     lines = []
     for pair in pairs:
-        negatives = {f"negative_{number}": text for number, text in enumerate(found[pair.texts[0]], 1)}
+        texts = dict.fromkeys([*pair.texts[2:], *found[pair.texts[0]]])  # first the negatives of the input
+        negatives = {f"negative_{number}": text for number, text in enumerate(texts, 1)}
         row = {"anchor": pair.texts[0], "positive": pair.texts[1], **negatives}
         lines.append(json.dumps(row, ensure_ascii=False) + "\n")
     folder = os.path.dirname(settings.output_file)

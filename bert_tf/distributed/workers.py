@@ -20,6 +20,7 @@ from absl import logging
 
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
 from bert_tf.distributed.meeting import Cluster, wait_for_all
 from bert_tf.settings import DeviceSettings
 
@@ -62,7 +63,7 @@ def describe(settings: DeviceSettings) -> Cluster:
     """Returns the cluster that the flags, or without flags TensorFlow's TF_CONFIG, describe."""
     config = os.environ.get("TF_CONFIG", "")
     if settings.worker_hosts:
-        return Cluster(settings.worker_hosts.split(","), settings.task_index, "--worker_hosts", "--task_index")
+        return Cluster(list(items(settings.worker_hosts)), settings.task_index, "--worker_hosts", "--task_index")
     if not config:
         raise InputError(
             "--distribution_strategy=multi_worker_mirrored needs --worker_hosts=host:port,host:port and --task_index, "

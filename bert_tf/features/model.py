@@ -39,7 +39,11 @@ def resolve(settings: VectorSettings) -> VectorSettings:
         }
     if settings.is_pooled and settings.prompt is None:
         changes["prompt"] = sentence_transformers.prompt_of(folder, settings.prompt_name)
-    vector_size(settings, contents.require_config())
+    size = contents.require_config().hidden_size
+    if (settings.dimensions or 0) > size:
+        raise InputError(
+            f"--dimensions={settings.dimensions}: the model's vectors have {size} numbers; give at most this"
+        )
     return dataclasses.replace(settings, layers=",".join(map(str, settings.layer_numbers)), **changes)
 
 
@@ -64,20 +68,6 @@ def layer_indices(settings: VectorSettings, config: BertConfig) -> tuple[int, ..
                 "0 the embeddings"
             )
     return tuple(number if number >= 0 else depth + 1 + number for number in settings.layer_numbers)
-
-
-def vector_size(settings: VectorSettings, config: BertConfig) -> int:
-    """Returns the size of a vector: `dimensions`, or the hidden size."""
-    size = settings.dimensions or config.hidden_size
-    if size > config.hidden_size:
-        raise InputError(
-            f"--dimensions={size}: the model's vectors have {config.hidden_size} numbers; give at most this"
-        )
-    return size
-
-
-def config_of(settings: VectorSettings) -> BertConfig:
-    return checkpoints.open_checkpoint(settings.init_checkpoint, settings.bert_config_file).require_config()
 
 
 def encoder_sha256(settings: VectorSettings) -> str:

@@ -48,6 +48,7 @@ class Teacher:
       weights: hash of the teacher's weights.
       size: number of the teacher's weights.
       load: function that returns the model.
+      dev_scores: the scores on the dev data, which all trials of a sweep share; empty before the first evaluation.
     """
 
     source: str
@@ -57,6 +58,7 @@ class Teacher:
     weights: str
     size: int
     load: Callable[[], FineTunedBert]
+    dev_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def encoded(
@@ -126,12 +128,15 @@ def record_scores(
 ) -> None:
     """Evaluates the teacher on the dev data, and writes `teacher.json` for the report of the student's run."""
     task = teacher.task
-    split = encoded_split(task, examples, teacher.tokenizer, teacher.max_seq_length)
-    with workarounds.released_graphs():
-        scores = task.scores(*task.by_example(split, _outputs(teacher, split, task.prediction, strategy)))
+    if not teacher.dev_scores:
+        split = encoded_split(task, examples, teacher.tokenizer, teacher.max_seq_length)
+        with workarounds.released_graphs():
+            outputs = _outputs(teacher, split, task.prediction, strategy)
+        teacher.dev_scores.update(task.scores(*task.by_example(split, outputs)))
     sizes = {"teacher_weights": teacher.size, "student_weights": student.num_weights}
     if strategies.is_chief(strategy):
-        storage.write_json(os.path.join(folder, NAME), {"teacher": teacher.source, **sizes, "scores": scores})
+        entries = {"teacher": teacher.source, **sizes, "scores": teacher.dev_scores}
+        storage.write_json(os.path.join(folder, NAME), entries)
 
 
 def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.distribute.Strategy) -> np.ndarray:

@@ -15,7 +15,7 @@ from bert_tf import checkpoints
 from bert_tf.core import identity, storage
 from bert_tf.core.errors import InputError
 from bert_tf.distributed import strategies, workarounds
-from bert_tf.finetuning import data_summary, description, evaluated_data, prepared_run, resolution
+from bert_tf.finetuning import data_summary, description, evaluated_data, prepared_run, resolution, sweep_results
 from bert_tf.finetuning.evaluated_data import EvaluatedData
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
@@ -83,6 +83,7 @@ def run_ensemble(
 
 
 def _member(path: str, settings: FineTuningSettings) -> Member:
+    path = sweep_results.best_folder(path, settings.allow_unfinished)
     if tf.io.gfile.isdir(path):
         found = chosen_checkpoint.of_finished(path, settings.use_checkpoint, settings.allow_unfinished)
         return Member(path, found.prefix)

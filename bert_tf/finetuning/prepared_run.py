@@ -231,8 +231,9 @@ class PreparedRun:
     def _facts_of_teacher(self) -> dict:
         if not self.teacher:
             return {}
-        paths = self.settings.data_paths.get(UNLABELED, ())
-        return {"teacher": self.teacher.weights, UNLABELED: identity.fingerprint(paths, whole=True)}
+        paths, prints = self.settings.data_paths.get(UNLABELED, ()), self.task.data.prints
+        unlabeled = prints(UNLABELED) if paths and prints else identity.fingerprint(paths, whole=True)
+        return {"teacher": self.teacher.weights, UNLABELED: unlabeled}
 
     def same_on_workers(self) -> dict:
         """Returns the facts that must be the same on all workers; paths are not part of these facts."""

@@ -55,7 +55,7 @@ def windows(files: Sequence[str], *, shuffled: bool, seed: int, start: Position)
     """
     compressions = [reader.compression(path) for path in files]
     # The manifest contains the number of records of each file, so files before the start position are not read.
-    sizes = [manifest.examples_of(path) for path in files] if start.examples else [None]
+    sizes = manifest.examples_of(files) if start.examples else [None]
     open_files = min(_OPEN_FILES, len(files)) if shuffled else 1
 
     def of_epoch(epoch):

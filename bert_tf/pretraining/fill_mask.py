@@ -6,6 +6,7 @@ Letters: K blanks in a row.
 """
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -157,7 +158,7 @@ class FillMask:
             if number := numbers.get(place):
                 token = f"[{number}]" if token == MASK else f"[{number}: {token}]"
             pieces.append(token)
-        return " ".join(pieces).replace(" ##", "")
+        return re.sub(r"(?<!:) ##", "", " ".join(pieces))  # "[2: ##at]" keeps its marks
 
     def _token(self, index: int) -> str:
         # The embedding table may have more rows than the vocabulary has tokens.

@@ -112,7 +112,7 @@ def inspect(
     if pairs:
         require_segments(config, settings.bert_config_file)
     every = [*files, *eval_files]
-    manifests = {path: entries for path in every if (entries := manifest.find_manifest(path))}
+    manifests = manifest.find_manifests(every)
     one_way = config.directionality != "bidi"
     unmasked = not (masked or one_way)
     if settings.masked_lm_prob is not None and not unmasked:

@@ -136,20 +136,21 @@ def _texts_of(settings: ScoringSettings, lines: Sequence[tuple[int, str, str]]) 
             yield Text(number, line, fill_mask.row_of_line(line, where, tokenizer, longest))
         return
     encoded = tokenizer.encode([line for *_, line in lines]).to_list()
-    for (number, where, line), tokens in zip(lines, encoded, strict=True):
+    firsts = _lengths_of_contexts(lines, tokenizer) if settings.mode == CONTINUATION else [0] * len(lines)
+    for (number, where, line), tokens, first in zip(lines, encoded, firsts, strict=True):
         _check_text(where, line, len(tokens), longest)
+        if first == len(tokens):
+            raise InputError(f"{where}: has no token after the tab; write the continuation there")
         ids = np.array([tokenizer.cls_id, *tokens, tokenizer.sep_id], np.int32)
-        first = _first_of_continuation(where, line, tokenizer, len(tokens)) if settings.mode == CONTINUATION else 0
         yield Text(number, line, BlankRow(ids, np.zeros_like(ids), range(1 + first, len(ids) - 1), tokens[first:]))
 
 
-def _first_of_continuation(where: str, line: str, tokenizer: BertTokenizer, num_tokens: int) -> int:
-    if line.count("\t") != 1:
-        raise InputError(f"{where}: has {line.count(chr(9))} tabs; write the context, one tab, and the continuation")
-    first = tokenizer.encode([line.split("\t")[0]]).row_lengths().numpy()[0]
-    if first == num_tokens:
-        raise InputError(f"{where}: has no token after the tab; write the continuation there")
-    return int(first)
+def _lengths_of_contexts(lines: Sequence[tuple[int, str, str]], tokenizer: BertTokenizer) -> list[int]:
+    for _, where, line in lines:
+        if line.count("\t") != 1:
+            tabs = line.count("\t")
+            raise InputError(f"{where}: has {tabs} tabs; write the context, one tab, and the continuation")
+    return tokenizer.encode([line.split("\t")[0] for *_, line in lines]).row_lengths().numpy().tolist()
 
 
 def _numbered_lines(source: LineRange) -> Iterator[tuple[int, str, str]]:

@@ -213,7 +213,7 @@ def tidy(folder: str, found: ResumePoint) -> None:
     for name in tf.io.gfile.listdir(folder):
         # Another process that evaluates may be writing the report and the results.
         half_written = storage.TEMPORARY in name and not name.startswith(("report.html", "eval_results.txt"))
-        data_of = re.match(r"(\w+-\d+)\.data-\d{5}-of-\d{5}$", name)
+        data_of = re.match(r"((?:ckpt|best)-\d+)\.data-\d{5}-of-\d{5}$", name)
         # If a process is killed while it deletes a checkpoint, data files without an index remain.
         if half_written or (data_of and data_of[1] not in whole):
             tf.io.gfile.remove(os.path.join(folder, name))

@@ -16,7 +16,6 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 
-NAME = "dev_predictions.jsonl"
 _MOST_CHARACTERS = 1000
 _TEXTS = ("text_a", "text_b", "question", "context")
 

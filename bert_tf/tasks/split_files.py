@@ -8,6 +8,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.settings.finetuning import PATH_FLAGS, UNLABELED
@@ -18,6 +19,7 @@ def file_data(
     paths: Mapping[str, Sequence[str]],
     names: Callable[[str], Sequence[str]],
     read_file: Callable[[str, str], list[Any]],
+    folder_files: Callable[[str, str], list[str]] | None = None,
     **rest: Any,
 ) -> TaskData:
     """Returns data in files. Flags name the files of a split, or the files are in a folder.
@@ -27,6 +29,7 @@ def file_data(
       names: function that maps a split to the names that its file may have in `data_dir`.
       read_file: function that maps a path and a split to the file's examples. An example may have the attributes `id`
         and `place`, which names the example in messages. The function raises InputError for an invalid file.
+      folder_files: function that maps a folder and a split to the files that are read, if a path may be a folder.
       **rest: other attributes of `TaskData`.
     """
 
@@ -57,7 +60,12 @@ def file_data(
             examples += read
         return examples
 
-    return TaskData(files, load, bool(found("dev")), **rest)
+    def prints(split: str) -> list[str]:
+        """Returns one entry for each file, and one entry for all files of a folder."""
+        contents = [folder_files(path, split) if tf.io.gfile.isdir(path) else [path] for path in files(split)]
+        return [identity.identify(identity.fingerprint(each, whole=True)) for each in contents]
+
+    return TaskData(files, load, bool(found("dev")), prints=prints if folder_files else None, **rest)
 
 
 def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> None:

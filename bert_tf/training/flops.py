@@ -133,7 +133,9 @@ def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
 
 
 def gpu_peak(name: str, dtype: str, replicas: int = 1) -> Peak | None:
-    """Returns the published peak of `replicas` GPUs of one kind; None if unknown."""
+    """Returns the published peak of `replicas` GPUs of one kind; None if unknown, or for a part of a GPU (MIG)."""
+    if "MIG" in name:
+        return None
     for pattern, half, single in _GPUS:
         if re.search(rf"\b{pattern}\b", name):
             if dtype == "bfloat16" and pattern in _WITHOUT_BFLOAT16:

@@ -30,14 +30,14 @@ def session(
     with (
         workarounds.deterministic_operations(settings.deterministic),
         workers.clear_errors(),
-        clear_memory_errors(),
+        clear_memory_errors(settings),
         run_folder.Lock(settings.output_dir) if locked else contextlib.nullcontext() as lock,
     ):
         yield lock
 
 
 @contextlib.contextmanager
-def clear_memory_errors() -> Iterator[None]:
+def clear_memory_errors(settings: PretrainingSettings | FineTuningSettings) -> Iterator[None]:
     """Converts an out-of-memory error of any class, from any part of a run, into a one-line error."""
     try:
         yield
@@ -48,7 +48,9 @@ def clear_memory_errors() -> Iterator[None]:
             raise
         tensor = re.search(r"OOM when allocating tensor with shape\s*(\[[\d,]*\])", message)
         what = f" for a tensor of shape {tensor[1]}" if tensor else ""
+        # The rows of pre-training have the length of the data.
+        more = ", --predict_batch_size or --max_seq_length" if isinstance(settings, FineTuningSettings) else ""
         raise InputError(
-            f"out of memory{what}; lower --train_batch_size, --eval_batch_size or --max_seq_length, raise "
+            f"out of memory{what}; lower --train_batch_size or --eval_batch_size{more}, raise "
             "--gradient_accumulation_steps, or add --recompute_activations"
         ) from error

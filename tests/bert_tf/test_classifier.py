@@ -171,6 +171,7 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
         ({"dev_share": "0.1"}, "dev_share='0.1': must be"),
         ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or neither"),
         ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are for regression, but the labels are for class"),
+        ({"dev_texts": [("a", "b")], "dev_labels": ["x"]}, "texts and dev_texts must both be single texts or both be"),
         ({"data_dir": "folder"}, "--data_dir and texts in memory are two data sets"),
         ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two data sets"),
     ],

@@ -16,7 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.core import identity, json_lines
+from bert_tf.core import json_lines
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
@@ -38,7 +38,7 @@ _RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
 _STORY = tuple(f"inputsentence{number}" for number in range(1, 5))
 _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
 _STORY_ID, _STORY_LABEL = "inputstoryid", "answerrightending"
-_RACE_LETTERS = "ABCD"
+_RACE_LABELS = {letter: number for number, letter in enumerate("ABCD")}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,14 +69,10 @@ class ChoiceExample:
 def choice_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
     """Returns data with choices, with a file or a folder per split; see `file_data`."""
     # A folder of RACE has the name of its split.
-    data = file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read_file, strata=_strata)
-
-    def prints(split: str) -> list[str]:
-        """Returns one entry for each file, and one entry for all files of a folder."""
-        contents = [race_files(path) if tf.io.gfile.isdir(path) else [path] for path in data.files(split)]
-        return [identity.identify(identity.fingerprint(files, whole=True)) for files in contents]
-
-    return dataclasses.replace(data, prints=prints)
+    return file_data(
+        data_dir, paths, lambda split: [*tables.file_names(split), split], read_file,
+        lambda path, split: race_files(path), strata=_strata,
+    )  # fmt: skip
 
 
 def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable]]:
@@ -244,7 +240,7 @@ def _read_race(folder: str, has_labels: bool) -> Iterator[ChoiceExample]:
             article, questions, options = content["article"], content["questions"], content["options"]
             answers = content["answers"] if has_labels else [None] * len(questions)
             for number, (question, choices, answer) in enumerate(zip(questions, options, answers, strict=True)):
-                label = None if answer is None else _RACE_LETTERS.index(answer)
+                label = None if answer is None else _RACE_LABELS[answer]
                 name, place = f"{os.path.relpath(path, folder)}-{number}", f"{path}, question {number}"
                 yield ChoiceExample(article, question, tuple(choices), label, name, place)
         except (ValueError, KeyError, TypeError) as error:

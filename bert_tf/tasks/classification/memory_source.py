@@ -45,6 +45,8 @@ def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequen
         if (found := _kind_of(dev_labels)) != kind:
             raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
         splits["dev"] = examples_of(dev_texts, dev_labels, "dev_texts")
+        if len({examples[0].text_b is None for examples in splits.values()}) > 1:
+            raise InputError("dev_texts: texts and dev_texts must both be single texts or both be pairs")
     return _data(splits, kind, names)
 
 
@@ -175,7 +177,8 @@ def _label(label, where: str) -> str | tuple[str, ...]:
             raise InputError(f"{where} has {strange[0]!r:.60}; give sets of strings")
         return tuple(sorted({label_text(where, name) for name in label}))
     if isinstance(label, str):
-        return label_text(where, label)
+        label_text(where, label)  # refuses strange labels; unlike in a file, "1.0" is a name
+        return label.strip()
     if isinstance(label, _INTEGERS):
         return str(int(label))
     if isinstance(label, numbers.Real) and math.isfinite(label):

@@ -1,6 +1,7 @@
 """The answers of a task with any number of labels per example, including no label."""
 
 import dataclasses
+import functools
 import itertools
 import json
 import os
@@ -54,11 +55,17 @@ class LabelSets(Answers):
     def parameters(self) -> dict[str, Any]:
         return {"class_weights": list(self.weights)} if self.weights else {}
 
-    def target(self, label: Sequence[str] | None) -> list[float]:
-        """Returns C values: 1 for each label that the example has, else 0."""
-        if unknown := [name for name in label or () if name not in self.labels]:
+    @functools.cached_property
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.labels)}
+
+    def target(self, label: Sequence[str] | None) -> np.ndarray:
+        """Returns float32 [C]: 1 for each label that the example has, else 0."""
+        if unknown := [name for name in label or () if name not in self._numbers]:
             raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
-        return [float(name in (label or ())) for name in self.labels]
+        target = np.zeros(len(self.labels), np.float32)
+        target[[self._numbers[name] for name in label or ()]] = 1
+        return target
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the loss and the subset accuracy at the threshold 0.5 from logits and targets [B, C].

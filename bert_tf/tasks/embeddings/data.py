@@ -68,19 +68,12 @@ class CollectionText:
 
 def text_data(data_dir: str, paths: Mapping[str, Sequence[str]]) -> TaskData:
     """Returns data with a file or the folder of a collection per split; see `file_data`."""
-    found = file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read, strata=_strata)
-
-    def prints(split: str) -> list[str]:
-        """Returns one entry for each file, and one entry for all files of a collection."""
-        contents = [_files_of(path, split) if tf.io.gfile.isdir(path) else [path] for path in found.files(split)]
-        return [identity.identify(identity.fingerprint(files, whole=True)) for files in contents]
-
-    return dataclasses.replace(found, prints=prints)
+    return file_data(data_dir, paths, lambda split: [*tables.file_names(split), split], read, _files_of, strata=_strata)
 
 
 def _files_of(folder: str, split: str) -> list[str]:
     """Returns the documents, the queries and the judgments of a collection."""
-    judged = [os.path.join(folder, "qrels", f"{name}.tsv") for name in _QRELS[split]]
+    judged = [os.path.join(folder, "qrels", f"{name}.tsv") for name in _QRELS.get(split, _QRELS["test"])]
     own = next(filter(tf.io.gfile.exists, judged), judged[0])
     return [os.path.join(folder, "corpus.jsonl"), os.path.join(folder, "queries.jsonl"), own]
 
@@ -139,10 +132,15 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
         )
     found = []
     for place, row in rows:
-        texts = [_text(place, row, name) for name in columns if row.get(name) is not None or name not in negatives]
+        texts = [_text(place, row, name) for name in columns if name not in negatives or not _is_absent(row.get(name))]
         label = _score(place, row.get(_SCORE), split) if form == SCORED else None
         found.append(Texts(tuple(texts), form, label, place=place))
     return found
+
+
+def _is_absent(cell: Any) -> bool:
+    """Returns whether a row has no text in a column of negatives; tables have NaN or an empty cell there."""
+    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
 
 
 def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -181,6 +179,8 @@ def _number(place: str, value: Any) -> float:
 def read_collection(folder: str, split: str) -> list[CollectionText]:
     """Reads the queries of a split with their relevant documents, then all documents."""
     *both, path = _files_of(folder, split)
+    if split == "dev" and os.path.basename(path) == "test.tsv":
+        logging.warning("%s: has no qrels/dev.tsv, so the test judgments %s are the dev data", folder, path)
     documents, queries = map(texts_by_id, both)
     relevant: dict[str, dict[str, float]] = {}
     absent: tuple[set[str], set[str]] = set(), set()

@@ -132,8 +132,8 @@ class EmbeddingTask(Task):
     def check_examples(self, examples: Mapping[str, Sequence[Any]]) -> None:
         forms = {split: data.form_of(found) for split, found in examples.items()}
         if forms.get("dev") == TEXTS:
-            raise InputError("--eval_data_path: single texts cannot be evaluated; give pairs, scored pairs or a "
-                             "collection")  # fmt: skip
+            raise InputError("single texts cannot be evaluated; give pairs, scored pairs or a collection as "
+                             "--eval_data_path, instead of --dev_share")  # fmt: skip
         example_checks.warn_of_texts({split: examples[split] for split in forms if forms[split] != COLLECTION})
 
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
@@ -294,7 +294,13 @@ class _Collection:
         asked = {example.texts[0]: first for example, first in zip(examples, firsts, strict=True)}
         self.queries = [data.CollectionText(text, (text,)) for text in relevant]
         self.documents = [data.CollectionText(text, (text,)) for text in texts]
-        self.relevant, self.absent, self._left_out = list(relevant.values()), [()] * len(relevant), {}
+        self.relevant, self.absent = list(relevant.values()), [()] * len(relevant)
+        # An anchor that is also a document would find itself.
+        self._left_out = {
+            number: place[text]
+            for number, (text, gains) in enumerate(relevant.items())
+            if text in place and place[text] not in gains
+        }
         self._vectors = vectors[[asked[text] for text in relevant]], vectors[[rows[text] for text in texts]]
 
     def rankings(self, shown: int = _SHOWN) -> list[retrieval.Ranking]:

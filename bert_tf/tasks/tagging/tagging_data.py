@@ -160,7 +160,7 @@ def check_types(sentences: Sequence[Sentence], types: Sequence[str], split: str)
         for number, tag in enumerate(sentence.tags or ()):
             prefix, type_ = tag_schemes.split_tag(tag)
             if prefix != tag_schemes.OUTSIDE and type_ not in types:
-                remedy = ", or give --notest_has_tags" if split == "test" else ""
+                remedy = ", or give --notest_has_tags" if split not in ("train", "dev") else ""
                 raise InputError(
                     f"{sentence.path}, line {sentence.line + number}: the tag {tag!r} has an unknown type; known "
                     f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types{remedy}"

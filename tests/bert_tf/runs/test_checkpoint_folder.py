@@ -111,7 +111,7 @@ def test_damaged_checkpoints_are_kept_aside(folder):
 
 def test_tidy_removes_only_what_a_kill_left(folder):
     left = ["saving/ckpt-9_temp/part-00000-of-00001", "checkpoint.tmp-0123", "ckpt-1.data-00000-of-00001"]
-    others = ["vocab.txt", "train/events", "report.html.tmp-0123"]
+    others = ["vocab.txt", "train/events", "report.html.tmp-0123", "encoder-1.data-00000-of-00001"]
     for name in (*left, *others):
         (folder / name).parent.mkdir(exist_ok=True, parents=True)
         (folder / name).write_text("x")

@@ -88,6 +88,8 @@ def test_of_a_resumed_run_what_was_trained_again_holds(tmp_path):
     entries = metrics_file.read(str(tmp_path), metrics_file.METRICS_NAME)
     assert steps(entries, "train") == [(50, 9.0), (100, 8.0), (180, 6.5)]
     assert steps(entries, "eval") == [(100, 8.25)]
+    metrics_file.record(str(tmp_path), "start", 0, {})  # trained again, after the checkpoints were deleted
+    assert [entry["split"] for entry in metrics_file.read(str(tmp_path))] == ["start"]
 
 
 def test_perplexity_and_total_are_derived_from_losses():

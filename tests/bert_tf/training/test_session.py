@@ -8,6 +8,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.settings import PretrainingSettings
 from bert_tf.training import session
 
+SETTINGS = PretrainingSettings(input_file="x", output_dir="y", do_eval=True)
 OOM = "OOM when allocating tensor with shape[100000,128,3072] and type float"
 
 
@@ -20,12 +21,12 @@ OOM = "OOM when allocating tensor with shape[100000,128,3072] and type float"
     ],
 )
 def test_out_of_memory_error_names_helpful_flags(error, shown):
-    with pytest.raises(InputError, match=shown), session.clear_memory_errors():
+    with pytest.raises(InputError, match=shown), session.clear_memory_errors(SETTINGS):
         raise error
 
 
 def test_a_full_disk_is_not_out_of_memory():
-    with pytest.raises(tf.errors.ResourceExhaustedError), session.clear_memory_errors():
+    with pytest.raises(tf.errors.ResourceExhaustedError), session.clear_memory_errors(SETTINGS):
         raise tf.errors.ResourceExhaustedError(None, None, "x; No space left on device")
 
 

@@ -2,6 +2,7 @@
 
 import json
 
+import pandas
 import pytest
 
 from bert_tf.core.errors import InputError
@@ -48,7 +49,12 @@ def test_rows_may_have_different_numbers_of_negatives(tmp_path):
     path = write(
         tmp_path / "a.jsonl", *rows({"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d", "negative": "e"})
     )
-    assert [example.texts for example in data.read(path, "train")] == [("a", "b"), ("c", "d", "e")]
+    expected = [("a", "b"), ("c", "d", "e")]
+    assert [example.texts for example in data.read(path, "train")] == expected
+    path = write(tmp_path / "a.csv", "anchor,positive,negative", "a,b,", "c,d,e")
+    assert [example.texts for example in data.read(path, "train")] == expected
+    table = [("row", row) for row in pandas.read_csv(path).to_dict("records")]  # a missing text is NaN
+    assert [example.texts for example in data.of_rows(table, "table", "train")] == expected
 
 
 def test_collection_has_judged_queries_and_documents(tmp_path):

@@ -3,7 +3,10 @@
 import numpy as np
 import pytest
 
+from bert_tf.finetuning.task import Split
 from bert_tf.tasks.embeddings import retrieval
+from bert_tf.tasks.embeddings.data import PAIRS, Texts
+from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
 
 RNG = np.random.default_rng(0)
 QUERIES = RNG.normal(size=(7, 5)).astype(np.float32)
@@ -39,6 +42,14 @@ def test_metrics_are_those_of_sorting_everything(monkeypatch, in_memory):
         assert found[name] == pytest.approx(value, abs=1e-6), name
     for ranking, row in zip(rankings, values, strict=True):
         np.testing.assert_array_equal(ranking.best, np.argsort(-row, kind="stable")[:3])
+
+
+def test_an_anchor_does_not_find_itself():
+    examples = [Texts(("a", "b"), PAIRS), Texts(("b", "c"), PAIRS)]
+    angles = np.radians([0, 5, 5, 10], dtype=np.float32)
+    vectors = np.stack([np.cos(angles), np.sin(angles)], 1)
+    scores = EmbeddingTask().scores(Split(examples, {}, np.array([0, 0, 1, 1])), vectors)
+    assert scores["ndcg@10"] == scores["recall@1"] == 1.0
 
 
 def test_first_of_equal_documents_has_lowest_rank():

@@ -175,6 +175,7 @@ def test_the_python_class_trains_on_lists(folder, tmp_path):
     vectors = retrieval.normalized(model.encode(["the man", "was"]))
     np.testing.assert_allclose(model.similarity(["the man"], ["was"]), vectors[:1] @ vectors[1:].T, atol=1e-6)
     expected = {name: value for name, value in model.scores.items() if name != "loss" and name != "accuracy"}
+    np.testing.assert_array_equal(model.similarity("the man", ["was"]), model.similarity(["the man"], ["was"]))
     assert model.evaluate(pairs) == pytest.approx(expected, rel=1e-4)
     rows = [dict(zip(("anchor", "positive"), pair, strict=True)) for pair in pairs]
     for table in (rows, pandas.DataFrame(rows)):
@@ -213,5 +214,13 @@ def test_mined_negatives_are_similar_and_not_positive(folder, tmp_path):
     expected = [text for text in ranked[1:6] if cosines[text] <= least][:3]
     for line in map(json.loads, output.read_text().splitlines()):
         assert [line[name] for name in line if name.startswith("negative")] == expected
+    with pytest.raises(InputError, match=r"corpus.txt"):
+        mine(MiningSettings(**options | {"output_file": str(tmp_path / "corpus.txt")}, num_negatives=1))
+    own = {"anchor": "man", "positive": "was", "negative_1": "by hand"}
+    write(tmp_path / "own.jsonl", *rows(own))
+    own_options = options | {"input_file": str(tmp_path / "own.jsonl"), "output_file": str(tmp_path / "both.jsonl")}
+    mine(MiningSettings(**own_options, num_negatives=1))
+    (line,) = map(json.loads, (tmp_path / "both.jsonl").read_text().splitlines())
+    assert line["negative_1"] == "by hand" and line["negative_2"] in corpus
     mine(MiningSettings(**options, num_negatives=1, margin=3.0))
     assert all("negative_1" not in json.loads(line) for line in output.read_text().splitlines())
