@@ -21,11 +21,10 @@ def test_the_commands_lead_to_a_served_student(tmp_path, vocab_file, monkeypatch
     monkeypatch.chdir(tmp_path)
     write_pretrained(tmp_path / "uncased", vocab_file, num_hidden_layers=4, max_position_embeddings=128)
     (tmp_path / "reviews").mkdir()
-    rows = [("the man said", "good"), ("many years", "bad")] * 32
-    for name in ("train", "dev"):
-        (tmp_path / f"reviews/{name}.csv").write_text("text,label\n" + "".join(f"{t},{x}\n" for t, x in rows))
+    rows = [(f"{'the man said' if i % 2 else 'many years'} {i}", "good" if i % 2 else "bad") for i in range(64)]
+    (tmp_path / "reviews/train.csv").write_text("text,label\n" + "".join(f"{t},{x}\n" for t, x in rows))
     (tmp_path / "more_reviews.csv").write_text("text\nthe woman said\npeople of the time\n")
-    shared = ["--task_name=own", "--data_dir=reviews", "--do_train"]
+    shared = ["--task_name=own", "--data_dir=reviews", "--dev_share=0.1", "--do_train"]
     run_classifier(parse(ClassifierSettings, [*shared, "--init_checkpoint=uncased", "--output_dir=reviews_model"]))
     (command,) = (line.strip() for line in page(NAME).splitlines() if line.startswith("    sed"))
     subprocess.run(["bash", "-c", command], check=True)
