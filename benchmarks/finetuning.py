@@ -367,6 +367,9 @@ def main() -> None:
     if "BERT_TF_DATA" not in os.environ:
         print("fine-tuning is not compared; set BERT_TF_DATA to the folder of the real data")
         return
+    known = {**QUESTIONS, **TASKS, **FILE_TASKS}
+    if unknown := [name for name in args.tasks.split(",") if name not in known]:
+        parser.error(f"--tasks: no task {unknown[0]}; give some of {', '.join(known)}")
     data, peers = pathlib.Path(os.environ["BERT_TF_DATA"]), args.peers.split(",")
     print(machine.describe())
     with tempfile.TemporaryDirectory() as name:

@@ -38,6 +38,8 @@ _NAMES_ELSEWHERE = {
     "token_type_ids": "segment_ids",
     "input_type_ids": "segment_ids",
     "input_word_ids": "input_ids",
+    "padding_mask": "input_mask",
+    "token_ids": "input_ids",
 }
 
 
@@ -265,11 +267,13 @@ class BertEncoder(keras.Model):
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
+        if len(config.encoders) > 1:
+            raise ValueError(f"directionality={config.directionality} means two encoders; call make_encoder")
         self.config = config
         self.fused = fused
         self.inference_operations = FUSED if tf.config.get_visible_devices("GPU") else PLAIN
         self._recompute = recompute_activations
-        with tf.name_scope(self.name):
+        with tf.name_scope(self.name), policy(self.dtype_policy.name):
             self.embeddings = Embeddings(config, name="embeddings")
             self.blocks = [Block(config, name=f"block_{number}") for number in range(config.num_hidden_layers)]
             self.pooler = Linear(config.hidden_size, config.hidden_size, config, name="pooler")
@@ -364,8 +368,7 @@ class BertEncoder(keras.Model):
         """Builds the encoder that `get_config` describes, with new weights and the same dtypes and frozen layers."""
         config = dict(config)
         frozen = config.pop("frozen")
-        with policy(config["dtype"]):
-            encoder = cls(**config | {"config": BertConfig(**config["config"])})
+        encoder = cls(**config | {"config": BertConfig(**config["config"])})
         layers = encoder._all_layers()
         for index in frozen:
             layers[index].trainable = False
@@ -400,6 +403,10 @@ class BertEncoder(keras.Model):
 
 def _check_names_and_rank(inputs: Mapping[str, tf.Tensor]) -> None:
     """Checks the names of the inputs and the rank of `input_ids`."""
+    if not isinstance(inputs, Mapping):
+        raise ValueError(
+            f"the inputs are {type(inputs).__name__}; give a dict of input_ids, input_mask and segment_ids"
+        )
     refuse_keras_3(dict(inputs))
     for theirs, ours in _NAMES_ELSEWHERE.items():
         if theirs in inputs:

@@ -32,6 +32,9 @@ class EncoderPair(keras.Model):
         """The two encoders."""
         return [self.ltr, self.rtl]
 
+    def get_config(self) -> dict:
+        raise ValueError("Keras cannot store a pair of encoders; use save_weights, or a checkpoint of TensorFlow")
+
     def call(self, inputs, training=False, seed=None, positions=None):
         """Encodes a batch; see `BertEncoder.call` for the arguments and the result."""
         seed = dropout_seed(training, seed)

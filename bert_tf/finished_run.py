@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import sentence_transformers
+from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep_results
 from bert_tf.modeling.precision import policy
@@ -90,7 +91,7 @@ class FinishedRun:
         from export.settings import ExportSettings
 
         given = {"checkpoint_dir": self.folder, "use_checkpoint": self._use_checkpoint} | settings
-        return export_saved_model(ExportSettings(**given, export_dir=os.fspath(export_dir)))
+        return export_saved_model(of_keywords(ExportSettings, given | {"export_dir": os.fspath(export_dir)}))
 
     def _recorded_scores(self) -> dict[str, float]:
         number = self._trained.step

@@ -73,7 +73,8 @@ class BertPreprocessor(keras.layers.Layer):
           ValueError: a tuple does not have two parts, or a tensor has several columns.
         """
         refuse_keras_3(texts)
-        is_pair = isinstance(texts, tuple) or (isinstance(texts, list) and all(map(tf.is_tensor, texts)))
+        is_list = isinstance(texts, list) and len(texts) > 0
+        is_pair = isinstance(texts, tuple) or (is_list and all(tf.is_tensor(t) and t.shape.rank != 0 for t in texts))
         parts = texts if is_pair else (texts,)
         if len(parts) > 2:
             raise ValueError(f"texts has {len(parts)} parts; give one tensor or list of strings, or a tuple of two")

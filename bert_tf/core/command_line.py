@@ -200,7 +200,10 @@ def require(condition: bool, message: str) -> None:
 
 
 def check_values(settings) -> None:
-    """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices."""
+    """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices.
+
+    Numbers of NumPy become numbers of Python.
+    """
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -213,6 +216,7 @@ def check_values(settings) -> None:
             right = isinstance(value, accepted) and isinstance(value, bool) == (kind is bool)
             require(right, f"--{field.name}={value!r}: must be {what}")
             require(math.isfinite(value), f"--{field.name}={value}: must be finite")
+            object.__setattr__(settings, field.name, kind(value))  # JSON cannot store NumPy's numbers
         if bounds := field.metadata["bounds"]:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")

@@ -80,7 +80,7 @@ def atomic_folder(path: str) -> Iterator[str]:
 def remove_tree(path: str) -> None:
     """Deletes a folder if it exists. Of a symbolic link, only the link is deleted, and never the folder behind it."""
     if "://" in path:
-        with contextlib.suppress(FileNotFoundError):
+        if _gfile().exists(path):
             _gfile().rmtree(path)
     elif os.path.islink(path):
         os.unlink(path)

@@ -114,6 +114,7 @@ def test_weight_counts_of_table_6_equal_formula(layers, hidden, heads, expected)
     [
         ({"input_ids": [[1]], "attention_mask": [[1]]}, "unknown input 'attention_mask'; .* names it 'input_mask'"),
         ({"input_ids": [[1]], "token_type_ids": [[0]]}, "unknown input 'token_type_ids'; .* names it 'segment_ids'"),
+        ({"input_ids": [[1]], "padding_mask": [[1]]}, "unknown input 'padding_mask'; .* names it 'input_mask'"),
         ({"input_mask": [[1]]}, "input_ids is missing; the inputs are input_mask"),
         ({"input_ids": [1, 2]}, r"input_ids has the shape \(2,\)"),
     ],
@@ -122,5 +123,7 @@ def test_refuses_unknown_missing_and_misshapen_inputs(inputs, message):
     encoder = BertEncoder(small_config(10, 8, 1, 1, max_position_embeddings=4, intermediate_size=8))
     with pytest.raises(ValueError, match=message):
         encoder.call({name: tf.constant(rows) for name, rows in inputs.items()})
+    with pytest.raises(ValueError, match="the inputs are EagerTensor; give a dict of input_ids, input_mask and"):
+        encoder.call(tf.constant([[1]]))
     with pytest.raises(ValueError, match=r"input_ids is ragged; pad it with .to_tensor\(\)"):
         encoder.call({"input_ids": tf.ragged.constant([[1], [2, 3]])})

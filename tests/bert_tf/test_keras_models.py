@@ -1,11 +1,14 @@
 """`BertEncoder` inside a user's Keras model."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import tensorflow as tf
 import tf_keras as keras
 
 from bert_tf.encoder import BertEncoder
+from bert_tf.encoder_pair import make_encoder
 from bert_tf.modeling.precision import policy
 from tests.small_configs import small_config
 
@@ -46,6 +49,18 @@ def test_a_loaded_model_keeps_its_precision(tmp_path, name):
     assert keras.mixed_precision.global_policy().name == "float32"
     assert again.get_layer("bert")(DATA)["pooled_output"].dtype == tf.bfloat16
     np.testing.assert_array_equal(again(DATA), model(DATA))
+
+
+def test_an_encoder_computes_in_its_own_dtype():
+    config = small_config(10, 8, 1, 1, max_position_embeddings=4, intermediate_size=8)
+    encoder = BertEncoder(config, dtype="mixed_bfloat16")
+    for each in (encoder, BertEncoder.from_config(encoder.get_config())):
+        assert each({"input_ids": tf.constant([[1]])})["pooled_output"].dtype == tf.bfloat16
+    pair = dataclasses.replace(config, directionality="ltr+rtl", num_attention_heads=2)
+    with pytest.raises(ValueError, match=r"directionality=ltr\+rtl means two encoders; call make_encoder"):
+        BertEncoder(pair)
+    with pytest.raises(ValueError, match="Keras cannot store a pair of encoders"):
+        make_encoder(pair).get_config()
 
 
 FORMATS = ["weights", "weights.h5", "model.h5", "model.keras", pytest.param("saved_model", marks=pytest.mark.slow)]

@@ -63,6 +63,14 @@ def make_model(vocab_file):
     return model
 
 
+def test_a_list_of_scalars_is_a_batch(vocab_file):
+    preprocess = BertPreprocessor(vocab_file, 8)
+    texts = ["the man", "was"]
+    for name, rows in preprocess(list(map(tf.constant, texts))).items():
+        np.testing.assert_array_equal(rows, preprocess(texts)[name])
+    assert preprocess([])["input_ids"].shape == (0, 8)
+
+
 def test_a_model_is_fitted_on_strings(vocab_file):
     keras.utils.set_random_seed(0)
     model = make_model(vocab_file)

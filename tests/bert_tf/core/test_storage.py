@@ -180,3 +180,11 @@ def test_remove_tree_deletes_link_but_not_its_target(tmp_path, place):
     storage.remove_tree(str(path))
     assert not path.exists() and (tmp_path / "kept/file").exists()
     storage.remove_tree(str(path))  # it may be gone already
+
+
+def test_remove_tree_deletes_in_object_stores(tmp_path):
+    folder = f"ram://{tmp_path}/saving"
+    storage.remove_tree(folder)  # an object store has no empty folders
+    storage.write_text(f"{folder}/part", "x")
+    storage.remove_tree(folder)
+    assert not tf.io.gfile.exists(f"{folder}/part")
