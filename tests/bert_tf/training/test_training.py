@@ -268,3 +268,14 @@ def test_signal_after_last_check_is_not_lost(number, raised):
         assert signal.getsignal(number) is signal.default_int_handler
     finally:
         signal.signal(number, before)
+
+
+@pytest.mark.slow
+def test_a_run_in_an_object_store_resumes(runs, tmp_path):
+    """TensorFlow treats file:// like the scheme of a bucket."""
+    store = f"file://{tmp_path}"
+    run_pretraining(settings(runs, f"{store}/run", "--num_train_steps=3", "--num_warmup_steps=0"))
+    (tmp_path / "run/ckpt-3.index").rename(tmp_path / "gone")
+    whole = run_pretraining(settings(runs, f"{store}/run", "--num_train_steps=3", "--num_warmup_steps=0", "--do_eval"))
+    assert checkpoint_folder.find(f"{store}/run").step == 3
+    assert losses(tmp_path / "run")[-1] > 0 and np.isfinite(whole["loss"])
