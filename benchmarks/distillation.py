@@ -24,8 +24,6 @@ from finetuning import FILE_TASKS, FIRST_LINES, METRICS, TASKS, checkpoint, data
 from serving import BATCHING, ask, free_port, read_sentences, started
 
 CLIENTS, ROUNDS = (1, 32), 2
-# Small students need a higher learning rate than their teacher.
-TEACHER_RATE, STUDENT_RATE = 5e-5, 1e-4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,12 +35,14 @@ class Kind:
       data: flags with the data.
       metric: name of the main metric.
       unlabeled: flags with more texts; empty without more texts.
+      rate: learning rate of the teacher. Students need a higher one, twice as high here.
     """
 
     script: str
     data: tuple[str, ...]
     metric: str
     unlabeled: tuple[str, ...] = ()
+    rate: float = 5e-5
 
 
 def kind_of(name: str, data: pathlib.Path, folder: pathlib.Path) -> Kind:
@@ -53,7 +53,7 @@ def kind_of(name: str, data: pathlib.Path, folder: pathlib.Path) -> Kind:
     if name in FILE_TASKS:
         task = FILE_TASKS[name]
         return Kind(task.script, (f"--train_data_path={data / task.train}", f"--eval_data_path={data / task.dev}"),
-                    task.metric)  # fmt: skip
+                    task.metric, rate=task.learning_rate)  # fmt: skip
     task = TASKS[name]
     flags = (f"--task_name={name}", f"--data_dir={data_folder(task, data, folder)}", "--max_seq_length=128")
     more = ()
@@ -80,7 +80,7 @@ def train(kind: Kind, output: pathlib.Path, rate: float, seed: int, *more: str) 
 def measure(name: str, kind: Kind, folder: pathlib.Path, args) -> list[pathlib.Path]:
     """Prints the scores of a task; returns the folders of the teacher and of the last kind of student, with seed 0."""
     teacher = folder / f"{name}-teacher"
-    scores = {"teacher": [train(kind, teacher, TEACHER_RATE, 0)]}
+    scores = {"teacher": [train(kind, teacher, kind.rate, 0)]}
     for layers in map(int, args.layers.split(",")):
         config = folder / f"{layers}.json"
         whole = json.loads((pathlib.Path(checkpoint()) / "config.json").read_text())
@@ -92,7 +92,7 @@ def measure(name: str, kind: Kind, folder: pathlib.Path, args) -> list[pathlib.P
         for way, flags in ways.items():
             last = folder / f"{name}-{layers}-{way.replace(' ', '-')}"
             for seed in range(args.seeds):
-                found = train(kind, last.with_name(f"{last.name}-{seed}"), STUDENT_RATE, seed, *student, *flags)
+                found = train(kind, last.with_name(f"{last.name}-{seed}"), 2 * kind.rate, seed, *student, *flags)
                 scores.setdefault(f"{layers} layers, {way}", []).append(found)
     for way, values in scores.items():
         deviation = statistics.stdev(values) if len(values) > 1 else 0.0
