@@ -112,8 +112,8 @@ def test_odd_texts_are_answered_row_by_row(server, model):
     for name, value in together.items():
         assert len(value) == len(ODD)
         assert value.dtype == object or not np.isnan(value.astype(np.float64)).any(), name
-    repeated = [] if model == "spans" else [9]  # the windows of a repeated word have equal scores, but for rounding
-    for row in (0, 2, 4, 11, *repeated):  # padding to the longest row only adds columns
+    # In the texts 9 and 11, which repeat a word, many spans have equal scores, and rounding chooses among them.
+    for row in (0, 2, 4, 12) if model == "spans" else (0, 2, 4, 9, 11):  # padding to the longest row only adds columns
         alone = outputs_of(server, model, {name: value[row : row + 1] for name, value in inputs.items()})
         for name, value in alone.items():
             part = together[name][row : row + 1][tuple(slice(0, size) for size in value.shape)]
