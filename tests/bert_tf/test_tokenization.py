@@ -1,5 +1,6 @@
 """The tokenizer against the original's Python tokenizer from tf-models-official."""
 
+import json
 import random
 import re
 import unicodedata
@@ -170,3 +171,11 @@ def test_the_corpus_equals_the_original(data_dir, lower):
     lines = lines if lower else lines[::5]
     for first in range(0, len(lines), 10_000):
         assert_equal(ours, theirs, lines[first : first + 10_000])
+
+
+def test_added_tokens_are_found_beside_invalid_bytes(tmp_path):
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
+    (tmp_path / "added_tokens.json").write_text(json.dumps({"[URL]": len(words)}))
+    ids = BertTokenizer(str(tmp_path)).encode([b"the \xe9 [URL]"])
+    assert ids.to_list() == [[5, 6]]
