@@ -147,8 +147,7 @@ def _texts_of(settings: ScoringSettings, lines: Sequence[tuple[int, str, str]]) 
 
 def _lengths_of_contexts(lines: Sequence[tuple[int, str, str]], tokenizer: BertTokenizer) -> list[int]:
     for _, where, line in lines:
-        if line.count("\t") != 1:
-            tabs = line.count("\t")
+        if (tabs := line.count("\t")) != 1:
             raise InputError(f"{where}: has {tabs} tabs; write the context, one tab, and the continuation")
     return tokenizer.encode([line.split("\t")[0] for *_, line in lines]).row_lengths().numpy().tolist()
 

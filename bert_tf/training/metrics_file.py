@@ -94,7 +94,7 @@ def read(output_dir: str, name: str = METRICS_NAME) -> list[dict]:
     for entry in filter(None, map(_parsed, _lines(os.path.join(output_dir, name)))):
         split, step = entry["split"], entry["step"]
         if split == START:
-            by_split = {name: {s: e for s, e in rows.items() if s <= step} for name, rows in by_split.items()}
+            by_split = {key: {s: e for s, e in steps.items() if s <= step} for key, steps in by_split.items()}
         by_split.setdefault(split, {})[step] = entry
     return [steps[step] for steps in by_split.values() for step in sorted(steps)]
 
