@@ -94,13 +94,14 @@ class TextEmbedder(FinishedRun):
           InputError: examples or settings are invalid, or do not match the run in the folder.
         """
         found = {"train": _examples(examples, "examples")} | ({} if dev is None else {"dev": _examples(dev, "dev")})
-        texts = TaskData(
-            load=functools.cache(lambda split: found.get(split, ())), has_dev=dev is not None,
-            titles=lambda split: f"{split} {_IN_MEMORY}", prints=lambda split: [data.print_of(found[split])],
-        )  # fmt: skip
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
         flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": dev is not None}
         parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
+        texts = TaskData(
+            load=lambda split: found.get(split, ()), has_dev=dev is not None,
+            titles=lambda split: f"{split} {_IN_MEMORY}", prints=lambda split: [data.print_of(found[split])],
+            unlabeled=data.text_data("", parsed.data_paths),
+        )  # fmt: skip
         task = embedding_task(Command.of(parsed), texts)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
@@ -178,4 +179,5 @@ def _example(given: Any, place: str) -> Texts:
         what = "one, two with a score, or an anchor, its positive and negatives"
         raise InputError(f"{place}: must be texts that are not empty: {what}")
     form = data.SCORED if score else data.PAIRS if len(texts) > 1 else data.TEXTS
-    return Texts(tuple(texts), form, float(last) if score else None, place=place)
+    texts = (*texts, *texts) if form == data.TEXTS else tuple(texts)
+    return Texts(texts, form, float(last) if score else None, place=place)

@@ -13,7 +13,6 @@ from absl import logging
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
-from bert_tf.core import identity
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import activations, description, distillation, evaluated_data, lower_layers
 from bert_tf.finetuning.batches import row_batches
@@ -231,8 +230,7 @@ class PreparedRun:
     def _facts_of_teacher(self) -> dict:
         if not self.teacher:
             return {}
-        paths, prints = self.settings.data_paths.get(UNLABELED, ()), self.task.data.prints
-        unlabeled = prints(UNLABELED) if paths and prints else identity.fingerprint(paths, whole=True)
+        unlabeled = self.task.data.fingerprint(UNLABELED) if self.settings.unlabeled_data_path else []
         return {"teacher": self.teacher.weights, UNLABELED: unlabeled}
 
     def same_on_workers(self) -> dict:

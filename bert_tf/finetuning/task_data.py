@@ -11,6 +11,7 @@ import numpy as np
 from bert_tf.core import identity
 from bert_tf.finetuning import stratified_split
 from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.settings.finetuning import UNLABELED
 
 
 def _each_alone(examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
@@ -33,6 +34,7 @@ class TaskData:
       strata: function that maps examples to their contents and their classes, for `stratified_split.held_out`. By
         default, each example has its own content, and there are no classes.
       held_out: the data that is held out of the training data; None if there is no such data.
+      unlabeled: where the split "unlabeled" comes from; None for the functions above.
     """
 
     files: Callable[[str], list[str]] = lambda split: []
@@ -43,6 +45,7 @@ class TaskData:
     prints: Callable[[str], list[str]] | None = None
     strata: Callable[[Sequence[Any]], tuple[list[str], list[Hashable]]] = _each_alone
     held_out: HeldOut | None = None
+    unlabeled: "TaskData | None" = None
 
     def reading_facts(self) -> dict[str, Any]:
         """Returns the settings that determine how the examples of a split are chosen and read."""
@@ -56,6 +59,8 @@ class TaskData:
         return name if origin == split else f"{self.held_out.share:.3g} of {name}"
 
     def fingerprint(self, split: str) -> list[str]:
+        if split == UNLABELED and self.unlabeled:
+            return self.unlabeled.fingerprint(split)
         origin = self._origin(split)
         found = self.prints(origin) if self.prints else identity.fingerprint(self.files(origin), whole=True)
         if origin == split:
@@ -63,6 +68,8 @@ class TaskData:
         return [f"{entry}, {self.held_out.share:g} held out by seed {self.held_out.seed}" for entry in found]
 
     def read(self, split: str) -> Sequence[Any]:
+        if split == UNLABELED and self.unlabeled:
+            return self.unlabeled.read(split)
         if self.held_out and self._origin(split) == "train":
             examples = self.load("train")
             return [examples[number] for number in self._divided[split].tolist()]

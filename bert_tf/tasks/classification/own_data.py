@@ -13,7 +13,6 @@ from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.runs import run_record
-from bert_tf.settings.finetuning import UNLABELED
 from bert_tf.tasks.classification import class_weights, glue
 from bert_tf.tasks.classification.answers import Answers, with_checked_labels
 from bert_tf.tasks.classification.classes import Classes
@@ -127,20 +126,18 @@ def _tables(command: Command) -> TextData:
 
 def with_unlabeled(task: ClassificationTask, command: Command) -> TaskData:
     """Returns a task's data with the files of `--unlabeled_data_path`, which have the columns of a user's own data."""
-    settings, data = command.settings, task.data
+    settings, files = command.settings, _tables(command).data
 
     @functools.cache
     def load(split: str) -> Sequence[Example]:
-        if split != UNLABELED:
-            return data.load(split)
-        examples = _tables(command).data.load(split)
+        examples = files.load(split)
         if (examples[0].text_b is not None) != task.has_pairs:
             remedy = "give --text_b_column" if task.has_pairs else "leave --text_b_column out"
             raise InputError(f"--unlabeled_data_path={settings.unlabeled_data_path}: the task is for "
                              f"{'pairs of texts' if task.has_pairs else 'single texts'}; {remedy}")  # fmt: skip
         return [dataclasses.replace(example, label=None) for example in examples]
 
-    return dataclasses.replace(data, load=load)
+    return dataclasses.replace(task.data, unlabeled=dataclasses.replace(files, load=load))
 
 
 def _id_of_run(settings: ClassifierSettings) -> str:

@@ -36,7 +36,8 @@ class Texts:
     """An example of training or evaluation.
 
     Attributes:
-      texts: an anchor, its positive and any number of negatives; the two texts of a scored pair; or one text.
+      texts: an anchor, its positive and any number of negatives; the two texts of a scored pair; or one text, which
+        training data has twice, because the text is its own positive.
       label: the score of a scored pair; None if it is unknown or there is none.
       id: id of the example in its file; None if absent.
       place: where the example is, for messages.
@@ -134,6 +135,8 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     for place, row in rows:
         texts = [_text(place, row, name) for name in columns if name not in negatives or not _is_absent(row.get(name))]
         label = _score(place, row.get(_SCORE), split) if form == SCORED else None
+        if form == TEXTS and split == "train":
+            texts *= 2
         found.append(Texts(tuple(texts), form, label, place=place))
     return found
 

@@ -255,10 +255,9 @@ _OF_EACH_SIZE = ("spearman", "ndcg@10")
 
 def _groups(examples: Sequence[Any]) -> tuple[list[tuple[str, ...]], np.ndarray, np.ndarray]:
     """Returns the texts of each example, and for all N texts the role and the index of the example, int [N]."""
-    form = data.form_of(examples)
-    groups = [example.texts * 2 if form == TEXTS else example.texts for example in examples]
+    groups = [example.texts for example in examples]
     roles = np.concatenate([np.arange(len(texts)) for texts in groups])
-    if form == COLLECTION:
+    if data.form_of(examples) == COLLECTION:
         roles = np.array([int(example.relevant is None) for example in examples])
     return groups, roles, np.repeat(np.arange(len(examples)), [len(group) for group in groups])
 

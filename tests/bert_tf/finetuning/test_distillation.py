@@ -9,6 +9,7 @@ import tensorflow as tf
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.embedder import TextEmbedder
 from bert_tf.finetuning import distillation
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.tasks.classification.settings import ClassifierSettings
@@ -182,15 +183,25 @@ def test_a_benchmarks_student_reads_more_texts(tmp_path, vocab_file, teacher):
         run_classifier(parse(ClassifierSettings, [*shared, *more[:2], f"--output_dir={tmp_path}/other"]))
 
 
-def test_a_classifier_learns_from_a_teacher_in_python(tmp_path, vocab_file, teacher):
+def test_python_learns_from_a_teacher_and_more_texts(tmp_path, vocab_file, teacher):
     texts = [f"the {word} number {i}" for i, word in enumerate(small_runs.WORDS)]
     (tmp_path / "config.json").write_text(small_config().to_json_string())
-    given = {"bert_config_file": str(tmp_path / "config.json"), "vocab_file": vocab_file, "num_train_epochs": 2}
+    (tmp_path / "more.jsonl").write_text("".join(f'{{"text": "the man {i}"}}\n' for i in range(10)))
+    given = {"bert_config_file": str(tmp_path / "config.json"), "vocab_file": vocab_file, "num_train_epochs": 1}
+    more = {"unlabeled_data_path": str(tmp_path / "more.jsonl"), "train_batch_size": 2}
     labels = ["good", "bad"] * 3
+
+    def steps(folder):
+        return json.loads((tmp_path / folder / "metrics.jsonl").read_text().splitlines()[-1])["step"]
+
     small = TextClassifier.train(
-        texts, labels, "", str(tmp_path / "run"), dev_share=0, teacher=str(teacher("classification")), **given
+        texts, labels, "", str(tmp_path / "run"), dev_share=0, teacher=str(teacher("classification")), **given, **more
     )
     assert small.labels == ("bad", "good")
+    assert steps("run") == (6 + 10) / 2
+    scored = [(text, text[::-1], number) for number, text in enumerate(texts)]
+    TextEmbedder.train(scored, "", str(tmp_path / "vectors"), teacher=str(teacher("embeddings")), **given, **more)
+    assert steps("vectors") == (6 + 10) / 2
     with pytest.raises(InputError, match="has the labels bad, good, but the data has x, y"):
         TextClassifier.train(
             texts, ["x", "y"] * 3, "", str(tmp_path / "other"), dev_share=0,

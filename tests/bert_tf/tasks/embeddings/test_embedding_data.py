@@ -37,12 +37,18 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
         ("a.csv", ["question,answer", '"the, so",man'], PAIRS, ("the, so", "man"), None),
         ("a.jsonl", rows({"query": "a", "document": "b"}), PAIRS, ("a", "b"), None),
         ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], SCORED, ('"the', "man"), 3.5),
-        ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man",), None),
+        ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man", "the man"), None),
     ],
 )  # fmt: skip
 def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
     first, *_ = data.read(write(tmp_path / name, *lines), "train")
     assert (first.form, first.texts, first.label) == (form, texts, label)
+
+
+def test_only_training_reads_a_single_text_twice(tmp_path):
+    """There, the text is its own positive; for a teacher's answer, one row is enough."""
+    (text,) = data.read(write(tmp_path / "a.jsonl", *rows({"text": "the man"})), "test")
+    assert text.texts == ("the man",)
 
 
 def test_rows_may_have_different_numbers_of_negatives(tmp_path):
