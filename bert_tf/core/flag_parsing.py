@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags
 
-import bert_tf
 from bert_tf.core import help_text
 from bert_tf.core.errors import InputError
 
@@ -48,7 +47,9 @@ def parse_flags(
     groups = help_text.of_module(flags.FLAGS, words[0]) if groups is None else groups
     asked = {word.lstrip("-") for word in words[1:] if word.startswith("-")}
     if "version" in asked:
-        print_help(f"bert_tf {bert_tf.__version__}")
+        import importlib.metadata  # takes time that other starts do not need
+
+        print_help(f"bert_tf {importlib.metadata.version('bert_tf')}")
         sys.exit(0)
     if asked & (_SHORT_HELP | _FULL_HELP):
         print_help(help_text.text(doc, groups, is_full=bool(asked & _FULL_HELP)))
