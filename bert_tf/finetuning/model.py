@@ -184,7 +184,7 @@ class FineTuningObjective:
         """Returns the denominators of the loss and of each metric: the sum of the batch's weights, float32 []."""
         rows = row_columns(batch)
         total = tf.reduce_sum(self._task.weights(_labeled(rows)))
-        names = [metric.name for metric in self._task.metrics if not metric.derived_from]
+        names = [metric.name for metric in self._task.metrics if metric.is_trained]
         terms = {"loss": total}
         if self._lm_coefficient:
             terms[_LM_LOSS.name] = tf.reduce_sum(self._predicted(batch)["masked_lm_weights"])

@@ -50,6 +50,7 @@ class Metric:
       log_scale: whether the curve has a logarithmic axis.
       from_zero: whether the axis of the curve begins at 0.
       is_speed: whether the report states the metric in a line of text, under its title, instead of a curve.
+      is_only_evaluated: whether evaluations compute the metric, but training does not.
       derived_from: names of the metrics from which `derive` computes this metric; () if this metric is measured.
       derive: function that computes the metric from the available values of `derived_from`, float32 [] each. The
         values are means over the whole loop or evaluation, since a mean of exponentials is not the exponential of the
@@ -66,8 +67,14 @@ class Metric:
     log_scale: bool = False
     from_zero: bool = False
     is_speed: bool = False
+    is_only_evaluated: bool = False
     derived_from: tuple[str, ...] = ()
     derive: Callable[[Sequence[tf.Tensor]], tf.Tensor] | None = None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether each training step measures the metric."""
+        return not (self.derived_from or self.is_only_evaluated)
 
 
 LEARNING_RATE = "learning_rate"

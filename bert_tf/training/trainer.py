@@ -114,7 +114,7 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         self._skipped = _integer([0, 0], "skipped_steps")  # non-finite steps: in total, and in a row up to now
         self._failed_step = _integer(0, "failed_step")  # the step that must end the training
         self.data_position = _integer([0, 0, 0], "data_position")
-        self._measured_names = tuple(metric.name for metric in objective.metrics if not metric.derived_from)
+        self._measured_names = tuple(metric.name for metric in objective.metrics if metric.is_trained)
         names = (*self._measured_names, *(["gradient_norm"] if optimizer else []))
         self._means = {name: keras.metrics.Mean(name, dtype=tf.float32) for name in names}
         self.throughput = throughput or Throughput()

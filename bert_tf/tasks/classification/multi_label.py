@@ -49,7 +49,9 @@ class LabelSets(Answers):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        return (LOSS, _SUBSET_ACCURACY, *([_AT_HALF] if self.tune_thresholds else []))
+        if not self.tune_thresholds:
+            return (LOSS, _SUBSET_ACCURACY)
+        return (LOSS, dataclasses.replace(_SUBSET_ACCURACY, is_only_evaluated=True), _AT_HALF)
 
     @property
     def parameters(self) -> dict[str, Any]:
