@@ -34,7 +34,7 @@ from bert_tf.text.tokenizer_rules import PAD, TokenizerRules
 
 _WORDS, _BIAS = "encoder/embeddings/word_embeddings", "masked_lm/bias"
 # The attention directions that the original code of a format supports. Formats that are not listed support only "bidi".
-_DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl"), "hugging_face": ("bidi", "ltr")}
+_DIRECTIONS = {"bert_tf": ("bidi", "ltr", "rtl", "ltr+rtl"), "hugging_face": ("bidi", "ltr")}
 # The formats whose weights and configuration are those of transformers.
 _OF_TRANSFORMERS = ("hugging_face", "sentence_transformers")
 
@@ -133,7 +133,10 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
 def _checkpoint(settings: ConversionSettings) -> str:
     """Returns the checkpoint to convert; in a run's folder, the checkpoint that evaluation and export would use."""
     path = settings.input
-    is_run = tf.io.gfile.isdir(path) and run_record.exists(path)
+    if not tf.io.gfile.isdir(path):
+        return path
+    path = sweep_results.best_folder(path, allow_unfinished=False)
+    is_run = run_record.exists(path)
     newest = checkpoint_folder.find(path) if is_run else None
     if not newest or not newest.prefix:
         return path
@@ -172,9 +175,8 @@ def _write_tokenizer(
 def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
     description.write(folder, task)
     step, kind = checkpoint_folder.step_of(contents.source), registry.of_task(task, contents.folder)
-    if kind.tuned and kind.tuned.path(contents.folder):
-        tuned = kind.tuned.read(contents.folder, step if step >= 0 else None, task.labels)
-        kind.tuned.write(folder, tuned, None, task.labels)
+    if kind.tuned:
+        kind.tuned.copy(contents.folder, step if step >= 0 else None, folder, task.labels)
 
 
 def _taken_over(
@@ -185,9 +187,9 @@ def _taken_over(
     The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
     """
     entries = entries | hugging_face.read_entries(contents)
-    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
+    positions = config.max_position_embeddings
     answers = takeover.FlagAnswers(
-        int(min(settings.max_seq_length or stated or config.max_position_embeddings, config.max_position_embeddings)),
+        min(settings.max_seq_length or takeover.stated_length(contents) or positions, positions),
         settings.has_pairs,
         settings.version_2_with_negative,
     )
@@ -289,10 +291,9 @@ def _extend_vocabulary(
     tensors: dict, config: BertConfig, vocabulary: Sequence[str], extended: Sequence[str]
 ) -> tuple[dict, BertConfig]:
     sources = vocabulary_growth.find_row_sources(vocabulary, extended)
-    tensors = tensors | {
-        path: vocabulary_growth.extend_rows(tensors[path], sources) for path in (_WORDS, _BIAS) if path in tensors
-    }
+    paths = [path for path in tensors if path == _BIAS or path.endswith("/word_embeddings")]
+    tensors = tensors | {path: vocabulary_growth.extend_rows(tensors[path], sources) for path in paths}
     known = set(vocabulary)
     new = [token for token in extended if token not in known]
     logging.info("%d tokens are new; each gets the mean of the embeddings of the old tokens that spell it", len(new))
-    return tensors, dataclasses.replace(config, vocab_size=len(tensors[_WORDS]))
+    return tensors, dataclasses.replace(config, vocab_size=max(config.vocab_size, len(extended)))

@@ -24,10 +24,10 @@ def main(settings: FineTuningSettings) -> dict[str, float]:
     from bert_tf.finetuning.ensemble import run_ensemble
     from bert_tf.tasks import registry, takeover
 
-    make_task = takeover.known_from_checkpoint(registry.of_settings(settings).make_task, settings)
+    make_task = registry.of_settings(settings).make_task
     if settings.ensemble_members:
         return run_ensemble(settings, make_task, settings.ensemble_members)
-    scores = run_finetuning(settings, make_task, report.write, teachers.load)
+    scores = run_finetuning(settings, make_task, report.write, teachers.load, takeover.describe_initial)
     if settings.do_train:
         following = f"export_saved_model --checkpoint_dir={settings.output_dir} --export_dir=models/NAME"
         report.conclude(settings.output_dir, scores, following)

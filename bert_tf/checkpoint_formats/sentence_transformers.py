@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.config import read_json, read_json_if_exists
+from bert_tf.config import BertConfig, read_json, read_json_if_exists
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.text import tokenizer_files
@@ -97,6 +97,12 @@ def is_stated(folder: str) -> bool:
     """Returns whether a checkpoint's folder says how sentence-transformers pools the checkpoint's vectors."""
     names = (MODULES, POOLING)
     return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
+
+
+def check_pooling(mode: str, config: BertConfig) -> None:
+    """Refuses the vector of [CLS] of a left-to-right model, in which [CLS] reads no other token."""
+    if mode == "cls" and config.directionality.startswith("ltr"):
+        raise InputError("--pooling=cls: [CLS] reads no other token in a left-to-right model; give mean or max")
 
 
 def pooling_mode(folder: str) -> str:

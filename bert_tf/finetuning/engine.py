@@ -28,6 +28,7 @@ from bert_tf.finetuning import (
     sweep,
     sweep_results,
 )
+from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.distillation import Teacher
 from bert_tf.finetuning.evaluation import evaluate_rows
 from bert_tf.finetuning.evaluation_schedule import EvaluationSchedule
@@ -55,6 +56,7 @@ def run_finetuning(
     make_task: Callable[[Command], Task],
     write_report: Callable[[str], None] | None = None,
     load_teacher: Callable[[FineTuningSettings, Task], Teacher] | None = None,
+    describe: Callable[[FineTuningSettings], TaskDescription | None] | None = None,
 ) -> dict[str, float]:
     """Trains a model, evaluates it, and predicts with it, as the settings request.
 
@@ -63,6 +65,7 @@ def run_finetuning(
       write_report: function that is called with the run's folder at the end of a command that trains, evaluates, or
         predicts a labeled test split, also if the command fails.
       load_teacher: function that loads the model of `--teacher`, and checks that it fits the task.
+      describe: see `resolution.resolve`.
 
     Returns:
       The metrics and the loss of the evaluation; {} without `do_eval`.
@@ -74,7 +77,7 @@ def run_finetuning(
     parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
     with session(settings, strategy) as lock:
-        settings, task = resolution.resolve(settings, make_task)
+        settings, task = resolution.resolve(settings, make_task, describe)
         run = prepared_run.prepare(settings, task, strategy, parts, load_teacher)
         try:
             if settings.sweep:
@@ -147,13 +150,16 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
 def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
     """Initializes the model from a fine-tuned checkpoint, and writes a run of no steps."""
     settings, folder = run.settings, run.settings.output_dir
-    _initialize(run, objective)
+    prefix = _initialize(run, objective)
     if strategies.is_chief(run.strategy):
         tf.io.gfile.makedirs(folder)
         run.write_files()
         description.write_run(
             folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.rules, settings.script
         )
+        if run.task.tuned:
+            source, step = os.path.split(prefix)[0], checkpoint_folder.step_of(prefix)
+            run.task.tuned.copy(source, step if step >= 0 else None, folder, run.task.labels)
         step = tf.Variable(0, dtype=tf.int64)
         checkpoint_folder.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)
 
@@ -245,6 +251,8 @@ def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lo
         logging.warning("without --init_checkpoint, the model starts from random weights, not from pre-trained weights")
     found = resume.find(settings.output_dir, strategy)
     start = resume.start_position(settings.output_dir, phase, found)
+    if settings.do_eval and found.step < num_train_steps:
+        run.task.check_checkpoint(settings.output_dir, num_train_steps)
     if run.task.activations_dir:
         if strategies.is_chief(strategy):
             lock.make_folder()
@@ -376,6 +384,6 @@ def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> Non
     data = evaluated_data.find(folder, run.data_ids["test"])
     evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     if run.task.is_labeled(split.examples) and not run.evaluates_same_examples:
-        task = run.task.without_tuning()
+        task = run.task.without_tuning(folder)
         scores = {**task.scores(split, predictions), **loss}
         evaluated_data.record(folder, data, task, split, predictions, scores, step)

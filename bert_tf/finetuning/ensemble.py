@@ -163,7 +163,7 @@ def _write(
         data = evaluated_data.find(folder, run.data_ids["test"], _dev_of(members))
         evaluated_data.write_predictions(folder, data, task, split, predictions)
         if task.is_labeled(split.examples):
-            task = task.without_tuning()
+            task = task.without_tuning(folder)
             evaluated_data.record(folder, data, task, split, predictions, task.scores(split, predictions), None)
     return scores
 

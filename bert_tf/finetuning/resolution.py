@@ -13,6 +13,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Task
+from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
 
 
@@ -26,7 +27,8 @@ class Command:
     A resumed training must have the flags with which it began; `run_folder.check_phase` refuses other flags.
 
     Attributes:
-      trained: the run's record (`task.json`); None if the folder has no trained run.
+      trained: the record (`task.json`) of the run, or of the model that is used without training; None if there is
+        none.
       results_dir: folder of tuned thresholds; for an ensemble, this is not the folder of a model's run.
     """
 
@@ -60,7 +62,8 @@ class Command:
             given, before = getattr(settings, flag), recorded[flag]
             if given not in (None, before):
                 was = "none" if before in (None, "") else before
-                raise InputError(f"--{flag}={given}: {settings.output_dir} was trained with {was}; leave the flag out")
+                folder = settings.init_checkpoint if run_folder.takes_over(settings) else settings.output_dir
+                raise InputError(f"--{flag}={given}: {folder} was trained with {was}; leave the flag out")
         return self.values(**defaults)
 
     def _new_run(self, flags: Sequence[str]) -> dict[str, Any]:
@@ -74,15 +77,26 @@ class Command:
         return {**known.parameters, **known.data, **known.evaluation, **shape}
 
 
-def resolve(settings: FineTuningSettings, make_task: Callable[[Command], Task]) -> tuple[FineTuningSettings, Task]:
+def resolve(
+    settings: FineTuningSettings,
+    make_task: Callable[[Command], Task],
+    describe: Callable[[FineTuningSettings], TaskDescription | None] | None = None,
+) -> tuple[FineTuningSettings, Task]:
     """Returns the complete settings of a run, and its task.
 
     If the command does not train and its folder contains a sweep, the folder of the best trial replaces the sweep's
     folder. The model's files and the casing come from the run's folder or from --init_checkpoint. The row length comes
     from the flag, else from the record, else from encoded data. Otherwise, the row length is the length that the
     checkpoint's files state for this task, else the script's default, but at most the model's number of positions.
+
+    Args:
+      describe: function that describes the model in `init_checkpoint` for a command that uses it without training; None
+        if its files do not describe the task.
     """
     command = Command.of(sweep.with_best_trial(settings))
+    run_folder.check_source(command.settings)
+    if describe and run_folder.takes_over(command.settings):
+        command = dataclasses.replace(command, trained=describe(command.settings))
     settings, task = command.settings, make_task(command)
     files = checkpoints.model_files(settings, "bert_config_file", "vocab_file")
     rules = checkpoint_tokenizer.of_run(settings, files["vocab_file"])

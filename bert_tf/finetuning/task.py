@@ -294,8 +294,13 @@ class Task(abc.ABC):
         """Returns the predicted answer if all predictions are equal although the right answers differ, else ""."""
         return ""
 
-    def without_tuning(self) -> "Task":
-        """Returns the task without threshold tuning, so that an evaluation uses the thresholds from the dev data."""
+    @property
+    def tuned(self) -> Any:
+        """The file with the thresholds that an evaluation tunes, a `TunedFile`; None if there are no thresholds."""
+        return None
+
+    def without_tuning(self, folder: str) -> "Task":
+        """Returns the task without threshold tuning, so that an evaluation uses the thresholds in a run's folder."""
         return self
 
     def write_evaluation(  # noqa: B027 - a default

@@ -69,6 +69,19 @@ def takes_over(settings) -> bool:
     return not settings.do_train and bool(initial_checkpoint(settings))
 
 
+def check_source(settings) -> None:
+    """Refuses another `init_checkpoint` than that of the saved model in `output_dir`, whose weights would be used."""
+    folder, path = settings.output_dir, settings.init_checkpoint
+    if settings.do_train or not path or run_record.saved_step(folder) is None:
+        return
+    source = run_record.read_file(folder)[-1].optimizer.get("init_checkpoint", "")
+    if resolved_path(source) != resolved_path(path):
+        raise InputError(
+            f"--init_checkpoint={path}: {folder} already holds the model of {source or 'another run'}; give another "
+            "--output_dir, or leave --init_checkpoint out"
+        )
+
+
 def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | None = None) -> None:
     """Refuses a folder whose run has another model, or data with another vocabulary."""
     phases = run_record.read_phases(output_dir)

@@ -1,30 +1,35 @@
 """Describes fine-tuned models of other projects, so that they are evaluated, exported and served without training."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats import hugging_face, names
+from bert_tf.checkpoint_formats import hugging_face, names, sentence_transformers
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_folder
 from bert_tf.settings import FineTuningSettings
+from bert_tf.tasks import registry
 from bert_tf.tasks.choice import choice_task
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION
 from bert_tf.tasks.classification.reading import READ_AS_IN_THE_PAPER
 from bert_tf.tasks.classification.settings import OWN_DATA
+from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS
+from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.questions import squad_task
 from bert_tf.tasks.tagging import tag_schemes, tagging_task
+from bert_tf.text import tokenizer_files
 
 # Maps the values of problem_type in Hugging Face's configuration to kinds of tasks.
 _KINDS = {
     "regression": REGRESSION, "single_label_classification": CLASSIFICATION, "multi_label_classification": MULTI_LABEL,
 }  # fmt: skip
+
+
+# The kinds whose flags and files say all that a task needs.
+_WITHOUT_LABELS = (squad_task.QUESTIONS, choice_task.CHOICE, EMBEDDINGS)
 
 
 class Unanswered(InputError):
@@ -47,7 +52,7 @@ class FlagAnswers:
 
 
 def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
-    """Returns the description of a checkpoint's task; None if it has no head for a task.
+    """Returns the description of a checkpoint's task; None if it has no head for a task, and no stated pooling.
 
     Args:
       entries: the entries of Hugging Face's `config.json` about the task; {} for other projects.
@@ -58,7 +63,7 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     """
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
-        return None
+        return _vectors(contents.folder, answers) if sentence_transformers.is_stated(contents.folder) else None
     labels, length = _labels(contents, entries, head), answers.max_seq_length
     data = {}
     if head == "span_head":
@@ -78,29 +83,37 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     return TaskDescription(kind, name, labels, length, parameters, data)
 
 
-def known_from_checkpoint(make_task: Callable[[Command], Task], settings: FineTuningSettings) -> Callable:
-    """Returns a `make_task` that takes labels from `--init_checkpoint` if a command uses it without training.
+def _vectors(folder: str, answers: FlagAnswers) -> TaskDescription:
+    length = min(sentence_transformers.longest_sentence(folder) or answers.max_seq_length, answers.max_seq_length)
+    parameters = dataclasses.asdict(VectorFiles.of_folder(folder))
+    return TaskDescription(EMBEDDINGS, EMBEDDINGS, (), length, parameters)
 
-    The tasks of benchmarks, questions and choices need no labels from a checkpoint.
+
+def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
+    """Returns the description of the model in `--init_checkpoint`, which a command uses without training.
+
+    The result is None if the files do not describe the task, or if the flags name a benchmark's task.
     """
-    if not run_folder.takes_over(settings):
-        return make_task
+    contents = checkpoints.open_checkpoint(settings.init_checkpoint)
+    name = getattr(settings, "task_name", "")
+    is_own = name.lower() in ("", OWN_DATA)
+    if description.exists(contents.folder):
+        found = description.read(contents.folder)
+        if registry.of_task(found, contents.folder).settings is not type(settings):
+            return None
+        return dataclasses.replace(found, task_name=OWN_DATA if is_own and name else found.task_name if is_own else "")
+    recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
+    length = settings.max_seq_length or stated_length(contents) or settings.default_max_seq_length
+    answers = FlagAnswers(length, bool(getattr(settings, "text_b_column", "")))
+    described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
+    is_described = described and is_own and described.kind not in _WITHOUT_LABELS
+    return described if is_described else None
 
-    def make(command: Command) -> Task:
-        if command.trained:  # the best trial of a sweep, or a member of an ensemble
-            return make_task(command)
-        contents = checkpoints.open_checkpoint(settings.init_checkpoint)
-        if description.exists(contents.folder):
-            described = dataclasses.replace(description.read(contents.folder), task_name=OWN_DATA)
-        else:
-            recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-            answers = FlagAnswers(settings.default_max_seq_length, bool(getattr(settings, "text_b_column", "")))
-            described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
-        is_own = getattr(settings, "task_name", OWN_DATA).lower() == OWN_DATA
-        has_labels = described and is_own and described.kind not in (squad_task.QUESTIONS, choice_task.CHOICE)
-        return make_task(dataclasses.replace(command, trained=described) if has_labels else command)
 
-    return make
+def stated_length(contents: Contents) -> int | None:
+    """Returns the row length that Hugging Face's tokenizer files state, but at most the model's positions."""
+    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
+    return int(min(stated, contents.require_config().max_position_embeddings)) if stated else None
 
 
 def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:

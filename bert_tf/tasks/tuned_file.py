@@ -67,3 +67,13 @@ class TunedFile(Generic[_Tuned]):
                 f"--{self.flag} with this checkpoint first (--use_checkpoint selects it)"
             )
         return tuned
+
+    def copy(self, source: str, step: int | None, folder: str, labels: Sequence[str]) -> None:
+        """Copies the thresholds of a checkpoint, if there are any, into the folder of a saved model.
+
+        Args:
+          source: the folder of the checkpoint.
+          step: step of the checkpoint; None if unknown.
+        """
+        if self.path(source):
+            self.write(folder, self.read(source, step, labels), None, labels)

@@ -9,12 +9,14 @@ import tensorflow as tf
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.config import BertConfig
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.encoder_pair import make_encoder
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.modeling.heads import FeatureTaggingHead
 from bert_tf.run_ner import main as run_ner
+from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.trained import load
 from bert_tf.text import tokenizer_files
@@ -117,6 +119,26 @@ def test_refuses_halves_with_different_tokenizers(halves, tmp_path, vocab_file):
         checkpoint_tokenizer.write(str(folder), model.config, tokenizer_files.read(vocab_file, lower))
     with pytest.raises(InputError, match="uncased has another tokenizer .*: --do_lower_case=true instead of"):
         checkpoints.open_checkpoint(f"{tmp_path}/cased,{tmp_path}/uncased")
+
+
+def test_a_pair_is_converted_with_more_words(halves, tmp_path):
+    words = (halves / "ltr/vocab.txt").read_text().splitlines()
+    (tmp_path / "more.txt").write_text("\n".join([*words, "worda", "wordb"]) + "\n")
+    pair = f"{halves}/ltr,{halves}/rtl"
+    given = {"input": pair, "format": "bert_tf"}
+    convert_checkpoint(ConversionSettings(**given, output=f"{tmp_path}/same"))
+    extended = f"{tmp_path}/more.txt"
+    convert_checkpoint(ConversionSettings(**given, output=f"{tmp_path}/more", extended_vocab_file=extended))
+    same, more, encoder = (checkpoints.load_encoder(path) for path in (f"{tmp_path}/same", f"{tmp_path}/more", pair))
+    assert more.config.vocab_size == max(encoder.config.vocab_size, len(words) + 2)
+    batch = random_batch(same.config, batch=2, length=24, predictions=2)
+    for each in (same, more):
+        np.testing.assert_array_equal(each(batch)["sequence_output"], encoder(batch)["sequence_output"])
+
+
+def test_cls_of_a_left_to_right_model_is_no_vector(halves):
+    with pytest.raises(InputError, match="reads no other token in a left-to-right model; give mean or max"):
+        FeatureExtractor(f"{halves}/ltr", sentence_vectors=True, pooling="cls")
 
 
 def test_vectors_of_a_pair_are_the_joined_layers(halves):

@@ -13,16 +13,20 @@ from bert_tf.conversion import convert_checkpoint
 from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from bert_tf.embedder import TextEmbedder
 from bert_tf.finetuning import initial
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
+from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.tagging.settings import NerSettings
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
 from tests.bert_tf.pretrained_folder import write_pretrained
+from tests.bert_tf.tasks import small_runs
 from tests.export.exports import ask, export, put_together
 from tests.export.serving.every_kind import GOOD, TASKS
 
@@ -164,3 +168,47 @@ def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
     with pytest.raises(InputError, match="without --reinitialize_head"):
         run_classifier(parse(ClassifierSettings, [*flags, "--task_name=own"]))
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", ["classification", "questions"])
+def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
+    """The new folder has the row length, the BiLSTM, the thresholds and how the data is read."""
+    data, own = tmp_path / "data", {
+        "classification": ["--multi_label", "--tune_thresholds", "--bilstm_head"],
+        "questions": ["--version_2_with_negative", "--tune_null_threshold", "--doc_stride=4"],
+    }  # fmt: skip
+    (main, settings, _), tuned = small_runs.KINDS[kind], own[kind][1]
+    files = {"classification": f"--eval_data_path={data}/texts.tsv", "questions": f"--predict_file={data}/squad.json"}
+    small_runs.trained(kind, vocab_file, tmp_path / "run", "--do_eval", files[kind], *own[kind])
+
+    def evaluated(folder, *more):
+        return main(parse(settings, ["--do_eval", files[kind], f"--output_dir={tmp_path / folder}", *more]))
+
+    init = ["--task_name=own"] * (kind == "classification") + [f"--init_checkpoint={tmp_path}/run"]
+    assert evaluated("new", *init) == pytest.approx(evaluated("run"), rel=1e-5)
+    described, thresholds = ("task.json", {"classification": "thresholds.json"}.get(kind, "null_threshold.json"))
+    assert (tmp_path / "new" / described).read_text() == (tmp_path / "run" / described).read_text()
+    ours, theirs = (json.loads((tmp_path / folder / thresholds).read_text()) for folder in ("new", "run"))
+    assert ours == theirs | {"step": None}
+    with pytest.raises(InputError, match=f"{tmp_path}/run was trained with 32; leave the flag out"):
+        evaluated("other", *init, "--max_seq_length=64")
+    with pytest.raises(InputError, match="new already holds the model of .*run; give another --output_dir"):
+        evaluated("new", *init[:-1], f"--init_checkpoint={tmp_path}/another")
+    untuned = [flag for flag in own[kind] if flag != tuned]
+    with pytest.raises(InputError, match=rf"was tuned on the checkpoint of step \d+, not of step \d+; .*{tuned}"):
+        small_runs.trained(
+            kind, vocab_file, tmp_path / "run", "--do_eval", files[kind], *untuned, "--num_train_epochs=6"
+        )
+
+
+def test_sentence_transformers_folder_is_a_run(vocab_file, tmp_path):
+    task = EmbeddingTask(files=VectorFiles("cls", True, "query: "))
+    task.write_files(str(tmp_path / "run"), put_together(tmp_path / "run", vocab_file, task).config, 24)
+    convert_checkpoint(
+        ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/st", format="sentence_transformers")
+    )
+    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/st", output=f"{tmp_path}/ours", format="bert_tf"))
+    ours, theirs = (json.loads((tmp_path / folder / "task.json").read_text()) for folder in ("ours", "run"))
+    assert ours == theirs
+    expected = TextEmbedder.load(f"{tmp_path}/run").encode(PAIRS[0])
+    np.testing.assert_allclose(TextEmbedder.load(f"{tmp_path}/ours").encode(PAIRS[0]), expected, atol=1e-6)

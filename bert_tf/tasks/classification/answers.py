@@ -91,7 +91,12 @@ class Answers(abc.ABC):
     def is_labeled(self, labels: Sequence) -> bool:
         return None not in labels
 
-    def without_tuning(self) -> "Answers":
+    @property
+    def tuned(self) -> Any:
+        """See `Task.tuned`."""
+        return None
+
+    def without_tuning(self, folder: str) -> "Answers":
         """See `Task.without_tuning`."""
         return self
 

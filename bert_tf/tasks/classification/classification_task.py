@@ -195,8 +195,12 @@ class ClassificationTask(Task):
     def only_answer(self, split: Split, predictions: np.ndarray) -> str:
         return self.answers.only_answer(split.columns["label_ids"].numpy(), predictions)
 
-    def without_tuning(self) -> "ClassificationTask":
-        return dataclasses.replace(self, answers=self.answers.without_tuning())
+    @property
+    def tuned(self) -> Any:
+        return self.answers.tuned
+
+    def without_tuning(self, folder: str) -> "ClassificationTask":
+        return dataclasses.replace(self, answers=self.answers.without_tuning(folder))
 
     def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"

@@ -15,7 +15,7 @@ from absl import logging
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.finetuning import description
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.tasks.classification import glue, submission
 from bert_tf.training import metrics_file
 
@@ -47,7 +47,7 @@ def average(columns: Mapping[str, float]) -> float:
 def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
     """Reads the columns of Table 1 from the evaluations of runs; leaves out columns without an evaluation."""
     folders: dict[str, str] = {}
-    for folder in run_dirs:
+    for folder in _runs(run_dirs):
         task = description.read(folder).task_name
         if task not in glue.TASK_NAMES:
             raise InputError(f"{folder}: holds a run of {task}, which is not a task of GLUE; leave the folder out")
@@ -73,7 +73,7 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
         WNLI training data is the prediction for WNLI.
     """
     with tempfile.TemporaryDirectory() as temporary:
-        folders = list(run_dirs)
+        folders = _runs(run_dirs)
         if glue_dir and not any(tf.io.gfile.exists(f"{folder}/WNLI.tsv") for folder in folders):
             _write_majority(os.path.join(glue_dir, "WNLI"), temporary)
             folders.append(temporary)
@@ -85,6 +85,11 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
     with storage.atomic_path(output_file) as path, tf.io.gfile.GFile(path, "wb") as file:
         file.write(content.getvalue())
     logging.info("wrote %s with %d files", output_file, len(texts))
+
+
+def _runs(folders: Sequence[str]) -> list[str]:
+    """Returns the folders, with that of the best trial in place of a sweep's."""
+    return [sweep_results.best_folder(folder, allow_unfinished=False) for folder in folders]
 
 
 def _write_majority(data_dir: str, folder: str) -> None:

@@ -81,9 +81,10 @@ class LabelSets(Answers):
         return {"loss": tf.reduce_mean(losses, axis=1), name: tf.cast(right, tf.float32)}
 
     def distillation_losses(self, logits: tf.Tensor, teacher: tf.Tensor, temperature: float) -> tf.Tensor:
-        """Computes the mean sigmoid cross-entropy of the teacher's probabilities."""
+        """Computes the mean sigmoid cross-entropy of the teacher's probabilities, times T^2; T divides all logits."""
+        teacher, logits = teacher / temperature, logits / temperature
         losses = tf.nn.sigmoid_cross_entropy_with_logits(tf.sigmoid(teacher), logits)
-        return tf.reduce_mean(losses, axis=1)
+        return temperature**2 * tf.reduce_mean(losses, axis=1)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
         return sigmoid(outputs)
@@ -137,8 +138,12 @@ class LabelSets(Answers):
         found = [json.dumps(names, ensure_ascii=False) for names in here.predicted(outputs)]
         return ["labels", *(f"probability of {label}" for label in self.labels)], found, sigmoid(outputs)
 
-    def without_tuning(self) -> "LabelSets":
-        return dataclasses.replace(self, tune_thresholds=False)
+    @property
+    def tuned(self) -> TunedFile:
+        return THRESHOLDS
+
+    def without_tuning(self, folder: str) -> "LabelSets":
+        return dataclasses.replace(self, tune_thresholds=False, run_folder=folder)
 
     def write(self, folder: str, targets: np.ndarray, outputs: np.ndarray, step: int | None) -> None:
         """Writes the metrics of each label, and the tuned thresholds."""

@@ -116,6 +116,7 @@ class EmbeddingTask(Task):
         return all(example.form != SCORED or example.label is not None for example in examples)
 
     def check(self, config: BertConfig, settings: FineTuningSettings) -> None:
+        sentence_transformers.check_pooling(self.files.pooling, config)
         sizes, most = self.files.sizes, config.hidden_size
         if list(sizes) != sorted({size for size in sizes if 0 < size <= most}, reverse=True):
             raise InputError(

@@ -40,13 +40,17 @@ class VectorFiles:
     @classmethod
     def of_command(cls, command: Command) -> "VectorFiles":
         """Returns the values of a command: from the flags, else from the run, else from --init_checkpoint's files."""
-        stated = cls()
-        if folder := stated_folder(command):
-            normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
-            mode = stated_files.pooling_mode(folder)
-            stated = cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
+        folder = stated_folder(command)
+        stated = cls.of_folder(folder) if folder else cls()
         names = ("pooling", "normalize", "query_prefix", "document_prefix")
         return cls(**command.of_model(**{name: getattr(stated, name) for name in names}, matryoshka_dims=""))
+
+    @classmethod
+    def of_folder(cls, folder: str) -> "VectorFiles":
+        """Returns the values that sentence-transformers' files in a folder state."""
+        normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
+        mode = stated_files.pooling_mode(folder)
+        return cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -26,6 +26,7 @@ from bert_tf.tasks.questions.squad_answers import Decoding, decode
 from bert_tf.tasks.questions.squad_file import Question
 from bert_tf.tasks.questions.squad_source import question_data
 from bert_tf.tasks.questions.squad_windows import encode_questions
+from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.text.packing import pack
 from bert_tf.tokenization import BertTokenizer
 from bert_tf.training import teacher_loss
@@ -197,8 +198,12 @@ class SquadTask(Task):
         is_none = not any(answers.text(threshold) for answers in predictions)
         return "no answer" if is_none and any(question.answers for question in split.examples) else ""
 
-    def without_tuning(self) -> "SquadTask":
-        return dataclasses.replace(self, tune_null_threshold=False)
+    @property
+    def tuned(self) -> TunedFile | None:
+        return squad_results.NULL_THRESHOLD if self.decoding.has_unanswerable else None
+
+    def without_tuning(self, folder: str) -> "SquadTask":
+        return dataclasses.replace(self, tune_null_threshold=False, run_folder=folder)
 
     def write_evaluation(
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"

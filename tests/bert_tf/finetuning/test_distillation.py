@@ -7,11 +7,13 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.classifier import TextClassifier
+from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
 from bert_tf.finetuning import distillation
 from bert_tf.run_classifier import main as run_classifier
+from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.training import loop, teacher_loss
 from tests.bert_tf.finetuning.killed_run import Killed, assert_same_weights
@@ -245,15 +247,25 @@ def test_the_report_compares_with_the_teacher(kind, teacher, vocab_file, tmp_pat
 
 @pytest.mark.slow
 def test_the_trials_of_a_sweep_share_the_outputs(teacher, vocab_file, tmp_path):
-    flags = ["--dev_share=0.5", "--do_eval", "--sweep", "--sweep_learning_rates=1e-3,1e-4", "--sweep_batch_sizes=4"]
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/student.json").write_text(small_config().to_json_string())
-    main, settings, own = small_runs.KINDS["classification"]
-    small_runs.write_data(tmp_path / "data")
+    """The best trial then predicts the test data, whose scores have the trial's tuned thresholds."""
+    (main, settings, own), data = small_runs.KINDS["classification"], tmp_path / "data"
+    small_runs.write_data(data)
+    (data / "student.json").write_text(small_config(dropout=0.3).to_json_string())
+    (data / "test.tsv").write_text("text\tlabel\n" + "".join(f"the {word}\tgood\n" for word in small_runs.WORDS))
+    sets = ["--multi_label", "--tune_thresholds", f"--vocab_file={vocab_file}"]
+    shared = [*(flag.format(data) for flag in own), *sets, "--dev_share=0.5", "--do_eval", "--do_train"]
+    main(parse(settings, [*shared, f"--output_dir={tmp_path}/teacher", f"--bert_config_file={data}/config.json"]))
+    predicted = ["--do_predict", f"--test_data_path={data}/test.tsv", f"--output_dir={tmp_path}/run"]
     main(parse(settings, [
-        *(flag.format(tmp_path / "data") for flag in own), *flags, "--sweep_epochs=1", "--do_train",
-        f"--bert_config_file={tmp_path}/data/student.json", f"--vocab_file={vocab_file}",
-        f"--teacher={teacher('classification')}", f"--output_dir={tmp_path}/run", "--max_seq_length=32",
+        *shared, *predicted, "--sweep", "--sweep_learning_rates=1e-3,1e-4", "--sweep_batch_sizes=4",
+        "--sweep_epochs=1", f"--bert_config_file={data}/student.json", f"--teacher={tmp_path}/teacher",
+        "--max_seq_length=32",
     ]))  # fmt: skip
     assert len(list(tmp_path.rglob("teacher/*.npy"))) == 1
     assert len(list((tmp_path / "run/trials").iterdir())) == 2
+    (scores,) = tmp_path.rglob("evaluations/*/eval_results.txt")
+    of_sweep = scores.read_text()
+    main(parse(settings, ["--task_name=own", *predicted]))
+    assert scores.read_text() == of_sweep
+    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/best", format="bert_tf"))
+    assert (tmp_path / "best/thresholds.json").exists()
