@@ -55,7 +55,7 @@ class TrainingSettings(DeviceSettings):
         group="Distillation", at_least=0, at_most=1,
     )  # fmt: skip
     distill_temperature: float = setting(
-        "with --teacher: number by which both models' logits are divided before their probabilities are compared", 2.0,
+        "with --teacher: number by which both models' logits are divided before their probabilities are compared", 1.0,
         group="Distillation", above=0,
     )  # fmt: skip
 

@@ -44,11 +44,12 @@ def of_classes(logits, teacher, columns):
 
 
 def of_label_sets(logits, teacher, columns):
-    def loss(targets):
-        return functional.binary_cross_entropy_with_logits(logits, targets, reduction="none").mean(1)
+    def loss(own, targets):
+        return functional.binary_cross_entropy_with_logits(own, targets, reduction="none").mean(1)
 
     labels = torch.tensor(columns["label_ids"]).double()
-    return mean(loss(labels), REAL * IS_LABELED), mean(loss(torch.sigmoid(teacher[:, 0])), REAL)
+    of_teacher = T**2 * loss(logits / T, torch.sigmoid(teacher[:, 0] / T))
+    return mean(loss(logits, labels), REAL * IS_LABELED), mean(of_teacher, REAL)
 
 
 def of_scores(logits, teacher, columns):
