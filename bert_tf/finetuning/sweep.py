@@ -63,7 +63,9 @@ def trial_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSett
 def prediction_settings(settings: FineTuningSettings, trial: Trial) -> FineTuningSettings:
     """Returns the settings for a prediction with a trained trial; the prediction uses the trial's tuned thresholds."""
     no_training = {"do_train": False, "do_eval": False, "eval_strategy": "no", "eval_steps": 0}
-    no_training |= dict.fromkeys(settings.tuned_on_dev, False) | {"teacher": "", "unlabeled_data_path": ""}
+    of_teacher = ("teacher", "unlabeled_data_path", "distill_weight", "distill_temperature")
+    no_training |= dict.fromkeys(settings.tuned_on_dev, False)
+    no_training |= {name: getattr(type(settings), name) for name in of_teacher}
     return dataclasses.replace(
         trial_settings(settings, trial), **no_training, early_stopping_patience=0, do_predict=True
     )

@@ -259,7 +259,7 @@ def test_the_trials_of_a_sweep_share_the_outputs(teacher, vocab_file, tmp_path):
     main(parse(settings, [
         *shared, *predicted, "--sweep", "--sweep_learning_rates=1e-3,1e-4", "--sweep_batch_sizes=4",
         "--sweep_epochs=1", f"--bert_config_file={data}/student.json", f"--teacher={tmp_path}/teacher",
-        "--max_seq_length=32",
+        "--max_seq_length=32", "--distill_weight=0.3",
     ]))  # fmt: skip
     assert len(list(tmp_path.rglob("teacher/*.npy"))) == 1
     assert len(list((tmp_path / "run/trials").iterdir())) == 2
