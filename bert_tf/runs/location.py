@@ -96,6 +96,8 @@ def _in_folder(folder: str) -> Location:
         raise InputError(f"{folder}: holds {len(prefixes)} checkpoints, {', '.join(prefixes[:3])}; give one of them")
     if pickle := next((name for name in names if name.endswith(_PICKLES)), None):
         _refuse_pickle(os.path.join(folder, pickle))
+    if "trials" in [name.rstrip("/") for name in names]:
+        raise InputError(f"{folder}: is a sweep; give the folder of its best trial, which results.json shows")
     raise InputError(
         f"{folder}: holds no checkpoint; give a folder where training has saved a checkpoint, "
         "or a folder with a .index file or model.safetensors"

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
@@ -269,3 +270,5 @@ def test_the_trials_of_a_sweep_share_the_outputs(teacher, vocab_file, tmp_path):
     assert scores.read_text() == of_sweep
     convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/best", format="bert_tf"))
     assert (tmp_path / "best/thresholds.json").exists()
+    with pytest.raises(InputError, match="run: is a sweep; give the folder of its best trial"):
+        open_checkpoint(str(tmp_path / "run"))
