@@ -56,7 +56,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         architecture.
     """
     with unreadable(os.fspath(path)):
-        return _open(os.fspath(path), config_file)
+        return _open(os.fspath(path), os.fspath(config_file))
 
 
 def _refuse_pipes(folder: str) -> None:

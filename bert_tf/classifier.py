@@ -229,9 +229,9 @@ def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:
 
     For many texts, the function returns {}.
     """
-    batch_size = given.get("train_batch_size", _SMALL_BATCH)
+    batch_size = given.get("train_batch_size") or _SMALL_BATCH
     found = {"train_batch_size": batch_size, "num_train_epochs": max(3, math.ceil(_ENOUGH_STEPS * batch_size / count))}
-    found = {name: value for name, value in found.items() if name not in given}
+    found = {name: value for name, value in found.items() if given.get(name) is None}
     if count >= _FEW_TEXTS or not found:
         return {}
     chosen = ", ".join(f"{name}={value}" for name, value in found.items())

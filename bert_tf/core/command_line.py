@@ -10,6 +10,7 @@ import difflib
 import functools
 import gc
 import inspect
+import json
 import math
 import numbers
 import operator
@@ -184,13 +185,16 @@ def _refuse_words(words: Sequence[str]) -> None:
 
 
 def of_keywords(settings_class: type, values: Mapping[str, Any]):
-    """Makes settings from the keyword arguments of a Python call; an unknown name is an InputError with suggestions."""
+    """Makes settings from the keyword arguments of a Python call; None means the default.
+
+    An unknown name is an InputError with suggestions.
+    """
     known = [field.name for field in dataclasses.fields(settings_class)]
     for name in values:
         if name not in known:
             alike = " or ".join(difflib.get_close_matches(name, known, n=3))
             raise InputError(f"{name}: no such argument" + (f"; did you mean {alike}?" if alike else ""))
-    return settings_class(**values)
+    return settings_class(**{name: value for name, value in values.items() if value is not None})
 
 
 def require(condition: bool, message: str) -> None:
@@ -202,13 +206,16 @@ def require(condition: bool, message: str) -> None:
 def check_values(settings) -> None:
     """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices.
 
-    Numbers of NumPy become numbers of Python.
+    Numbers of NumPy become numbers of Python. Paths, lists, numbers and dicts become the texts of flags.
     """
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
         if value is None or value is field.default:
             continue
+        if kind is str:
+            value = _as_text(field.name, value)
+            object.__setattr__(settings, field.name, value)
         choices = field.metadata["choices"]
         require(not choices or value in choices, f"--{field.name}={value!r}: must be one of {', '.join(choices)}")
         if kind in _NUMBERS:
@@ -220,6 +227,19 @@ def check_values(settings) -> None:
         if bounds := field.metadata["bounds"]:
             right = all(_BOUNDS[name](value, bound) for name, bound in bounds.items())
             require(right, f"--{field.name}={value}: must be {_bounds(bounds)}")
+
+
+def _as_text(name: str, value: Any) -> str:
+    """Returns the text of a flag for a value that Python code gives; commas join a list."""
+    if isinstance(value, str | os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, list | tuple):
+        return ",".join(_as_text(name, item) for item in value)
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return str(value)
+    if isinstance(value, Mapping):
+        return json.dumps({str(key): item for key, item in value.items()}, default=str)
+    raise InputError(f"--{name}={value!r:.60}: must be a string, a path, a number, or a list of these")
 
 
 def require_folder(flag: str, path: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import sentence_transformers
+from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.core.json_lines import without_surrogates
 from bert_tf.core.progress_bar import ProgressBar
@@ -72,7 +73,8 @@ class FeatureExtractor:
     """
 
     def __init__(self, checkpoint: str, **settings):
-        self._load(model.resolve(VectorSettings(init_checkpoint=os.fspath(checkpoint), **settings)))
+        given = {"init_checkpoint": os.fspath(checkpoint)} | settings
+        self._load(model.resolve(of_keywords(VectorSettings, given)))
 
     @classmethod
     def of_settings(cls, settings: VectorSettings) -> "FeatureExtractor":

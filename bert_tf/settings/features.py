@@ -87,14 +87,10 @@ class VectorSettings:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The numbers in `layers`, in the same order.
-
-        Python code may also set `layers` to a number or a list of numbers.
-        """
+        """The numbers in `layers`, in the same order."""
         text = self.layers
         if text is None:
             text = _SENTENCE_LAYERS if self.is_pooled else _TOKEN_LAYERS
-        text = ",".join(map(str, text)) if isinstance(text, list | tuple) else str(text)
         numbers = []
         for word in text.split(","):
             try:

@@ -31,7 +31,7 @@ def pretrained(tmp_path_factory):
 def test_load_encoder_gives_the_saved_encoder(pretrained, path):
     folder, model = pretrained
     inputs = {"input_ids": tf.constant([[1, 5, 9, 2]])}
-    loaded = checkpoints.load_encoder(str(folder / path))
+    loaded = checkpoints.load_encoder(folder / path, folder / "bert_config.json")
     np.testing.assert_array_equal(loaded(inputs)["sequence_output"], model.encoder(inputs)["sequence_output"])
 
 

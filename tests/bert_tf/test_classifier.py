@@ -192,6 +192,7 @@ def task_of(texts, labels, dev=None, **settings):
     [
         (40, {}, "36 training texts: using train_batch_size=8, num_train_epochs=45 for"),
         (800, {}, "720 training texts: using train_batch_size=8, num_train_epochs=3 for"),
+        (40, {"train_batch_size": None, "num_train_epochs": None}, "using train_batch_size=8, num_train_epochs=45 for"),
         (1112, {}, ""),
         (40, {"num_train_epochs": 2.0}, "using train_batch_size=8 for"),
         (40, {"train_batch_size": 4}, "using num_train_epochs=23 for"),

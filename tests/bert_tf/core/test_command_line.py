@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from benchmarks.compile_check.settings import CompileCheckSettings
@@ -19,6 +20,7 @@ from bert_tf.settings import (
     ScoringSettings,
 )
 from bert_tf.tasks.choice.settings import SwagSettings
+from bert_tf.tasks.classification import class_weights
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.embeddings.settings import EmbeddingSettings, MiningSettings
 from bert_tf.tasks.questions.settings import SquadSettings
@@ -309,6 +311,8 @@ def test_the_home_folder_is_expanded_after_a_flag(monkeypatch):
         ({"train_batch_size": 2.5}, "--train_batch_size=2.5: must be an integer"),
         ({"train_batch_size": True}, "--train_batch_size=True: must be an integer"),
         ({"do_eval": 1}, "--do_eval=1: must be true or false"),
+        ({"sweep_batch_sizes": {8, 16}}, "must be a string, a path, a number, or a list of these"),
+        ({"sweep_batch_sizes": [8, True]}, "--sweep_batch_sizes=True: must be a string"),
     ],
 )
 def test_settings_from_python_are_checked_like_flags(values, message):
@@ -316,3 +320,15 @@ def test_settings_from_python_are_checked_like_flags(values, message):
     ClassifierSettings(**given, num_train_epochs=3, pooling=None)
     with pytest.raises(InputError, match=re.escape(message)):
         ClassifierSettings(**given, **values)
+
+
+def test_values_of_python_become_flags_or_defaults():
+    given = {
+        "task_name": "MRPC", "data_dir": pathlib.Path("d"), "output_dir": "o", "do_train": True, "do_eval": True,
+        "sweep": True, "sweep_learning_rates": [1e-3, np.float32(0.5)], "sweep_epochs": 2, "num_train_epochs": None,
+        "class_weights": {"x": np.float32(2), 1: 0.5}, "teacher": [pathlib.Path("a"), "b"], "label_file": None,
+    }  # fmt: skip
+    found = command_line.of_keywords(ClassifierSettings, given)
+    assert found.grid["learning_rate"] == (1e-3, 0.5) and found.grid["num_train_epochs"] == (2.0,)
+    assert (found.data_dir, found.teacher, found.num_train_epochs, found.label_file) == ("d", "a,b", 3.0, "")
+    assert class_weights.of_classes(found.class_weights, ["x", "1"], [1, 1]) == pytest.approx((1.6, 0.4))

@@ -251,6 +251,7 @@ def test_a_checkpoint_without_pooling_is_one_line(pretrained):
         ({"max_seq_length": 2}, "at least 3"),
         ({"normalize": True}, "--normalize is for pooled vectors"),
         ({"pooling": "sum"}, "must be one of cls, mean, max"),
+        ({"max_length": 24}, "max_length: no such argument; did you mean max_seq_length"),
     ],
 )
 def test_a_wrong_setting_is_one_line(pretrained, settings, message):
