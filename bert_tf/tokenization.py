@@ -115,7 +115,7 @@ class BertTokenizer(tf.Module):
         """Tokenizes texts into token ids, without [CLS] and [SEP].
 
         Args:
-          texts: string [B], UTF-8.
+          texts: string [B], UTF-8; lone surrogates in strings of Python are dropped.
 
         Returns:
           RaggedTensor int32 [B, (tokens)].
@@ -123,8 +123,6 @@ class BertTokenizer(tf.Module):
         Raises:
           ValueError: `texts` is a single text.
         """
-        if tf.convert_to_tensor(texts).shape.rank == 0:
-            raise ValueError("texts is a single text; give a list of texts")
         return self._encode(texts, with_offsets=False)[0]
 
     def encode_with_offsets(
@@ -145,12 +143,19 @@ class BertTokenizer(tf.Module):
         Returns:
           ids: RaggedTensor int32 [B, (tokens)], equal to the result of `encode`.
           starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text; ends are exclusive.
+
+        Raises:
+          ValueError: `texts` is a single text.
         """
         return self._encode(texts, with_offsets=True)
 
     def _encode(self, texts, with_offsets):
         """Returns (ids,) or (ids, starts, ends)."""
+        if isinstance(texts, list | tuple):
+            texts = [text.encode("utf-8", "ignore") if isinstance(text, str) else text for text in texts]
         texts = tf.convert_to_tensor(texts, tf.string)
+        if texts.shape.rank == 0:
+            raise ValueError("texts is a single text; give a list of texts")
         splits, *values = self._encode_words(texts, with_offsets) if not self._added else tf.cond(
             self._added.are_in(texts),
             lambda: self._encode_around_added(texts, with_offsets),
@@ -214,7 +219,7 @@ class BertTokenizer(tf.Module):
         """
         if not isinstance(text, str):
             raise TypeError(f"text has type {type(text).__name__}, not str; for several texts, call encode")
-        ids = self.encode([text.encode("utf-8", errors="ignore")]).values.numpy()
+        ids = self.encode([text]).values.numpy()
         return [self.vocabulary[i] for i in ids]
 
     def to_tokens(self, ids: np.ndarray) -> list[str]:

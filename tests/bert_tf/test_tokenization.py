@@ -100,7 +100,15 @@ def test_invalid_utf_8_is_dropped_as_the_original_does(vocab_file, text):
 
 
 def test_a_lone_surrogate_is_dropped(vocab_file):
-    assert BertTokenizer(vocab_file).tokenize("the\ud800 of") == ["the", "of"]
+    tokenizer = BertTokenizer(vocab_file)
+    assert tokenizer.tokenize("the\ud800 of") == ["the", "of"]
+    assert tokenizer.encode_with_offsets(["the\ud800 of"])[1].to_list() == [[0, 4]]
+
+
+@pytest.mark.parametrize("method", ["encode", "encode_with_offsets"])
+def test_a_single_text_is_refused(vocab_file, method):
+    with pytest.raises(ValueError, match="texts is a single text; give a list of texts"):
+        getattr(BertTokenizer(vocab_file), method)("the man")
 
 
 @pytest.mark.core
