@@ -26,7 +26,7 @@ from bert_tf.finetuning.task import Split, Task
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
 from bert_tf.runs import evaluations
-from bert_tf.tasks.classification.example import Example
+from bert_tf.tasks.classification.example import MULTI_LABEL, REGRESSION, Example
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
 from bert_tf.tasks.classification.memory_source import evaluation_source, examples_of, memory_source
@@ -97,11 +97,12 @@ class TextClassifier(FinishedRun):
         """Trains a classifier. After an interruption, the same call resumes the training.
 
         Args:
-          texts: strings, or pairs of strings; or a table (a list of dicts, a DataFrame of pandas or polars, or a
-            Dataset of the library datasets) with the texts in the column `text`, or in `text_a` and `text_b`.
+          texts: strings, or pairs of strings; or a table (a list of dicts, a dict of lists, a DataFrame of pandas or
+            polars, or a Dataset of the library datasets) with the texts in the column `text`, or in `text_a` and
+            `text_b`.
           labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
-            regression. If the entries are lists, tuples or sets of strings, each text may have any number of labels.
-            Or the name of a column of the table.
+            regression; with `regression=True`, integers are targets too. If the entries are lists, tuples or sets of
+            strings, each text may have any number of labels. Or the name of a column of the table.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
           dev_texts: texts for the evaluation; if None, the share `dev_share` of `texts` is held out from training.
@@ -121,14 +122,14 @@ class TextClassifier(FinishedRun):
             raise InputError("dev_texts and dev_labels: give both or neither")
         if not isinstance(dev_share, numbers.Real) or not 0 <= dev_share < 1:
             raise InputError(f"dev_share={dev_share!r}: must be at least 0 and below 1")
-        given = memory_source(texts, labels, None if dev_texts is None else (dev_texts, dev_labels))
-        has_dev = given.data.has_dev
+        has_dev = dev_texts is not None
         share = None if has_dev or not dev_share else float(dev_share)
         flags = {"task_name": IN_MEMORY, "do_train": True, "do_eval": has_dev or bool(share), "dev_share": share}
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
         parsed = of_keywords(ClassifierSettings, paths | flags | settings)
+        wanted = REGRESSION if parsed.regression else MULTI_LABEL if parsed.multi_label else ""
         command = Command.of(parsed)
-        task = find_task(command, given)
+        task = find_task(command, memory_source(texts, labels, (dev_texts, dev_labels) if has_dev else None, wanted))
         if not parsed.sweep:
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.data.read("train")), settings))
         _check_dev(command, task, has_dev)

@@ -84,7 +84,7 @@ class Columns(NamedTuple):
 
 
 def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
-    """Returns the rows of a table: a list of dicts, a DataFrame of pandas or polars, or a Dataset of datasets.
+    """Returns the rows of a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars, or a Dataset.
 
     The result is None for anything else, such as a list of texts.
     """
@@ -92,9 +92,18 @@ def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
         return table.to_dicts()
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # of pandas
         return table.to_dict("records")
-    if isinstance(table, (str, bytes, Mapping)) or not hasattr(table, "__len__") or not len(table):
+    if isinstance(table, Mapping):
+        return _rows_of_columns(table)
+    if isinstance(table, (str, bytes)) or not hasattr(table, "__len__") or not len(table):
         return None
     return list(table) if all(isinstance(row, Mapping) for row in table) else None
+
+
+def _rows_of_columns(columns: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    are_lists = all(hasattr(column, "__len__") and not isinstance(column, (str, bytes)) for column in columns.values())
+    if not are_lists or len(set(map(len, columns.values()))) > 1:
+        raise InputError("a dict is a table only if its values are lists of one length; give such lists, or a list")
+    return [dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)]
 
 
 class MissingColumn(InputError):

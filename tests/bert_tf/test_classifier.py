@@ -140,11 +140,15 @@ def test_the_same_call_is_done_and_other_texts_refused(trained, checkpoint):
 @pytest.mark.parametrize(
     ("texts", "labels", "message"),
     [
-        ("a text", ["a"], "texts: is one string; give a list"),
+        ("a text", ["a"], "texts: is of type str; give a list"),
         (np.array([["a", "b"], ["c", "d"]]), ["x", "y"], "texts: is a table; give a list"),
         (["a", "b"], np.array([[0, 1], [1, 0]]), "labels: is a table; give a list"),
         ([{"text": "a", "y": 0}, {"text": "b"}], "y", "labels: row 1 has no column 'y'; it has text"),
         (pandas.DataFrame({"body": ["a", "b"]}), ["x", "y"], "name the columns of the texts text, or text_a and"),
+        ({"text": ["a", "b"], "y": ["x"]}, "y", "values are lists of one length; give such lists, or a list"),
+        ({"text": "a"}, ["x"], "values are lists of one length"),
+        ({"a", "b"}, ["x", "y"], "texts: is of type set; give a list"),
+        (["a", "b"], {"x": 1, "y": 2}, "labels: is of type dict; give a list"),
         ([], [], "texts: is empty"),
         (["a", 3], ["x", "y"], r"texts\[1\]: is 3; give a string, or a pair of strings"),
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),
@@ -172,6 +176,9 @@ def test_bad_input_is_refused_before_any_work(texts, labels, message, tmp_path):
         ({"dev_texts": ["a"]}, "dev_texts and dev_labels: give both or neither"),
         ({"dev_texts": ["a"], "dev_labels": [1.5]}, "dev_labels: are for regression, but the labels are for class"),
         ({"dev_texts": [("a", "b")], "dev_labels": ["x"]}, "texts and dev_texts must both be single texts or both be"),
+        ({"regression": True}, "labels: are for classification, but regression=True is given; give labels for"),
+        ({"multi_label": True}, "labels: are for classification, but multi_label=True is given"),
+        ({"text_a_column": "body"}, "--text_a_column is for files; name a table's columns of texts text, or text_a"),
         ({"data_dir": "folder"}, "--data_dir and texts in memory are two data sets"),
         ({"tfds_name": "glue/mrpc"}, "--tfds_name and texts in memory are two data sets"),
     ],
@@ -182,8 +189,8 @@ def test_refuses_settings_unfit_for_texts_in_memory(more, message, tmp_path):
         TextClassifier.train(["a", "b"], ["x", "y"], **given)
 
 
-def task_of(texts, labels, dev=None, **settings):
-    source = memory_source(texts, labels, dev)
+def task_of(texts, labels, dev=None, wanted="", **settings):
+    source = memory_source(texts, labels, dev, wanted)
     return find_task(ClassifierSettings(task_name=IN_MEMORY, output_dir="none", do_train=True, **settings), source)
 
 
@@ -221,8 +228,15 @@ def test_floats_are_a_standardized_regression():
     assert [example.label for example in task.data.read("dev")] == ["-7.0"]
     assert task.prediction(tf.constant([[1.0]]), {}).numpy() == pytest.approx(4e9)
     assert task.data.fingerprint("train") != task_of(["a", "b"], [0.5, 4e8]).data.fingerprint("train")
-    with pytest.raises(InputError, match="--class_weights is for classes"):
-        task_of(["a", "b"], [0.5, 1.5], class_weights="balanced")
+    for flag in ("class_weights", "label_file"):
+        with pytest.raises(InputError, match=f"--{flag} is for classes"):
+            task_of(["a", "b"], [0.5, 1.5], **{flag: "balanced"})
+
+
+def test_integers_are_numbers_with_regression():
+    task = task_of({"text": ["a\ud83d", "b"], "stars": [1, 3]}, "stars", (["c"], [2]), wanted="regression")
+    assert task.answers.mean == 2.0 and [example.label for example in task.data.read("dev")] == ["2.0"]
+    assert [example.text_a for example in task.data.read("train")] == ["a", "b"]
 
 
 def test_integers_are_classes_in_order():

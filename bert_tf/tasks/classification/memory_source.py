@@ -4,13 +4,14 @@ import hashlib
 import json
 import math
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
 from bert_tf.tasks.classification.table_source import label_text
@@ -24,24 +25,34 @@ _TEXT_COLUMNS = (("text_a", "text_b"), ("sentence1", "sentence2"), ("text",))
 _KINDS = {"strings": CLASSIFICATION, "integers": CLASSIFICATION, "floats": REGRESSION, "sets": MULTI_LABEL}
 
 
-def memory_source(texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None) -> TextData:
+def memory_source(
+    texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None, wanted: str = ""
+) -> TextData:
     """Returns the data in lists of texts and labels.
 
     Args:
-      texts: strings, pairs of strings, or a table: a list of dicts, a DataFrame of pandas or polars, or a
-        Dataset of the library datasets, with the texts in text, in text_a and text_b, or in sentence1 and sentence2.
+      texts: strings, pairs of strings, or a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars,
+        or a Dataset of the library datasets, with the texts in text, in text_a and text_b, or in sentence1 and
+        sentence2.
       labels: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
         labels; or the name of a table's column.
       dev: texts and labels for evaluation; None if there are no separate dev texts.
+      wanted: the kind of task that the settings name; for REGRESSION, integers are also numbers. "" for the kind that
+        fits the labels.
     """
-    texts, labels = _columns(texts, labels, "labels")
+    texts, labels = _columns(texts, labels, "labels", wanted)
     kind = _kind_of(labels)
+    if wanted not in ("", kind):
+        raise InputError(
+            f"labels: are for {kind}, but {wanted}=True is given; give labels for {wanted}, or drop {wanted}"
+        )
     splits = {"train": examples_of(texts, labels)}
     names = () if kind == REGRESSION else _class_names(labels)
-    if kind == REGRESSION and len(set(labels)) <= _FEW and all(float(label).is_integer() for label in labels):
+    values = set(labels) if kind == REGRESSION and not wanted else ()
+    if 0 < len(values) <= _FEW and all(float(value).is_integer() for value in values):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
     if dev is not None:
-        dev_texts, dev_labels = _columns(*dev, "dev_labels")
+        dev_texts, dev_labels = _columns(*dev, "dev_labels", kind)
         if (found := _kind_of(dev_labels)) != kind:
             raise InputError(f"dev_labels: are for {found}, but the labels are for {kind}; give labels of one kind")
         splits["dev"] = examples_of(dev_texts, dev_labels, "dev_texts")
@@ -58,9 +69,7 @@ def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Seque
       labels: labels of the texts; for a regression, integers are also allowed.
       names: names of the model's classes; () for a regression.
     """
-    texts, labels = _columns(texts, labels, "labels")
-    if kind == REGRESSION:
-        labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
+    texts, labels = _columns(texts, labels, "labels", kind)
     if (found := _kind_of(labels)) != kind:
         raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels for {kind}")
     return _data({"dev": examples_of(texts, labels)}, kind, tuple(names))
@@ -113,21 +122,27 @@ def _text_in(row: Mapping, where: str) -> Any:
     raise InputError(f"{where}: is {row!r:.60}; name the columns of the texts text, or text_a and text_b")
 
 
-def _columns(texts: Any, labels: Any, what: str) -> tuple[Any, list]:
-    """Returns texts and labels; `labels` may name a column of the table `texts`, whose rows are then the texts."""
+def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
+    """Returns texts and labels; for a regression, integers become floats.
+
+    `labels` may name a column of the table `texts`, whose rows are then the texts.
+    """
     rows = rows_of(texts)
-    if rows is None or not isinstance(labels, str):
-        return texts if rows is None else rows, _list_of(labels, what)
-    for number, row in enumerate(rows):
-        if labels not in row:
-            raise InputError(f"{what}: row {number} has no column {labels!r}; it has {', '.join(row)}")
-    return rows, [row[labels] for row in rows]
+    if rows is not None and isinstance(labels, str):
+        for number, row in enumerate(rows):
+            if labels not in row:
+                raise InputError(f"{what}: row {number} has no column {labels!r}; it has {', '.join(row)}")
+        labels = [row[labels] for row in rows]
+    labels = _list_of(labels, what)
+    if kind == REGRESSION:
+        labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
+    return texts if rows is None else rows, labels
 
 
 def _list_of(values: Any, what: str) -> list:
     """Converts a list, an array, a column of a table or a similar sequence to a list."""
-    if isinstance(values, (str, bytes)):
-        raise InputError(f"{what}: is one string; give a list")
+    if isinstance(values, (str, bytes, Mapping, Set)):
+        raise InputError(f"{what}: is of type {type(values).__name__}; give a list")
     if getattr(values, "ndim", 1) > 1:  # iterating over a data frame would give the names of its columns
         raise InputError(
             f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
@@ -168,7 +183,8 @@ def _pair(text, where: str) -> tuple[str, str | None]:
     parts = text if isinstance(text, (tuple, list)) else (text, None)
     if len(parts) != 2 or not isinstance(parts[0], str) or not isinstance(parts[1], (str, type(None))):
         raise InputError(f"{where}: is {text!r:.60}; give a string, or a pair of strings")
-    return parts[0], parts[1]
+    first, second = (part if part is None else without_surrogates(part) for part in parts)
+    return first, second
 
 
 def _label(label, where: str) -> str | tuple[str, ...]:

@@ -60,8 +60,9 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
                 "bert_tf.classifier.TextClassifier.load"
             )
     texts = texts or (_tfds if settings.tfds_name else _tables)(command)
-    if settings.class_weights and texts.kind == REGRESSION:
-        raise InputError("--class_weights is for classes, but the labels are numbers; drop the flag")
+    for flag in ("class_weights", "label_file"):
+        if getattr(settings, flag) and texts.kind == REGRESSION:
+            raise InputError(f"--{flag} is for classes, but the labels are numbers; drop the flag")
     answers = _regression(settings) if texts.kind == REGRESSION else _classes(command, known, texts)
     data = dataclasses.replace(
         with_checked_labels(texts.data, answers), strata=functools.partial(strata, has_classes=bool(answers.labels))

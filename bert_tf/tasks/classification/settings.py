@@ -12,6 +12,7 @@ OWN_DATA = "own"
 # The name of a task whose texts are in memory. Users cannot give this name as the value of a flag.
 IN_MEMORY = "texts"
 _SOURCES = ("data_dir", "tfds_name")
+_COLUMNS = ("text_a_column", "text_b_column", "label_column")
 # Maps tf-models-official's modes to the equivalent flags.
 _MODES = {
     "train_and_eval": ("do_train", "do_eval"),
@@ -165,6 +166,12 @@ class ClassifierSettings(FineTuningSettings):
         if self.task_name == IN_MEMORY:
             named = [name for name in (*paths, *_SOURCES) if getattr(self, name)]
             require(not named, f"--{''.join(named[:1])} and texts in memory are two data sets; drop one of them")
+            columns = [name for name in _COLUMNS if getattr(self, name) is not None and not self.unlabeled_data_path]
+            require(
+                not columns,
+                f"--{''.join(columns[:1])} is for files; name a table's columns of texts text, or text_a and text_b, "
+                "and give the name of the label's column as labels",
+            )
             return
         if self.tfds_name:
             self._check_tfds(has_paths)
