@@ -19,13 +19,12 @@ from bert_tf import conversion, report, teachers
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
-from bert_tf.finetuning import evaluated_data
+from bert_tf.finetuning.dev_share import check_dev
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
-from bert_tf.finetuning.task import Split, Task
+from bert_tf.finetuning.task import Split
 from bert_tf.finished_run import FinishedRun
 from bert_tf.modeling.precision import policy
-from bert_tf.runs import evaluations
 from bert_tf.tasks.classification.example import MULTI_LABEL, REGRESSION, Example
 from bert_tf.tasks.classification.find import find_task
 from bert_tf.tasks.classification.kind import answers_of
@@ -132,7 +131,7 @@ class TextClassifier(FinishedRun):
         task = find_task(command, memory_source(texts, labels, (dev_texts, dev_labels) if has_dev else None, wanted))
         if not parsed.sweep:
             parsed = dataclasses.replace(parsed, **_for_few_texts(len(task.data.read("train")), settings))
-        _check_dev(command, task, has_dev)
+        check_dev(command, task, "dev_texts", has_dev)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
         report.conclude(parsed.output_dir, scores, "predict(texts), export(folder)")
@@ -205,24 +204,6 @@ class TextClassifier(FinishedRun):
         found = self._trained
         length = found.description.max_seq_length
         return self._reading.logits(texts, found.tokenizer, length, lambda inputs: found.model(inputs)["logits"])
-
-
-def _check_dev(command: Command, task: Task, has_dev: bool) -> None:
-    """Refuses dev texts that differ from the dev texts of the run in the folder, because training resumes this run."""
-    settings, known = command.settings, command.trained
-    share = known.data.get("dev_share") if known else None
-    if share is not None and settings.dev_share is None:
-        raise InputError(
-            f"output_dir: the run in {settings.output_dir} holds out the share {share} of its texts; give "
-            f"dev_share={share}, or another output_dir"
-        )
-    recorded = evaluations.read(settings.output_dir).data
-    data = evaluated_data.identify(task, "dev", task.data.read("dev")) if recorded and has_dev else recorded
-    if not evaluated_data.is_same(data, recorded):
-        raise InputError(
-            f"dev_texts: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or call "
-            "evaluate with the new texts"
-        )
 
 
 def _for_few_texts(count: int, given: Mapping) -> dict[str, int]:

@@ -8,7 +8,7 @@ import functools
 import math
 import numbers
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,10 @@ import tensorflow as tf
 from bert_tf import report, teachers
 from bert_tf.core.command_line import of_keywords
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import without_surrogates
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.finetuning import description, sweep_results
+from bert_tf.finetuning.dev_share import check_dev
 from bert_tf.finetuning.engine import run_finetuning
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Split
@@ -81,11 +83,12 @@ class TextEmbedder(FinishedRun):
         Args:
           examples: tuples of an anchor, its positive and any number of negatives; or tuples of two texts and a score
             (a number); or single texts; or rows with the columns of a file of `run_embeddings`: a list of dicts, a
-            DataFrame of pandas or polars, or a Dataset of the library datasets.
+            dict of lists, a DataFrame of pandas or polars, or a Dataset of the library datasets.
           checkpoint: weights to start from; see `--init_checkpoint` of `run_embeddings`.
           output_dir: folder for checkpoints and report.
-          dev: examples for the evaluation: pairs or scored pairs; None for no evaluation.
-          **settings: further flags of `run_embeddings`, without the dashes, such as `num_train_epochs`.
+          dev: examples for the evaluation: pairs or scored pairs; None for the dev data of the settings, if any.
+          **settings: further flags of `run_embeddings`, without the dashes, such as `num_train_epochs`. Instead of
+            `dev`, `eval_data_path` names a file or a collection, or `dev_share` holds out a share of `examples`.
 
         Returns:
           The model with its `scores`.
@@ -93,16 +96,22 @@ class TextEmbedder(FinishedRun):
         Raises:
           InputError: examples or settings are invalid, or do not match the run in the folder.
         """
+        for name in ("data_dir", "train_data_path", "test_data_path"):
+            if settings.get(name):
+                raise InputError(f"{name} and {_IN_MEMORY} are two data sets; drop one of them")
+        given = ["dev"] * (dev is not None) + [name for name in ("eval_data_path", "dev_share") if settings.get(name)]
+        if len(given) > 1:
+            raise InputError(f"{' and '.join(given)}: each gives the dev data; drop all but one")
         found = {"train": _examples(examples, "examples")} | ({} if dev is None else {"dev": _examples(dev, "dev")})
         paths = {"init_checkpoint": os.fspath(checkpoint), "output_dir": os.fspath(output_dir)}
-        flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": dev is not None}
+        flags = {"data_dir": _IN_MEMORY, "do_train": True, "do_eval": bool(given)}
         parsed = of_keywords(EmbeddingSettings, paths | flags | settings)
-        texts = TaskData(
-            load=lambda split: found.get(split, ()), has_dev=dev is not None,
-            titles=lambda split: f"{split} {_IN_MEMORY}", prints=lambda split: [data.print_of(found[split])],
-            unlabeled=data.text_data("", parsed.data_paths),
-        )  # fmt: skip
-        task = embedding_task(Command.of(parsed), texts)
+        files = data.text_data("", parsed.data_paths)
+        if parsed.eval_data_path:
+            found["dev"] = files.load("dev")
+        command = Command.of(parsed)
+        task = embedding_task(command, _task_data(found, files))
+        check_dev(command, task, "".join(given), "dev" in found)
         with policy():
             scores = run_finetuning(parsed, lambda _: task, report.write, teachers.load)
         report.conclude(parsed.output_dir, scores, "encode(texts), export(folder)")
@@ -158,10 +167,27 @@ class TextEmbedder(FinishedRun):
         return FeatureExtractor(self._trained.checkpoint, sentence_vectors=True)
 
 
-def _examples(given: Sequence, name: str) -> list[Texts]:
-    if isinstance(given, (str, Mapping)) or not len(given):
+def _task_data(found: Mapping[str, Sequence[Any]], files: TaskData) -> TaskData:
+    """Returns the data of the splits in `found`; `files` names the unlabeled data, and a dev file if there is one."""
+
+    def load(split: str) -> Sequence[Any]:
+        if split not in found:
+            raise InputError(f"there are no {split} {_IN_MEMORY}; give dev to evaluate, or call encode for vectors")
+        return found[split]
+
+    return TaskData(
+        load=load, has_dev="dev" in found, strata=files.strata, unlabeled=files,
+        titles=lambda split: files.title("dev") if split == "dev" and files.has_dev else f"{split} {_IN_MEMORY}",
+        prints=lambda split: [data.print_of(found[split])],
+    )  # fmt: skip
+
+
+def _examples(given: Iterable, name: str) -> list[Texts]:
+    given = given if hasattr(given, "__len__") else list(given)
+    rows = tables.rows_of(given)
+    if isinstance(given, (str, Set)) or not len(given if rows is None else rows):
         raise InputError(f"{name}: give a list with at least one example")
-    if rows := tables.rows_of(given):
+    if rows is not None:
         return data.of_rows([(f"{name}[{number}]", row) for number, row in enumerate(rows)], name, "train")
     found = [_example(one, f"{name}[{number}]") for number, one in enumerate(given)]
     data.form_of(found)
@@ -169,15 +195,15 @@ def _examples(given: Sequence, name: str) -> list[Texts]:
 
 
 def _example(given: Any, place: str) -> Texts:
-    parts = (given,) if isinstance(given, str) else tuple(given)
-    *texts, last = parts
-    score = isinstance(last, numbers.Real) and not isinstance(last, bool) and len(parts) == 3
-    if score and not math.isfinite(last):
-        raise InputError(f"{place}: the score is {last!r}; give a finite number")
-    texts = texts if score else parts
+    parts = given if isinstance(given, (tuple, list, np.ndarray)) else (given,)
+    parts = [without_surrogates(part) if isinstance(part, str) else part for part in parts]
+    score = len(parts) == 3 and isinstance(parts[2], numbers.Real) and not isinstance(parts[2], bool)
+    if score and not math.isfinite(parts[2]):
+        raise InputError(f"{place}: the score is {parts[2]!r}; give a finite number")
+    texts = parts[:2] if score else parts
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
         what = "one, two with a score, or an anchor, its positive and negatives"
         raise InputError(f"{place}: must be texts that are not empty: {what}")
     form = data.SCORED if score else data.PAIRS if len(texts) > 1 else data.TEXTS
     texts = (*texts, *texts) if form == data.TEXTS else tuple(texts)
-    return Texts(texts, form, float(last) if score else None, place=place)
+    return Texts(texts, form, float(parts[2]) if score else None, place=place)

@@ -1,13 +1,18 @@
-"""Applies `--dev_share`: holds out a share of a task's training data as dev data."""
+"""Applies `--dev_share`: holds out a share of a task's training data as dev data.
+
+For data in memory, `check_dev` refuses other dev data than the run in the folder has.
+"""
 
 import dataclasses
 
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
+from bert_tf.finetuning import evaluated_data
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import HeldOut
+from bert_tf.finetuning.task import Task
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.runs import run_record
+from bert_tf.runs import evaluations, run_record
 
 
 def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None) -> TaskData:
@@ -50,3 +55,26 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
                 f"{folder}: was trained on other files or with another --dev_share, so it may have learned the "
                 "examples that are held out here; give the files and flags of its training, or a file with dev data"
             )
+
+
+def check_dev(command: Command, task: Task, argument: str, is_given: bool) -> None:
+    """Refuses dev data that differs from the dev data of the run in the folder, because training resumes this run.
+
+    Args:
+      argument: the name of the argument with the dev data, for messages.
+      is_given: whether there is dev data that is not held out.
+    """
+    settings, known = command.settings, command.trained
+    share = known.data.get("dev_share") if known else None
+    if share is not None and settings.dev_share is None:
+        raise InputError(
+            f"output_dir: the run in {settings.output_dir} holds out the share {share} of its texts; give "
+            f"dev_share={share}, or another output_dir"
+        )
+    recorded = evaluations.read(settings.output_dir).data
+    data = evaluated_data.identify(task, "dev", task.data.read("dev")) if recorded and is_given else recorded
+    if not evaluated_data.is_same(data, recorded):
+        raise InputError(
+            f"{argument}: {settings.output_dir} was evaluated on other texts ({recorded}); give the same texts, or "
+            "call evaluate with the new texts"
+        )

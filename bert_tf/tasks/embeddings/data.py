@@ -15,6 +15,7 @@ from absl import logging
 
 from bert_tf.core import identity
 from bert_tf.core.errors import InputError
+from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks import tables
@@ -157,6 +158,7 @@ def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
     text = row.get(name)
+    text = without_surrogates(text) if isinstance(text, str) else text
     if not isinstance(text, str) or not text.strip():
         what = "is empty" if isinstance(text, str) else "is not a string" if name in row else "is missing"
         raise InputError(f"{place}: {name} {what}; give a text in each row")

@@ -8,6 +8,7 @@ import pandas
 import pytest
 import tensorflow as tf
 
+from bert_tf import embedder
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
@@ -182,12 +183,59 @@ def test_the_python_class_trains_on_lists(folder, tmp_path):
         assert model.evaluate(table) == pytest.approx(expected, rel=1e-4)
     scored = [(*pair, np.float32(number)) for number, pair in enumerate(pairs)]
     assert "spearman" in model.evaluate(scored)
-    with pytest.raises(InputError, match="num_train_epoch: no such argument; did you mean num_train_epochs"):
-        TextEmbedder.train(*arguments, num_train_epoch=1)
-    nan = [("a", "b", math.nan)]
-    for given in (["a", ("b", "c")], [("a", "")], [], [("a", 1.0)], nan, {"anchor": ["a"]}, [{"text": 1}]):
-        with pytest.raises(InputError, match=r"examples"):
-            TextEmbedder.train(given, str(folder / "start"), str(tmp_path / "other"))
+    with pytest.raises(InputError, match=r"dev: .*run was evaluated on other texts .*; give the same texts, or"):
+        TextEmbedder.train(*arguments, dev=pairs[:8], **settings)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["a", ("b", "c")], [("a", "")], [], [("a", 1.0)], [("a", "b", math.nan)], {"anchor": ["a"]}, [{"text": 1}],
+        ["a", None], ["a", math.nan], [()], ["\ud83d"], {"a", "b"}, {"text": []}, [{"text": "a"}, "b"],
+    ],
+)  # fmt: skip
+def test_what_is_no_list_of_examples_is_refused(tmp_path, given):
+    with pytest.raises(InputError, match="examples"):
+        TextEmbedder.train(given, "nowhere", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"num_train_epoch": 1}, "num_train_epoch: no such argument; did you mean num_train_epochs"),
+        ({"train_data_path": "a.tsv"}, "train_data_path and examples in memory are two data sets; drop one of them"),
+        ({"dev": ["a"], "dev_share": 0.5}, "dev and dev_share: each gives the dev data; drop all but one"),
+        ({"do_eval": True}, "there are no dev examples in memory; give dev"),
+        ({"dev": [("a", "b", 1)], "output_dir": "{0}/trained"}, "trained was evaluated on other texts"),
+    ],
+)
+def test_settings_unfit_for_examples_are_refused(folder, trained, tmp_path, more, message):
+    given = {"output_dir": tmp_path / "run", **more}
+    given["output_dir"] = str(given["output_dir"]).format(folder)
+    with pytest.raises(InputError, match=message):
+        TextEmbedder.train([("a", "b")], folder / "start", **given)
+
+
+@pytest.mark.parametrize(
+    ("share", "file", "title", "count"),
+    [
+        (0.25, None, "0.25 of train examples in memory", 8),
+        (None, "scored.tsv", "scored.tsv", 24),
+        (None, "collection", "collection", 4),
+    ],
+)
+def test_settings_name_dev_data(folder, tmp_path, monkeypatch, share, file, title, count):
+    def stop(settings, make_task, *_):
+        raise StopIteration(settings.do_eval, make_task(None).data)
+
+    monkeypatch.setattr(embedder, "run_finetuning", stop)
+    given = {"dev_share": share, "eval_data_path": file and folder / file}
+    pairs = [one.texts[:2] for one in small_model.examples(16)] * 2
+    with pytest.raises(StopIteration) as found:
+        TextEmbedder.train(zip(*zip(*pairs, strict=True), strict=True), folder / "start", tmp_path / "run", **given)
+    do_eval, data = found.value.args
+    assert do_eval and data.title("dev") == title and len(data.read("dev")) == count
+    assert not share or not {one.texts for one in data.read("dev")} & {one.texts for one in data.read("train")}
 
 
 def test_mined_negatives_are_similar_and_not_positive(folder, tmp_path):
