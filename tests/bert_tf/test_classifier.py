@@ -11,6 +11,7 @@ from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
 from bert_tf.runs import checkpoint_folder
 from bert_tf.runs.checkpoint_folder import step_of
+from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.multi_label import evaluated_thresholds
 from bert_tf.tasks.classification.settings import IN_MEMORY, ClassifierSettings
@@ -18,6 +19,7 @@ from bert_tf.training import metrics_file
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks_of_flags import find_task
 from tests.conftest import WORDS
+from tests.export.exports import put_together
 
 PAIRS = [
     pair
@@ -275,3 +277,9 @@ def test_predicts_labels_above_thresholds_of_run(checkpoint, tmp_path):
     assert evaluated_thresholds(str(tmp_path / "saved")) == pytest.approx(list(thresholds.values()))
     (tmp_path / "out/thresholds.json").write_text('{"step": null, "thresholds": {"a": 0.0, "b": 1.0}}')
     assert model.predict(texts[:3]) == [("a",)] * 3
+
+
+def test_a_run_of_glue_is_evaluated_with_its_scores(tmp_path, vocab_file):
+    put_together(tmp_path / "run", vocab_file, glue.task("CoLA", ""), spread=0.3)
+    found = TextClassifier.load(str(tmp_path / "run")).evaluate(["the man", "he said"], ["0", "1"])
+    assert list(found) == ["matthews_correlation", "accuracy"]

@@ -63,7 +63,7 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     for flag in ("class_weights", "label_file"):
         if getattr(settings, flag) and texts.kind == REGRESSION:
             raise InputError(f"--{flag} is for classes, but the labels are numbers; drop the flag")
-    answers = _regression(settings) if texts.kind == REGRESSION else _classes(command, known, texts)
+    answers = _regression(settings, known) if texts.kind == REGRESSION else _classes(command, known, texts)
     data = dataclasses.replace(
         with_checked_labels(texts.data, answers), strata=functools.partial(strata, has_classes=bool(answers.labels))
     )
@@ -79,8 +79,8 @@ def own_task(command: Command, texts: TextData | None = None) -> ClassificationT
     )
 
 
-def _regression(settings: ClassifierSettings) -> Regression:
-    official = _glue_answers(settings)
+def _regression(settings: ClassifierSettings, known: TaskDescription | None) -> Regression:
+    official = _glue_answers(settings, known)
     return Regression(official.score_names) if official else Regression()
 
 
@@ -89,14 +89,14 @@ def _classes(command: Command, known: TaskDescription | None, texts: TextData) -
     labels = _labels(settings, known, texts)
     if texts.kind == MULTI_LABEL:
         return LabelSets(labels, run_folder=command.results_dir, tune_thresholds=settings.tune_thresholds)
-    official = _glue_answers(settings)
+    official = _glue_answers(settings, known)
     return Classes(labels, official.score_names) if official else Classes(labels)
 
 
 def _learned(answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData) -> Answers:
     """Returns the answers with the class weights, or with the scale of the scores."""
     if isinstance(answers, Regression):
-        mean, deviation = (0.0, 1.0) if _glue_answers(settings) else _scale(data, known)
+        mean, deviation = (0.0, 1.0) if _glue_answers(settings, known) else _scale(data, known)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
     return dataclasses.replace(answers, weights=weights_of(settings, known, answers, data))
 
@@ -159,8 +159,10 @@ def _tfds(command: Command) -> TextData:
     return open_set(settings.tfds_name, settings.tfds_splits, columns, is_regression)
 
 
-def _glue_answers(settings: ClassifierSettings) -> Answers | None:
-    """Returns the answers of a GLUE task in TensorFlow Datasets, which has official scores; None for other data."""
+def _glue_answers(settings: ClassifierSettings, known: TaskDescription | None) -> Answers | None:
+    """Returns the answers, with the official scores, of a run's or of TensorFlow Datasets' task of GLUE, else None."""
+    if known and known.task_name in glue.TASKS:
+        return glue.TASKS[known.task_name].answers
     sets = {f"glue/{name.lower().replace('-', '')}": task.answers for name, task in glue.TASKS.items()}
     name = settings.tfds_name.partition(":")[0]
     return None if settings.labels or settings.label_file else sets.get(name)
