@@ -46,13 +46,13 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
       The tokens in the order of their ids.
     """
     files = reader.expand_files(settings.input_file)
-    storage.check_outputs([settings.output_file], read=[*files, *filter(None, [settings.extend_vocab])])
+    existing = ExistingVocabulary(settings) if settings.extend_vocab else None
+    storage.check_outputs([settings.output_file], read=[*files, *([existing.path] if existing else [])])
     if not settings.overwrite and tf.io.gfile.exists(settings.output_file):
         raise InputError(
             f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
         )
     check_corpus(files, settings.input_format, sentences=False)
-    existing = ExistingVocabulary(settings) if settings.extend_vocab else None
     casing = existing.casing if existing else {"do_lower_case": settings.do_lower_case is not False}
     settings = dataclasses.replace(settings, **casing)
     counted = count_words(

@@ -37,6 +37,7 @@ class ExistingVocabulary:
         `strip_accents` are used.
 
     Attributes:
+      path: the vocabulary's file.
       tokens: the tokens in the order of their ids.
       wanted: number of tokens to add.
       casing: the values of `do_lower_case` and `strip_accents`.
@@ -45,7 +46,8 @@ class ExistingVocabulary:
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
         rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
-        self.tokens = self._lines = list(rules.vocabulary)
+        self.path, self.tokens = rules.vocab_file, list(rules.vocabulary)
+        self._lines = list(rules.vocabulary)
         if tokenizer_files.is_whole(rules):
             with tf.io.gfile.GFile(rules.vocab_file, "rb") as file:
                 # Keep the lines of the file unchanged, including white space, except where a token is added.

@@ -31,6 +31,8 @@ _OF_PYTHON = {"PyFunc", "PyFuncStateless", "EagerPyFunc"}
 def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
     """Returns the signatures that `saved_model.pb` declares, by name."""
     path = os.path.join(folder, "saved_model.pb")
+    if tf.io.gfile.exists(os.path.join(folder, "model.tflite")):
+        raise InputError(f"{folder}: is a LiteRT export, which was checked when it was written; load model.tflite")
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; give the folder of a version, such as models/reviews/1")
     try:

@@ -99,7 +99,7 @@ def is_stated(folder: str) -> bool:
     return any(tf.io.gfile.exists(os.path.join(folder, name)) for name in names)
 
 
-def check_pooling(mode: str, config: BertConfig) -> None:
+def check_pooling(mode: str | None, config: BertConfig) -> None:
     """Refuses the vector of [CLS] of a left-to-right model, in which [CLS] reads no other token."""
     if mode == "cls" and config.directionality.startswith("ltr"):
         raise InputError("--pooling=cls: [CLS] reads no other token in a left-to-right model; give mean or max")

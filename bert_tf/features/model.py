@@ -37,7 +37,7 @@ def resolve(settings: VectorSettings) -> VectorSettings:
             "pooling": sentence_transformers.pooling_mode(folder) if mode is None else mode,
             "normalize": sentence_transformers.is_normalized(folder) if normalize is None else normalize,
         }
-        sentence_transformers.check_pooling(changes["pooling"], contents.require_config())
+    sentence_transformers.check_pooling(changes.get("pooling") or settings.pooling, contents.require_config())
     if settings.is_pooled and settings.prompt is None:
         changes["prompt"] = sentence_transformers.prompt_of(folder, settings.prompt_name)
     size = contents.require_config().hidden_size

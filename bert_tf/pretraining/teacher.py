@@ -6,7 +6,7 @@ Paper: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
-from bert_tf.config import BertConfig
+from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.record_files import PretrainingData
@@ -33,6 +33,8 @@ def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingDat
                 f"{getattr(config, name)}; give a teacher with the student's vocabulary and direction"
             )
     own.check_length(settings.max_seq_length, settings.teacher)
+    if data.has_pairs:
+        require_segments(own, settings.teacher)
     if not settings.ignore_checkpoint_tokenizer:
         checkpoint_tokenizer.check_data(contents, data.vocabulary, data.rules)
     return contents

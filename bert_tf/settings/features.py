@@ -153,9 +153,12 @@ class FeaturesSettings(JobSettings, VectorSettings):
     def _check_formats(self):
         format = format_of_output(self.output_file, self.output_format, _FORMATS)
         object.__setattr__(self, "output_format", format)
-        for name in ("text_b_field", "id_field"):
-            require(
-                not getattr(self, name) or self.input_format == "jsonl",
-                f"--{name} needs --input_format=jsonl; give both flags",
-            )
+        is_json = self.input_format == "jsonl"
+        for name in ("text_field", "text_b_field", "id_field"):
+            is_default = getattr(self, name) == getattr(FeaturesSettings, name)
+            require(is_default or is_json, f"--{name} needs --input_format=jsonl; give both flags")
+        require(
+            is_json or not self.input_file.endswith(".jsonl"),
+            f"--input_file={self.input_file}: JSON Lines need --input_format=jsonl; give this flag",
+        )
         require(self.input_format == "lines" or bool(self.text_field), "--text_field is empty; name a field")

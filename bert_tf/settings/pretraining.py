@@ -84,6 +84,8 @@ class PretrainingSettings(TrainingSettings):
     def __post_init__(self):
         super().__post_init__()
         require(self.do_train or self.do_eval, "nothing to do: give --do_train, --do_eval or both")
+        for name in ("eval_input_file", "fill_mask_file"):
+            require(self.do_eval or not getattr(self, name), f"--{name} is for evaluation; add --do_eval, or drop it")
         check_teacher(self, self.do_train)
         self._check_schedule()
 

@@ -8,6 +8,11 @@ from bert_tf.settings.jobs import JobSettings, format_of_output
 from bert_tf.settings.training import IGNORE_TOKENIZER, LOWER_CASE, STRIP_ACCENTS
 
 LIKELIHOOD, FILL_MASK, CONTINUATION, CHOOSE = "likelihood", "fill_mask", "continuation", "choose"
+# The flags that only one mode has.
+_OF_MODES = {
+    "hide_rest_of_word": LIKELIHOOD, "num_guesses": FILL_MASK,
+    "label_texts": CHOOSE, "text_column": CHOOSE, "label_column": CHOOSE,
+}  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,9 +86,12 @@ class ScoringSettings(JobSettings):
         )
         _ = self.texts_of_labels
         require(
-            not self.hide_rest_of_word or self.mode == LIKELIHOOD,
-            f"--hide_rest_of_word is for --mode={LIKELIHOOD}; drop one of the flags",
+            self.mode == CHOOSE or not self.input_file.endswith(".jsonl"),
+            f"--input_file={self.input_file}: each line is one text, so the JSON would be scored; give lines of text",
         )
+        for name, mode in _OF_MODES.items():
+            is_default = getattr(self, name) == getattr(ScoringSettings, name)
+            require(is_default or self.mode == mode, f"--{name} is for --mode={mode}; give this mode, or drop the flag")
 
     @property
     def texts_of_labels(self) -> dict[str, str]:

@@ -138,7 +138,7 @@ def test_a_pair_is_converted_with_more_words(halves, tmp_path):
 
 def test_cls_of_a_left_to_right_model_is_no_vector(halves):
     with pytest.raises(InputError, match="reads no other token in a left-to-right model; give mean or max"):
-        FeatureExtractor(f"{halves}/ltr", sentence_vectors=True, pooling="cls")
+        FeatureExtractor(f"{halves}/ltr", pooling="cls")
 
 
 def test_vectors_of_a_pair_are_the_joined_layers(halves):

@@ -177,6 +177,13 @@ def test_an_input_is_never_overwritten(tmp_path, name):
         extend(tmp_path, TEXT, SPELLING, output_file=str(tmp_path / name))
 
 
+def test_the_vocabulary_of_a_folder_is_kept(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("".join(f"{token}\n" for token in SPELLING))
+    with pytest.raises(InputError, match="is also an input"):
+        extend(tmp_path, TEXT, SPELLING, extend_vocab=str(tmp_path), output_file=str(path), overwrite=True)
+
+
 @pytest.mark.parametrize(
     "extra, lower, message",
     [(["Abc"], True, "has tokens with capital letters"), ([], False, "has no tokens with capital letters")],

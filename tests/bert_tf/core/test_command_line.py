@@ -152,6 +152,7 @@ def test_refuses_unknown_flags_and_invalid_values(words, named):
     [
         (VocabularySettings, [*LEARN, "--vocab_size=100", "--num_unused=91"], "at least 10 more than --num_unused=91"),
         (PretrainingSettings, PRETRAIN, "nothing to do: give --do_train, --do_eval"),
+        (PretrainingSettings, [*PRETRAIN, "--do_train", "--eval_input_file=x"], "--eval_input_file is for evaluation"),
         (
             PretrainingSettings,
             [*PRETRAIN, "--do_train", "--num_train_steps=9", "--num_schedule_steps=8"],

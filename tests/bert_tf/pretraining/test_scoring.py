@@ -126,6 +126,9 @@ def test_blanks_get_the_most_probable_tokens(checkpoint, model, vocab_file, tmp_
         (["the"], ["--vocab_file=nowhere.txt"], "nowhere.txt: no such file"),
         (["the"], ["--input_file=nowhere.txt"], "--input_file: nowhere.txt: no such file"),
         (["the"], ["--mode=fill_mask", "--hide_rest_of_word"], "--hide_rest_of_word is for --mode=likelihood"),
+        (["the"], ["--num_guesses=9"], "--num_guesses is for --mode=fill_mask; give this mode, or drop the flag"),
+        (["the"], ["--text_column=q"], "--text_column is for --mode=choose"),
+        (["the"], ["--input_file=in.jsonl"], "--input_file=in.jsonl: each line is one text"),
         (["the"], ["--output_file=x.npz@2"], "--output_file=x.npz@2: .npz is not a supported format; use .jsonl"),
     ],
 )
