@@ -3,9 +3,9 @@
     BERT_TF_DATA=path/to/data python benchmarks/distillation.py --tasks=SST-2,MRPC --layers=2,3 --seeds=3
 
 The teacher is the published checkpoint after fine-tuning with one seed. The students are its lowest layers. Each
-student is trained alone, with the teacher, and for SST-2 also with the teacher and the texts of the other training
-lines, without their labels. For classes of single texts, the exports of the teacher and of one student are then served,
-and clients ask both servers in turn.
+student is trained alone, and with the teacher; for SST-2, also with the teacher and the texts of the other training
+lines, without their labels; and for vectors, also with single sentences. For classes of single texts, the exports of
+the teacher and of one student are then served, and clients ask both servers in turn.
 """
 
 import argparse
@@ -14,16 +14,18 @@ import dataclasses
 import json
 import os
 import pathlib
+import random
 import statistics
 import sys
 import tempfile
 
 import machine
-from embeddings import scored_pairs
+from embeddings import scored_pairs, write_rows
 from finetuning import FILE_TASKS, FIRST_LINES, METRICS, TASKS, checkpoint, data_folder, our_score, timed
 from serving import BATCHING, ask, free_port, read_sentences, started
 
 CLIENTS, ROUNDS = (1, 32), 2
+SENTENCES = 30_000  # single sentences for the teacher of vectors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,8 +50,10 @@ class Kind:
 def kind_of(name: str, data: pathlib.Path, folder: pathlib.Path) -> Kind:
     """Returns a task by the name that `--tasks` gives."""
     if name == "vectors":
-        train, dev = scored_pairs(data, folder)
-        return Kind("run_embeddings", (f"--train_data_path={train}", f"--eval_data_path={dev}"), "spearman")
+        (train, dev), more = scored_pairs(data, folder), folder / "sentences.jsonl"
+        write_rows(more, [{"text": text} for text in single_sentences(data)])
+        files = (f"--train_data_path={train}", f"--eval_data_path={dev}")
+        return Kind("run_embeddings", files, "spearman", (f"--unlabeled_data_path={more}",))
     if name in FILE_TASKS:
         task = FILE_TASKS[name]
         return Kind(task.script, (f"--train_data_path={data / task.train}", f"--eval_data_path={data / task.dev}"),
@@ -62,6 +66,15 @@ def kind_of(name: str, data: pathlib.Path, folder: pathlib.Path) -> Kind:
         (folder / "more.tsv").write_text("".join([lines[0], *lines[FIRST_LINES + 1 :]]))
         more = (f"--unlabeled_data_path={folder / 'more.tsv'}", f"--text_a_column={task.texts}")
     return Kind("run_classifier", flags, METRICS[task.metric], more)
+
+
+def single_sentences(data: pathlib.Path) -> list[str]:
+    """Returns the sentences of MRPC's training data, and random short lines of the English corpus."""
+    pairs = (data / "glue" / "MRPC" / "train.tsv").read_text("utf-8-sig").splitlines()[1:]
+    corpus = (data / "corpus" / "english.txt").read_text().split("\n")
+    lines = [line.strip() for line in corpus if 20 <= len(line) < 149]
+    random.Random(0).shuffle(lines)
+    return list(dict.fromkeys([text for pair in pairs for text in pair.split("\t")[3:5]] + lines))[:SENTENCES]
 
 
 def train(kind: Kind, output: pathlib.Path, rate: float, seed: int, *more: str) -> float:
