@@ -98,11 +98,12 @@ def _read(
     strips = stated.strip_accents
     if strips is None and default and default.strip_accents != default.do_lower_case:
         strips = default.strip_accents
+    known = [token for token in (default.added_tokens if default else ()) if token.content in tokens]
     return tokenizer_rules.of_tokens(
         tokens,
         stated.do_lower_case if do_lower_case is None else do_lower_case,
         strips if strip_accents is None else strip_accents,
-        [stated.added[id_] for id_ in sorted(stated.added)],
+        [stated.added[id_] for id_ in sorted(stated.added)] or known,
         vocab_file,
         "" if stated.do_lower_case is None else stated.source,
     )

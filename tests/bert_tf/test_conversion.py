@@ -21,6 +21,7 @@ from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.runs import evaluations, run_record
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks.questions import squad_results
+from bert_tf.text import tokenizer_files
 from export import sources
 from export.settings import ExportSettings
 from tests.bert_tf import tagging
@@ -140,6 +141,16 @@ def test_vocabulary_with_appended_tokens_grows_model(source, tmp_path, format):
     model = BertPretrainer(contents.config)
     checkpoints.initialize(model, str(tmp_path / "out"))
     np.testing.assert_array_equal(model.encoder.pooler.kernel, values["encoder/pooler/kernel"])
+
+
+def test_an_extension_keeps_added_tokens(source, tmp_path):
+    config = dataclasses.replace(CONFIG, vocab_size=len(OLD) + 1)
+    save_original(source, original_values(random_values(config)), config)
+    write_vocabulary(source / "vocab.txt", OLD)
+    (source / "added_tokens.json").write_text(json.dumps({"[URL]": len(OLD)}))
+    extended = write_vocabulary(tmp_path / "new.txt", [*OLD, "[URL]", "unbelievable"])
+    convert(source, tmp_path / "out", "hugging_face", f"--extended_vocab_file={extended}")
+    assert [token.content for token in tokenizer_files.read(str(tmp_path / "out")).added_tokens] == ["[URL]"]
 
 
 def test_unused_slots_change_only_their_rows(values, source, tmp_path):
