@@ -13,7 +13,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning import description, sweep
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import Task
-from bert_tf.runs import run_folder
+from bert_tf.runs import checkpoint_folder, run_folder
 from bert_tf.settings import FineTuningSettings
 
 
@@ -62,7 +62,8 @@ class Command:
             given, before = getattr(settings, flag), recorded[flag]
             if given not in (None, before):
                 was = "none" if before in (None, "") else before
-                folder = settings.init_checkpoint if run_folder.takes_over(settings) else settings.output_dir
+                has_run = checkpoint_folder.prefixes(settings.output_dir)
+                folder = settings.output_dir if has_run else settings.init_checkpoint
                 raise InputError(f"--{flag}={given}: {folder} was trained with {was}; leave the flag out")
         return self.values(**defaults)
 

@@ -51,7 +51,7 @@ def settings(data, output_dir, names, *more: str) -> PretrainingSettings:
 def look(data, names, *more: str, eval_names=""):
     """Inspects files whose names are given, or patterns of their names."""
     paths = [",".join(f"{data}/{name}" for name in these.split()) for these in (names, eval_names)]
-    given = settings(data, "out", names, *more, f"--eval_input_file={paths[1]}")
+    given = settings(data, "out", names, *more, "--do_eval", f"--eval_input_file={paths[1]}")
     files = reader.expand_files(paths[0])
     eval_files = reader.expand_files(paths[1]) if eval_names else files
     return inspect(given, BertConfig.from_json_file(given.bert_config_file), files, eval_files)[1]
