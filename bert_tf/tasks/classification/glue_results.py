@@ -88,7 +88,7 @@ def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> N
 
 
 def _runs(folders: Sequence[str]) -> list[str]:
-    """Returns the folders, with that of the best trial in place of a sweep's."""
+    """Returns the folders; the folder of the best trial replaces the folder of a sweep."""
     return [sweep_results.best_folder(folder, allow_unfinished=False) for folder in folders]
 
 
