@@ -70,7 +70,7 @@ def takes_over(settings) -> bool:
 
 
 def check_source(settings) -> None:
-    """Refuses another `init_checkpoint` than that of the saved model in `output_dir`, whose weights would be used."""
+    """Refuses an `init_checkpoint` if `output_dir` already holds a model that was made from another checkpoint."""
     folder, path = settings.output_dir, settings.init_checkpoint
     if settings.do_train or not path or run_record.saved_step(folder) is None:
         return
