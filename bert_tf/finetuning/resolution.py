@@ -63,7 +63,7 @@ class Command:
             if given not in (None, before):
                 was = "none" if before in (None, "") else before
                 has_run = checkpoint_folder.prefixes(settings.output_dir)
-                folder = settings.output_dir if has_run else settings.init_checkpoint
+                folder = settings.output_dir if has_run else settings.init_checkpoint or settings.output_dir
                 raise InputError(f"--{flag}={given}: {folder} was trained with {was}; leave the flag out")
         return self.values(**defaults)
 
