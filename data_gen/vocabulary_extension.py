@@ -46,8 +46,8 @@ class ExistingVocabulary:
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
         rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
-        self.path, self.tokens = rules.vocab_file, list(rules.vocabulary)
-        self._lines = list(rules.vocabulary)
+        self.path = rules.vocab_file
+        self.tokens = self._lines = list(rules.vocabulary)
         if tokenizer_files.is_whole(rules):
             with tf.io.gfile.GFile(rules.vocab_file, "rb") as file:
                 # Keep the lines of the file unchanged, including white space, except where a token is added.

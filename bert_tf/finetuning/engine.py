@@ -150,7 +150,7 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
 def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
     """Initializes the model from a fine-tuned checkpoint, and writes a run of no steps."""
     settings, folder = run.settings, run.settings.output_dir
-    prefix = _initialize(run, objective)
+    checkpoint = _initialize(run, objective)
     if strategies.is_chief(run.strategy):
         tf.io.gfile.makedirs(folder)
         run.write_files()
@@ -158,8 +158,7 @@ def _take_over(run: PreparedRun, objective: FineTuningObjective) -> None:
             folder, settings.init_checkpoint, run.described(), run.config, run.tokenizer.rules, settings.script
         )
         if run.task.tuned:
-            source, step = os.path.split(prefix)[0], checkpoint_folder.step_of(prefix)
-            run.task.tuned.copy(source, step if step >= 0 else None, folder, run.task.labels)
+            run.task.tuned.copy(checkpoint, folder, run.task.labels)
         step = tf.Variable(0, dtype=tf.int64)
         checkpoint_folder.save(folder, tf.train.Checkpoint(model=objective.model, global_step=step), 0)
 

@@ -26,8 +26,6 @@ from bert_tf.text import tokenizer_files
 _KINDS = {
     "regression": REGRESSION, "single_label_classification": CLASSIFICATION, "multi_label_classification": MULTI_LABEL,
 }  # fmt: skip
-
-
 # The kinds whose flags and files say all that a task needs.
 _WITHOUT_LABELS = (squad_task.QUESTIONS, choice_task.CHOICE, EMBEDDINGS)
 
@@ -101,7 +99,8 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
         found = description.read(contents.folder)
         if registry.of_task(found, contents.folder).settings is not type(settings):
             return None
-        return dataclasses.replace(found, task_name=OWN_DATA if is_own and name else found.task_name if is_own else "")
+        # A benchmark's task reads its own data with the model, whatever the model was trained on.
+        return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
     length = settings.max_seq_length or stated_length(contents) or settings.default_max_seq_length
     answers = FlagAnswers(length, bool(getattr(settings, "text_b_column", "")))

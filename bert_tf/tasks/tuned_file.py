@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from bert_tf.runs import run_record
+from bert_tf.runs import checkpoint_folder, run_record
 
 _Tuned = TypeVar("_Tuned")
 
@@ -68,12 +68,8 @@ class TunedFile(Generic[_Tuned]):
             )
         return tuned
 
-    def copy(self, source: str, step: int | None, folder: str, labels: Sequence[str]) -> None:
-        """Copies the thresholds of a checkpoint, if there are any, into the folder of a saved model.
-
-        Args:
-          source: the folder of the checkpoint.
-          step: step of the checkpoint; None if unknown.
-        """
+    def copy(self, checkpoint: str, folder: str, labels: Sequence[str]) -> None:
+        """Copies the thresholds beside a checkpoint, if there are any, into the folder of a saved model."""
+        source, step = os.path.dirname(checkpoint), checkpoint_folder.step_of(checkpoint)
         if self.path(source):
-            self.write(folder, self.read(source, step, labels), None, labels)
+            self.write(folder, self.read(source, step if step >= 0 else None, labels), None, labels)

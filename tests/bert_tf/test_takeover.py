@@ -18,6 +18,7 @@ from bert_tf.finetuning import initial
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover
+from bert_tf.tasks.classification import glue
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from bert_tf.tasks.embeddings.embedding_task import EmbeddingTask
 from bert_tf.tasks.embeddings.prompts import VectorFiles
@@ -212,3 +213,18 @@ def test_sentence_transformers_folder_is_a_run(vocab_file, tmp_path):
     assert ours == theirs
     expected = TextEmbedder.load(f"{tmp_path}/run").encode(PAIRS[0])
     np.testing.assert_allclose(TextEmbedder.load(f"{tmp_path}/ours").encode(PAIRS[0]), expected, atol=1e-6)
+
+
+def test_a_benchmark_takes_a_run_over(vocab_file, tmp_path):
+    put_together(tmp_path / "run", vocab_file, glue.task("SST-2", ""))
+    (tmp_path / "data").mkdir()
+    for name in ("SST-2", "CoLA"):
+        (tmp_path / "data/dev.tsv").write_text(
+            "sentence\tlabel\nthe man\t0\n" if name == "SST-2" else "a\t0\t*\tthe man\nb\t1\t\tall of\n"
+        )
+        given = [f"--data_dir={tmp_path}/data", "--do_eval", f"--output_dir={tmp_path}/{name}"]
+        init = [f"--task_name={name}", f"--init_checkpoint={tmp_path}/run"]
+        scores = run_classifier(parse(ClassifierSettings, [*given, *init]))
+        assert run_classifier(parse(ClassifierSettings, [*given, init[0]])) == scores
+        task = json.loads((tmp_path / name / "task.json").read_text())
+        assert (task["task_name"], task["max_seq_length"]) == (name, 24)

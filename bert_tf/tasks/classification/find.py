@@ -60,8 +60,8 @@ def _main_task(command: Command) -> ClassificationTask:
 
 
 def _check_benchmark(task: ClassificationTask, settings: ClassifierSettings, known: TaskDescription | None) -> None:
-    """Refuses to evaluate a run that was trained on another task."""
-    if known and not settings.do_train and known.task_name != task.name:
+    """Refuses to evaluate a run that was trained on another task; any task may take over a model, whose name is ""."""
+    if known and not settings.do_train and known.task_name not in ("", task.name):
         trained = OWN_DATA if known.task_name == IN_MEMORY else known.task_name
         raise InputError(
             f"--task_name={settings.task_name}: {settings.output_dir} was trained with --task_name={trained}; leave "
