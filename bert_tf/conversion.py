@@ -174,7 +174,7 @@ def _write_tokenizer(
 
 def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
     description.write(folder, task)
-    if tuned := registry.of_task(task, contents.folder).task_of(task, contents.folder).tuned:
+    if tuned := registry.of_task(task, contents.folder).tuned:
         tuned.copy(contents.source, folder, task.labels)
 
 
@@ -254,8 +254,7 @@ def _check_kind(format: str, contents: Contents, task: TaskDescription) -> None:
     """Refuses a task for which the format's original code always gives other answers; warns if some answers differ."""
     kind = registry.of_task(task, contents.folder)
     kind.check_format(format, contents.source, task)
-    tuned = kind.task_of(task, contents.folder).tuned
-    if tuned and (path := tuned.path(contents.folder)):
+    if kind.tuned and (path := kind.tuned.path(contents.folder)):
         logging.warning(
             "--format=%s: the format cannot store %s, so some answers will differ, although the scores are equal; "
             "--format=bert_tf keeps the file", format, path,

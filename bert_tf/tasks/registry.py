@@ -16,6 +16,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.task import Task
 from bert_tf.settings import FineTuningSettings
 from bert_tf.tasks.report_parts import Part
+from bert_tf.tasks.tuned_file import TunedFile
 
 # The folders of `bert_tf.tasks`. The constant `KINDS` in a folder's module `kind` lists the folder's kinds of tasks.
 # The kinds of a folder share one script, its flags, and the code that reads files and makes rows. The module in
@@ -48,6 +49,7 @@ class Kind:
       check_format: function that raises InputError if a checkpoint format cannot store a model, and warns if the
         library that uses the format would read texts differently. Its arguments are the value of `--format`, the
         checkpoint's path and the description.
+      tuned: the file with the thresholds that an evaluation tunes; None if the kind has no thresholds.
       hidden_scores: names of scores that the report omits because they do not measure quality.
       config_entries: entries for the `config.json` of Hugging Face's format, in addition to the labels.
     """
@@ -58,6 +60,7 @@ class Kind:
     task_of: Callable[[TaskDescription, str], Task]
     report: Callable[[str, str, TaskDescription], list[Part]]
     check_format: Callable[[str, str, TaskDescription], None] = _accept
+    tuned: TunedFile | None = None
     hidden_scores: tuple[str, ...] = ()
     config_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 

@@ -99,7 +99,7 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
         found = description.read(contents.folder)
         if registry.of_task(found, contents.folder).settings is not type(settings):
             return None
-        # A benchmark's task reads its own data with the model, whatever the model was trained on.
+        # The task of a benchmark may use a model that was trained on another task.
         return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
     length = settings.max_seq_length or stated_length(contents) or settings.default_max_seq_length

@@ -8,6 +8,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription, score_scale
 from bert_tf.tasks import report_parts
+from bert_tf.tasks.classification import multi_label
 from bert_tf.tasks.classification.answers import Answers
 from bert_tf.tasks.classification.classes import Classes
 from bert_tf.tasks.classification.classification_task import ClassificationTask
@@ -143,5 +144,5 @@ def _kind(name: str, report: Callable, problem_type: str, **more) -> Kind:
 KINDS = [
     _kind(CLASSIFICATION, _classes, "single_label_classification"),
     _kind(REGRESSION, _scores, "regression"),
-    _kind(MULTI_LABEL, _label_sets, "multi_label_classification"),
+    _kind(MULTI_LABEL, _label_sets, "multi_label_classification", tuned=multi_label.THRESHOLDS),
 ]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from bert_tf.finetuning.description import TaskDescription
+from bert_tf.tasks.questions import squad_results
 from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import QUESTIONS, SquadTask, squad_task
@@ -49,6 +50,7 @@ KINDS = [
         squad_task,
         _task_of,
         of_lines(_report),
+        tuned=squad_results.NULL_THRESHOLD,
         hidden_scores=("null_threshold",),
     )
 ]
