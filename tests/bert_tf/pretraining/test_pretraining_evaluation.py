@@ -181,5 +181,7 @@ def test_a_run_without_evaluation_has_a_report(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(loop.TrainingProgress, "update", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        run(data, tmp_path, "--do_train")
+        run_pretraining(
+            settings(f"{data}/config.json", f"{data}/data.tfrecord", tmp_path, "--do_train"), run_report.write
+        )
     assert "of 6; written" in (tmp_path / "report.html").read_text()
