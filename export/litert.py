@@ -14,10 +14,9 @@ import tensorflow as tf
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import signatures
+from export import signatures, versions
 from export.kinds.base import ServedModel
 
-NAME = "model.tflite"
 _TOLERANCE = 1e-4
 
 
@@ -42,7 +41,7 @@ def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, n
         except Exception as error:
             operations = sorted(set(re.findall(r"'tf\.(\w+)' op ", str(error))))
             raise _refusal(f"it cannot express {', '.join(operations)}" if operations else str(error)) from error
-    path = os.path.join(folder, NAME)
+    path = os.path.join(folder, versions.LITERT)
     with storage.atomic_path(path) as unnamed, tf.io.gfile.GFile(unnamed, "wb") as file:
         file.write(content)
     expected = function(**{name: tf.constant(values) for name, values in rows.items()})

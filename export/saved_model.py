@@ -34,7 +34,7 @@ def export_saved_model(settings: ExportSettings) -> str:
     Returns:
       The folder of the version: `export_dir`, or the next version in `export_dir`.
     """
-    versions.check(settings.export_dir)
+    versions.check(settings.export_dir, settings.format == "litert")
     with policy(policy_name(settings.dtype)), sources.load(settings) as source:
         if source.folder.startswith(settings.checkpoint_dir):  # the best trial of a sweep
             settings = dataclasses.replace(settings, checkpoint_dir=source.folder)

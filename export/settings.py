@@ -1,8 +1,13 @@
 """Settings of the export script: every field is a flag."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from bert_tf.core.command_line import check_values, require, require_folder, setting
+from bert_tf.core.errors import InputError
+
+# The groups of the flags that only some kinds of models read.
+OF_SOME_KINDS = ("Questions", "Embeddings and masks")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,3 +104,17 @@ class ExportSettings:
         require(self.quantize == "none" or is_litert, f"--quantize={self.quantize} needs --format=litert")
         require(self.dtype == "float32" or not is_litert, "--format=litert needs --dtype=float32; see --quantize")
         require_folder("export_dir", self.export_dir)
+
+    def check_kind(self, task_name: str, flags: Sequence[str]) -> None:
+        """Raises InputError if a flag was given that the model's kind does not read.
+
+        Args:
+          flags: names of the flags in `OF_SOME_KINDS` that the kind reads.
+        """
+        for field in dataclasses.fields(self):
+            is_given = getattr(self, field.name) != field.default
+            if is_given and field.metadata["group"] in OF_SOME_KINDS and field.name not in flags:
+                raise InputError(
+                    f"--{field.name}: {self.checkpoint_dir} is a model of {task_name}, which does not read this flag; "
+                    "remove the flag"
+                )

@@ -52,7 +52,9 @@ def _of_run(settings: ExportSettings) -> Trained:
             f"--task_name={settings.task_name}: {folder} was trained on {names[1]}; give --task_name={names[1]}, omit "
             "the flag, or give another --checkpoint_dir"
         )
-    described = kinds.of_task(found.description).completed(settings, found.description, folder, found.step)
+    kind = kinds.of_task(found.description)
+    settings.check_kind(found.description.task_name, kind.flags)
+    described = kind.completed(settings, found.description, folder, found.step)
     return dataclasses.replace(found, description=described)
 
 
@@ -60,6 +62,7 @@ def _of_checkpoint(settings: ExportSettings) -> Trained:
     """Loads a checkpoint of any format, with the vocabulary and the casing from the checkpoint's folder."""
     name, path = settings.task_name.lower(), settings.checkpoint_dir
     kind, contents = CHECKPOINT_KINDS[name], checkpoints.open_checkpoint(path)
+    settings.check_kind(name, kind.flags)
     config = contents.require_config()
     rules = checkpoint_tokenizer.stated_rules(contents)
     if not rules:

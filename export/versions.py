@@ -8,6 +8,7 @@ import tensorflow as tf
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 
+LITERT = "model.tflite"
 _VERSION = re.compile(r"0|[1-9][0-9]{0,17}")
 
 
@@ -21,9 +22,18 @@ def model_name(export_dir: str) -> str:
     return os.path.basename(os.path.dirname(path) if is_version(path) else path)
 
 
-def check(export_dir: str) -> None:
-    """Checks, before any long work, that an export can be written to `export_dir`."""
+def check(export_dir: str, is_litert: bool) -> None:
+    """Checks, before any long work, that an export can be written to `export_dir`.
+
+    All versions of a model have one format, because a server loads the newest one, and no server reads .tflite files.
+    """
     path = export_dir.rstrip("/")
+    models_folder = os.path.dirname(path) if is_version(path) else path
+    for name in filter(_VERSION.fullmatch, _names(models_folder)):
+        if tf.io.gfile.exists(os.path.join(models_folder, name, LITERT)) != is_litert:
+            raise InputError(
+                f"--export_dir={export_dir}: {models_folder}/{name} has the other --format; give another folder"
+            )
     if is_version(path):
         storage.check_new_folder(path, "export_dir")
         return

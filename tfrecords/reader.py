@@ -95,9 +95,10 @@ def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> N
         found = first_example(path).features.feature
         for feature in features:
             if feature.name not in found:
+                is_pairs_label = feature.name == "next_sentence_labels"
                 raise InputError(
                     f"{path}: has no feature {feature.name!r} (found: {', '.join(sorted(found)) or 'none'}); "
-                    "is it data for another task?"
+                    + ("give --nouse_next_sentence_label" if is_pairs_label else "is it data for another task?")
                 )
             values = found[feature.name]
             length = len(getattr(values, "float_list" if feature.kind == "float" else "int64_list").value)

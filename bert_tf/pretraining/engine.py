@@ -191,7 +191,7 @@ def _phase(
             "input_file": identity.fingerprint(data.files),
             "max_seq_length": settings.max_seq_length,
             "max_predictions_per_seq": settings.max_predictions_per_seq,
-            "use_next_sentence_label": settings.use_next_sentence_label,
+            "use_next_sentence_label": data.has_next_sentence_labels,
             "packed_rows": data.packing and dataclasses.asdict(data.packing),
             **data.masking_facts,
             **({"teacher": taught_by.sha256(taught_by.tensors)} if taught_by else {}),
@@ -238,12 +238,11 @@ def _make_trainer(
         )
 
     keras.utils.set_random_seed(settings.random_seed)
-    has_next_sentence = data.has_pairs and settings.use_next_sentence_label
     with strategy.scope():
         model = BertPretrainer(config, settings.recompute_activations)
         objective = PretrainingObjective(
             model,
-            has_next_sentence,
+            data.has_next_sentence_labels,
             record_files.starts_word(config, data),
             taught_by and teacher.load(taught_by),
             settings.distill_weight,
@@ -285,6 +284,6 @@ def _throughput(
         predictions, examples = data.packing.predictions, data.packing.sequences
     if config.directionality != "bidi":
         predictions = settings.max_seq_length - 1
-    outputs = 2 if data.has_pairs and settings.use_next_sentence_label else 0
+    outputs = 2 if data.has_next_sentence_labels else 0
     per_row = flops.pretraining_flops(config, settings.max_seq_length, predictions, outputs, examples)
     return Throughput(per_row, flops.peak(strategy, settings.dtype))

@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping, Sequence
 import tensorflow as tf
 from absl import logging
 
-from bert_tf import checkpoints
+from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import items
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
-from bert_tf.runs import run_folder
+from bert_tf.runs import run_folder, run_record
 from bert_tf.settings import PretrainingSettings
 from bert_tf.text import data_vocabulary, tokenizer_files
 from bert_tf.text.data_vocabulary import DataVocabulary
@@ -44,6 +44,7 @@ class PretrainingData:
       packing: shape of packed rows for training; None if each row has one example.
       vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
       rules: the rules of the data's tokenizer; None if the vocabulary's file was not found.
+      has_pairs: whether the rows for training are pairs of segments.
     """
 
     files: Sequence[str]
@@ -53,9 +54,11 @@ class PretrainingData:
     packing: RowShape | None = None
     vocabulary: DataVocabulary | None = None
     rules: TokenizerRules | None = None
+    has_pairs: bool = False
 
     @property
-    def has_pairs(self) -> bool:
+    def has_next_sentence_labels(self) -> bool:
+        """Whether the model learns the next-sentence task from the data."""
         return any(feature.name == "next_sentence_labels" for feature in self.features)
 
     @property
@@ -125,8 +128,9 @@ def inspect(
             f"--max_seq_length={settings.max_seq_length}"
         )
     features = schema.pretraining_features(
-        settings.max_seq_length, settings.max_predictions_per_seq, masked=masked, next_sentence=pairs
-    )
+        settings.max_seq_length, settings.max_predictions_per_seq, masked=masked,
+        next_sentence=pairs and settings.use_next_sentence_label,
+    )  # fmt: skip
     reader.check_lengths(every, features)
     for path, entries in manifests.items():
         _check_manifest(path, entries, settings, config)
@@ -139,7 +143,7 @@ def inspect(
     if rules:
         config.check_vocabulary(len(rules.vocabulary), rules.vocab_file, settings.bert_config_file)
     dynamic = _dynamic_masking(settings, every, manifests, rules) if unmasked else None
-    data = PretrainingData(files, eval_files, features, dynamic, None, vocabulary, rules)
+    data = PretrainingData(files, eval_files, features, dynamic, None, vocabulary, rules, pairs)
     if settings.pack_sequences and settings.do_train:
         data = dataclasses.replace(data, packing=_row_shape(settings, config, data))
     return settings, data
@@ -193,7 +197,8 @@ def _row_shape(settings: PretrainingSettings, config: BertConfig, data: Pretrain
 
 def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, config: BertConfig) -> None:
     if entries.get("vocab_size", 0) > config.vocab_size:
-        remedy = GROWTH_COMMAND if settings.init_checkpoint else "raise vocab_size"
+        grows = settings.init_checkpoint or run_record.exists(settings.output_dir)
+        remedy = GROWTH_COMMAND if grows else "raise vocab_size"
         raise InputError(
             f"{settings.bert_config_file}: vocab_size={config.vocab_size} is smaller than the vocabulary of "
             f"{path}, which has {entries['vocab_size']} tokens; {remedy}"
@@ -288,7 +293,7 @@ def _vocabulary(
     )
     given = settings.vocab_file
     if given:
-        rules = tokenizer_files.read(given, strict=False)
+        rules = tokenizer_files.read(given, default=_known_rules(settings), strict=False)
         if vocabulary and vocabulary.sha256 != rules.facts["vocab_sha256"]:
             raise InputError(
                 f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
@@ -305,6 +310,19 @@ def _vocabulary(
         "copy the vocabulary into the run's folder for fine-tuning", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
     return vocabulary, None
+
+
+def _known_rules(settings: PretrainingSettings) -> TokenizerRules | None:
+    """Returns the tokenizer of the run or of its initial checkpoint, for what the vocabulary's folder does not state.
+
+    Other programs' data has no manifest, so nothing else states how it was made.
+    """
+    if own := tokenizer_files.find_vocabulary(settings.output_dir):
+        return tokenizer_files.read(own, strict=False)
+    starts_from = run_folder.initial_checkpoint(settings)
+    if not starts_from:
+        return None
+    return checkpoint_tokenizer.stated_rules(checkpoints.open_checkpoint(starts_from), strict=False)
 
 
 def _rules_with_sha256(path: str, sha256: str) -> TokenizerRules | None:

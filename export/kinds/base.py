@@ -6,7 +6,7 @@ Letters: N choices per example.
 import abc
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -43,9 +43,11 @@ class ServedModel(tf.Module, abc.ABC):
 
     Attributes:
       method: TF Serving's method for the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
+      flags: names of the settings in `OF_SOME_KINDS` that this kind reads.
     """
 
     method = PREDICT
+    flags: Sequence[str] = ()
 
     def __init__(
         self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets: Mapping[str, str]

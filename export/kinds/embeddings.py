@@ -36,6 +36,8 @@ class ServedEmbeddings(ServedCheckpoint):
     The signature `token_embeddings` has the same input, but returns one vector per token.
     """
 
+    flags = ("layers", "pooling", "normalize", "dimensions", "max_seq_length")
+
     @staticmethod
     def drop_unused(model: keras.Model, description: TaskDescription) -> None:
         """Removes the layers above the highest layer that is read, and the pooler."""

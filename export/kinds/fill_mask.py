@@ -39,6 +39,8 @@ _SAMPLES = (
 class ServedFillMask(ServedCheckpoint):
     """Input: `text`, which contains [MASK] for each token to predict. Outputs: see `answer`."""
 
+    flags = ("top_k", "max_seq_length")
+
     @staticmethod
     def parameters(settings: ExportSettings, contents: Contents) -> dict[str, Any]:
         config = scoring.require_language_model(contents, "bidi")

@@ -24,6 +24,8 @@ from export.settings import ExportSettings
 class ServedQuestions(ServedTask):
     """Inputs: `question` and `context`, of any length. Outputs: see `answer`."""
 
+    flags = ("n_best_size", "max_answer_length", "null_score_diff_threshold")
+
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
         """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description.
@@ -37,6 +39,11 @@ class ServedQuestions(ServedTask):
                 threshold = squad_results.NULL_THRESHOLD.read(folder, step)
                 _refuse_other_decoding(parameters, description, folder)
             parameters["null_threshold"] = threshold
+        elif threshold is not None:
+            raise InputError(
+                f"--null_score_diff_threshold={threshold}: {folder} was trained without --version_2_with_negative, so "
+                "it answers every question; remove the flag"
+            )
         return dataclasses.replace(description, parameters=parameters)
 
     def inputs(self) -> dict[str, tf.TensorSpec]:

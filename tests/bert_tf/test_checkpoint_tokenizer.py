@@ -117,6 +117,16 @@ def test_further_pretraining_needs_the_vocabulary(cased, runs, tmp_path):
     run_pretraining(pretraining(runs, cased, tmp_path / "out", *lower, "--ignore_checkpoint_tokenizer"))
 
 
+@pytest.mark.slow
+def test_others_data_takes_the_checkpoints_rules(cased, runs, tmp_path):
+    shutil.copy(cased / "data", tmp_path / "data")  # without a manifest
+    shutil.copy(cased / "words.txt", tmp_path)
+    command = f"--init_checkpoint={cased}/run", f"--vocab_file={tmp_path}/words.txt"
+    for _ in ("a new run", "the same run again"):
+        run_pretraining(pretraining(runs, tmp_path, tmp_path / "out", *command))
+        assert json.loads((tmp_path / "out/tokenizer_config.json").read_text())["do_lower_case"] is False
+
+
 def test_missing_data_vocabulary_is_compared_by_hash(cased, tmp_path):
     contents = checkpoints.open_checkpoint(str(cased / "run"))
     same = DataVocabulary("d", "gone.txt", {"vocab_sha256": storage.sha256(str(cased / "words.txt"))})

@@ -213,8 +213,25 @@ def test_the_next_sentence_task_is_left_out_by_flag(data, tmp_path):
         for step in (0, 2)
     )
     np.testing.assert_array_equal(before, after)
-    with pytest.raises(InputError, match="head has random weights; evaluate with --nouse_next_sentence_label too"):
+    with pytest.raises(InputError, match="random weights; evaluate with --nouse_next_sentence_label"):
         run_pretraining(settings(data, tmp_path, "static", "--nodo_train", "--do_eval"))
+
+
+@pytest.mark.slow
+def test_single_texts_leave_the_pair_head_untrained(data, tmp_path):
+    run_pretraining(settings(data, tmp_path, "mlm"))
+    with pytest.raises(InputError, match="random weights; evaluate with --nouse_next_sentence_label"):
+        run_pretraining(settings(data, tmp_path, "static", "--nodo_train", "--do_eval"))
+    results = run_pretraining(
+        settings(data, tmp_path, "static", "--nodo_train", "--do_eval", "--nouse_next_sentence_label")
+    )
+    assert not any(name.startswith("next_sentence") for name in results)
+
+
+def test_held_out_single_texts_fit_pairs_by_flag(data):
+    with pytest.raises(InputError, match="mlm: has no feature .*; give --nouse_next_sentence_label"):
+        look(data, "static", eval_names="mlm")
+    assert not look(data, "static", "--nouse_next_sentence_label", eval_names="mlm").has_next_sentence_labels
 
 
 def test_a_vocabulary_beyond_the_embeddings_is_refused(data, tmp_path):
