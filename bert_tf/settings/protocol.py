@@ -38,7 +38,8 @@ class ProtocolSettings(TrainingSettings):
         "with --eval_strategy=steps: number of steps between two evaluations", 0, group="Evaluation", at_least=0
     )
     early_stopping_patience: int = setting(
-        "end training after this many consecutive evaluations without a better main metric; 0: never",
+        "end training after this many consecutive evaluations without a better main metric, or an equal one with "
+        "a lower loss; 0: never",
         0,
         group="Evaluation",
         at_least=0,
