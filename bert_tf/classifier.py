@@ -101,7 +101,8 @@ class TextClassifier(FinishedRun):
             `text_b`.
           labels: one entry per text. Strings and integers are names of classes, and floats are targets of a
             regression; with `regression=True`, integers are targets too. If the entries are lists, tuples or sets of
-            strings, each text may have any number of labels. Or the name of a column of the table.
+            strings, each text may have any number of labels. Or the name of a column of the table; if a Dataset
+            names the classes of the column, the classifier has these names.
           checkpoint: pre-trained weights; see `--init_checkpoint` of `run_classifier`.
           output_dir: folder for checkpoints, predictions and report.
           dev_texts: texts for the evaluation; if None, the share `dev_share` of `texts` is held out from training.

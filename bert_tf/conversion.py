@@ -93,8 +93,10 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
         if task and settings.format == "bert_tf":
             _write_task(folder, contents, task)
         sentence_transformers.copy(contents.folder, folder)
-        # Later conversions need the entries, which not all formats can store.
+        # Later commands need the entries and the task, which not all formats can store.
         record = dataclasses.asdict(settings) | {hugging_face.ENTRIES: entries}
+        if task:
+            record[takeover.TASK] = dataclasses.asdict(description.without_score_scale(task))
         storage.write_json(os.path.join(folder, checkpoint_tokenizer.CONVERSION_NAME), record)
         if task and not recorded:
             script = registry.of_task(task, folder).settings.script

@@ -100,6 +100,8 @@ def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    if any(hasattr(column, "column_names") for column in columns.values()):  # a DatasetDict of the library datasets
+        raise InputError(f"a dict of the tables {', '.join(columns)} is not a table; give one of the tables")
     are_lists = all(hasattr(column, "__len__") and not isinstance(column, (str, bytes)) for column in columns.values())
     if not are_lists or len(set(map(len, columns.values()))) > 1:
         raise InputError("a dict is a table only if its values are lists of one length; give such lists, or a list")

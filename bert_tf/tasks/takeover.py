@@ -30,6 +30,10 @@ _KINDS = {
 _WITHOUT_LABELS = (squad_task.QUESTIONS, choice_task.CHOICE, EMBEDDINGS)
 
 
+# The key in `conversion.json` for the description of the converted model's task.
+TASK = "task"
+
+
 class Unanswered(InputError):
     """No file states something that the description of a task needs; the message names the flag to give."""
 
@@ -47,6 +51,12 @@ class FlagAnswers:
     max_seq_length: int
     has_pairs: bool | None = None
     version_2_with_negative: bool = False
+
+    @property
+    def parameters(self) -> dict[str, bool]:
+        """The answers of flags that were given, by the names of `TaskDescription.parameters`."""
+        found = {"has_pairs": self.has_pairs, "version_2_with_negative": self.version_2_with_negative or None}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
@@ -66,7 +76,7 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     data = {}
     if head == "span_head":
         kind, name, labels = squad_task.QUESTIONS, squad_task.NAME, ()
-        parameters = {"version_2_with_negative": answers.version_2_with_negative}
+        parameters = {"version_2_with_negative": False}
         # The defaults of run_squad, or less for short rows.
         data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
     elif head == "token_head":
@@ -75,9 +85,18 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     elif "BertForMultipleChoice" in entries.get("architectures", ()):
         kind, name, labels, parameters = choice_task.CHOICE, choice_task.NAME, (), {}
     else:
-        kind, name, has_pairs = _kind_of_texts(contents, entries, len(labels)), OWN_DATA, _has_pairs(contents, answers)
+        kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA
         labels = () if kind == REGRESSION else labels
-        parameters = {"has_pairs": has_pairs, **READ_AS_IN_THE_PAPER.parameters}
+        parameters = {"has_pairs": None, **READ_AS_IN_THE_PAPER.parameters}
+    recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(TASK, {})
+    if (recorded.get("kind"), recorded.get("labels")) == (kind, list(labels)):
+        parameters, data = parameters | recorded["parameters"], data | recorded["data"]
+    parameters |= {name: value for name, value in answers.parameters.items() if name in parameters}
+    if parameters.get("has_pairs", True) is None:
+        raise Unanswered(
+            f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
+            "--nohas_pairs for single texts"
+        )
     return TaskDescription(kind, name, labels, length, parameters, data)
 
 
@@ -133,15 +152,6 @@ def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...],
         f"{contents.config_file}: id2label has {', '.join(labels[:5])}, but a tagger needs O, B and I of each type of "
         "entity, or also E and S; name the outputs so, or train a new head"
     )
-
-
-def _has_pairs(contents: Contents, answers: FlagAnswers) -> bool:
-    if answers.has_pairs is None:
-        raise Unanswered(
-            f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
-            "--nohas_pairs for single texts"
-        )
-    return answers.has_pairs
 
 
 def _kind_of_texts(contents: Contents, entries: Mapping[str, Any], outputs: int) -> str:

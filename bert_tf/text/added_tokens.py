@@ -50,6 +50,8 @@ class AddedTokenFinder(tf.Module):
           begins: int64 [P], the byte in the text at which each piece begins.
           ids: int32 [P], the id of the added token; -1 for other pieces.
         """
+        # The operation ends a text at its first NUL. The tokenizer removes U+0001 as it removes NUL.
+        texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
         pieces, begins, _ = tf_text.regex_split_with_offsets(texts, self._pattern, self._pattern)
         exact = tf.equal(pieces.values[:, tf.newaxis], self._contents)  # [P, A]
         lower = tf.strings.lower(pieces.values, "utf-8")[:, tf.newaxis]

@@ -1,5 +1,6 @@
 """`TextClassifier`, the classifier for Python programs."""
 
+import io
 import json
 
 import numpy as np
@@ -255,6 +256,9 @@ def test_sets_are_any_number_of_labels():
     task = task_of(["a", "b", "c"], [{"y", "x"}, [], ("z",)])
     assert task.kind == "multi_label" and task.labels == ("x", "y", "z")
     np.testing.assert_array_equal(task.targets(task.data.read("train")), [[1, 1, 0], [0, 0, 0], [0, 0, 1]])
+    frame = pandas.DataFrame({"text": ["a", "b"], "label": [["x"], ["y", "x"]]}).to_parquet()
+    read = pandas.read_parquet(io.BytesIO(frame))  # the cells are arrays
+    assert memory_source(read, "label", None).data.read("train")[1].label == ("x", "y")
 
 
 @pytest.mark.slow

@@ -1,11 +1,13 @@
 """A fine-tuned model of another project is predicted with, exported and loaded without a step of training."""
 
+import dataclasses
 import json
 import os
 
 import numpy as np
 import pytest
 
+from bert_tf import conversion
 from bert_tf.checkpoint_formats import hugging_face
 from bert_tf.checkpoints import open_checkpoint
 from bert_tf.classifier import TextClassifier
@@ -14,7 +16,7 @@ from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
-from bert_tf.finetuning import initial
+from bert_tf.finetuning import description, initial
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover
@@ -73,6 +75,22 @@ def test_export_of_hugging_face_copy_equals_original(name, vocab_file, tmp_path)
         else:
             np.testing.assert_allclose(ours[output], values, atol=1e-5)
     assert f"checkpoint_dir: {hf}" in (tmp_path / "theirs/1/assets/model_card.md").read_text()
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_a_copy_of_a_run_knows_its_task(name, vocab_file, tmp_path):
+    put_together(tmp_path / "run", vocab_file, TASKS[name](), length=32)
+    own = description.read(str(tmp_path / "run"))
+    others = {"long_text": "head_tail", "version_2_with_negative": True, "document_context": True}
+    changed = {key: others.get(key, value) for key, value in own.parameters.items()}
+    description.write(str(tmp_path / "run"), dataclasses.replace(own, parameters=changed))
+    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face"))
+    with conversion.run_of(f"{tmp_path}/hf") as folder:
+        found = description.read(folder)
+    plain = {key: value for key, value in changed.items() if key not in ("mean", "deviation")}
+    assert found.parameters == plain
+    for field in ("kind", "labels", "max_seq_length", "data"):
+        assert getattr(found, field) == getattr(own, field)
 
 
 @pytest.mark.slow

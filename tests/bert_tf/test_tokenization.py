@@ -185,5 +185,7 @@ def test_added_tokens_are_found_beside_invalid_bytes(tmp_path):
     words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the"]
     (tmp_path / "vocab.txt").write_text("".join(f"{word}\n" for word in words))
     (tmp_path / "added_tokens.json").write_text(json.dumps({"[URL]": len(words)}))
-    ids = BertTokenizer(str(tmp_path)).encode([b"the \xe9 [URL]"])
-    assert ids.to_list() == [[5, 6]]
+    tokenizer = BertTokenizer(str(tmp_path))
+    assert tokenizer.encode([b"the \xe9 [URL]"]).to_list() == [[5, 6]]
+    # NUL, which does not end a text, also not beside another text with an added token
+    assert tokenizer.encode(["the \0the", "the\0 [URL]\0 the"]).to_list() == [[5, 5], [5, 6, 5]]

@@ -2,9 +2,11 @@
 
 import polars
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, DatasetDict
 
 from bert_tf import TextClassifier, TextEmbedder
+from bert_tf.core.errors import InputError
+from bert_tf.tasks.classification import memory_source
 from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
@@ -36,8 +38,13 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     dev = {"dev_texts": table, "dev_labels": "label"}
     other = TextClassifier.train(table, "label", start, tmp_path / "whole", **dev, **SETTINGS)
     assert other.scores == pytest.approx(model.scores) and other.predict(table) == model.predict(table["text"])
+    named = table.cast_column("label", ClassLabel(names=["negative", "neutral"]))
+    given = memory_source.memory_source(named, "label", None)
+    assert given.labels == ("negative", "neutral") and given.data.read("train")[1].label == "neutral"
     frame = polars.DataFrame({"text": table["text"][:], "label": table["label"][:]})
     assert other.predict(frame) == other.predict(frame["text"]) == model.predict(table["text"])
+    with pytest.raises(InputError, match="a dict of the tables train, dev is not a table; give one of the tables"):
+        memory_source.memory_source(DatasetDict({"train": table, "dev": table}), "label", None)
     assert other.evaluate(frame, "label") == other.evaluate(table, "label")
 
 

@@ -40,6 +40,7 @@ def memory_source(
       wanted: the kind of task that the settings name; for REGRESSION, integers are also numbers. "" for the kind that
         fits the labels.
     """
+    stated = _stated_names(texts, labels)
     texts, labels = _columns(texts, labels, "labels", wanted)
     kind = _kind_of(labels)
     if wanted not in ("", kind):
@@ -47,7 +48,7 @@ def memory_source(
             f"labels: are for {kind}, but {wanted}=True is given; give labels for {wanted}, or drop {wanted}"
         )
     splits = {"train": examples_of(texts, labels)}
-    names = () if kind == REGRESSION else _class_names(labels)
+    names = () if kind == REGRESSION else stated or _class_names(labels)
     values = set(labels) if kind == REGRESSION and not wanted else ()
     if 0 < len(values) <= _FEW and all(float(value).is_integer() for value in values):
         logging.warning("the labels are floats, so the model learns numbers; if they are classes, give integers")
@@ -127,16 +128,31 @@ def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
 
     `labels` may name a column of the table `texts`, whose rows are then the texts.
     """
-    rows = rows_of(texts)
+    rows, names = rows_of(texts), _stated_names(texts, labels)
     if rows is not None and isinstance(labels, str):
         for number, row in enumerate(rows):
             if labels not in row:
                 raise InputError(f"{what}: row {number} has no column {labels!r}; it has {', '.join(row)}")
         labels = [row[labels] for row in rows]
     labels = _list_of(labels, what)
-    if kind == REGRESSION:
+    if kind != REGRESSION:
+        labels = _named(labels, names) if names else labels
+    else:
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
     return texts if rows is None else rows, labels
+
+
+def _stated_names(table: Any, column: Any) -> tuple[str, ...]:
+    """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none."""
+    feature = getattr(table, "features", {}).get(column) if isinstance(column, str) else None
+    return tuple(getattr(getattr(feature, "feature", feature), "names", ()))  # the names of one class or of a list
+
+
+def _named(label: Any, names: Sequence[str]) -> Any:
+    """Replaces the number of a class, also in lists, by the name of the class."""
+    if isinstance(label, list):
+        return [_named(one, names) for one in label]
+    return names[label] if label in range(len(names)) else label  # -1 means no label
 
 
 def _list_of(values: Any, what: str) -> list:
@@ -147,7 +163,9 @@ def _list_of(values: Any, what: str) -> list:
         raise InputError(
             f"{what}: is a table; give a list of texts, or a list of pairs such as table[['a', 'b']].values.tolist()"
         )
-    return list(values)
+    if hasattr(values, "numpy"):  # a tensor
+        values = values.numpy()
+    return [value.tolist() if hasattr(value, "tolist") else value for value in values]  # numbers and arrays of NumPy
 
 
 def _kind_of(labels: Sequence) -> str:
