@@ -42,7 +42,7 @@ class Layout:
 
     format: str = "tsv"
     has_header: bool = True
-    quoted: bool | None = False
+    quoted: bool | None = None
 
     @property
     def delimiter(self) -> str:
@@ -252,7 +252,10 @@ def _has_doubled_quotes(cell: str) -> bool:
 
 
 def _refuse_quotes(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> None:
-    remedy = "give --quoted to remove the quotes, or --noquoted if they are part of the texts"
+    remedy = (
+        "save the file as .csv or .jsonl, or give run_classifier --quoted to remove the quotes, or --noquoted if they "
+        "are part of the texts"
+    )
     if all(_is_quoted(cells[0]) for _, cells in rows):
         raise InputError(f"{path}: every text is in double quotes; {remedy}")
     for line, cells in rows:
@@ -280,7 +283,8 @@ def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
 def _quoted_rows(path: str, lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
     csv.field_size_limit(_LONGEST_CELL)
     text = io.StringIO("\n".join(lines), newline="")
-    reader = csv.reader(text, "excel", delimiter=delimiter, strict=True)
+    # People write a space after each comma. BERT does not see it, but a quote after a space does not begin a cell.
+    reader = csv.reader(text, "excel", delimiter=delimiter, strict=True, skipinitialspace=True)
     while True:
         line = reader.line_num + 1
         try:

@@ -7,6 +7,7 @@ from datasets import ClassLabel, Dataset, DatasetDict
 from bert_tf import TextClassifier, TextEmbedder
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import memory_source
+from bert_tf.tasks.questions import squad_file
 from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
@@ -46,6 +47,17 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     with pytest.raises(InputError, match="a dict of the tables train, dev is not a table; give one of the tables"):
         memory_source.memory_source(DatasetDict({"train": table, "dev": table}), "label", None)
     assert other.evaluate(frame, "label") == other.evaluate(table, "label")
+
+
+def test_questions_of_a_dataset_are_read(tmp_path):
+    context, answers = "The man said it.", {"text": ["man", "The man"], "answer_start": [4, 0]}
+    rows = {"id": ["a", "b"], "context": [context] * 2, "question": ["who?", "why?"],
+            "answers": [answers, {"text": [], "answer_start": []}]}  # fmt: skip
+    Dataset.from_dict(rows).to_json(tmp_path / "dev.jsonl")
+    first, second = squad_file.read_questions(f"{tmp_path}/dev.jsonl")
+    assert (first.id, first.context, first.text) == ("a", context, "who?")
+    assert first.answers == (("man", 4), ("The man", 0)) and not first.is_impossible
+    assert second.answers == () and second.is_impossible
 
 
 def test_parquet_files_of_datasets_are_documents(tmp_path):

@@ -27,7 +27,9 @@ PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a c
 # Possible names of the columns of pairs and of scored pairs. If a file has several of these pairs, the first is used.
 _PAIRS = (("anchor", "positive"), ("query", "document"), ("question", "answer"))
 _SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
-_NEGATIVE, _SCORE, _TEXT = "negative", "score", "text"
+_NEGATIVE, _TEXT = "negative", "text"
+# Possible names of the column of scores, as in sentence-transformers; right and wrong pairs have the scores 1 and 0.
+_SCORES = ("score", "label")
 _JUDGMENT = ("query-id", "corpus-id", "score")
 _QRELS = {"dev": ("dev", "validation", "test"), "test": ("test", "dev"), "train": ("train",)}
 
@@ -125,9 +127,12 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     negatives = [name for name in names if name.startswith(_NEGATIVE)]
     pair = next((pair for pair in (*_PAIRS, *_SCORED) if set(pair) <= set(names)), ())
     # The test data of scored pairs may lack the scores.
-    form = SCORED if _SCORE in names or (pair in _SCORED and split == "test") else PAIRS if pair in _PAIRS else TEXTS
+    score = next((name for name in _SCORES if name in names), "")
+    form = PAIRS if pair in _PAIRS else TEXTS
+    if pair and (score or (pair in _SCORED and split == "test")):
+        form = SCORED
     columns = [*pair, *negatives] if pair else [_TEXT]
-    if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and (negatives or not pair)):
+    if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and negatives):
         raise InputError(
             f"{path}: has the columns {', '.join(names)}; give anchor and positive (and negative_1, ...), or "
             "sentence1, sentence2 and score, or text"
@@ -135,7 +140,7 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     found = []
     for place, row in rows:
         texts = [_text(place, row, name) for name in columns if name not in negatives or not _is_absent(row.get(name))]
-        label = _score(place, row.get(_SCORE), split) if form == SCORED else None
+        label = _score(place, score, row.get(score), split) if form == SCORED else None
         if form == TEXTS and split == "train":
             texts *= 2
         found.append(Texts(tuple(texts), form, label, place=place))
@@ -165,19 +170,19 @@ def _text(place: str, row: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def _score(place: str, value: Any, split: str) -> float | None:
+def _score(place: str, name: str, value: Any, split: str) -> float | None:
     if value in (None, "") and split == "test":
         return None
-    return _number(place, value)
+    return _number(place, name, value)
 
 
-def _number(place: str, value: Any) -> float:
+def _number(place: str, name: str, value: Any) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise InputError(f"{place}: {_SCORE} is {value!r}, not a finite number; fix the row")
+        raise InputError(f"{place}: {name} is {value!r}, not a finite number; fix the row")
     return number
 
 
@@ -190,7 +195,7 @@ def read_collection(folder: str, split: str) -> list[CollectionText]:
     relevant: dict[str, dict[str, float]] = {}
     absent: tuple[set[str], set[str]] = set(), set()
     for place, query, document, score in _judgments(path):
-        gain = _number(place, score)
+        gain = _number(place, "score", score)
         for id, known, unknown in zip((query, document), (queries, documents), absent, strict=True):
             unknown |= set() if id in known else {id}
         if query in queries:  # a query without a relevant document counts as 0, as in trec_eval

@@ -25,7 +25,8 @@ class SquadSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_null_threshold",)
 
     train_file: str = setting(
-        "training data: comma-separated files in SQuAD's JSON format, version 1.1 or 2.0",
+        "training data: comma-separated files in SQuAD's JSON format, version 1.1 or 2.0, or JSON Lines of the "
+        "library datasets",
         "",
         group="Data",
         first=True,

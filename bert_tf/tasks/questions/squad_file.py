@@ -105,9 +105,14 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Question]:
+    """Reads a file in SQuAD's layout, or JSON Lines (.jsonl) with a question per line, as datasets writes."""
     questions, place = [], path
+    lines = tables.read_objects(path) if path.lower().endswith(".jsonl") else ()
     try:
-        for number, article in enumerate(_parsed(path)["data"]):
+        for line, entry in lines:
+            place = f"{path}, line {line}"
+            questions.append(_question(entry, _text(entry["context"]), place))
+        for number, article in enumerate(() if lines else _parsed(path)["data"]):
             place = f"{path}, data[{number}]"
             for at, paragraph in enumerate(article["paragraphs"]):
                 place = of_paragraph = f"{path}, data[{number}].paragraphs[{at}]"
@@ -135,13 +140,18 @@ def _parsed(path: str) -> Any:
     except UnicodeDecodeError as error:
         raise tables.not_utf8(path, error) from error
     except json.JSONDecodeError as error:
-        raise InputError(f"{path}: is not JSON ({error}); give a file in SQuAD's layout") from error
+        raise InputError(
+            f"{path}: is not JSON ({error}); give a file in SQuAD's layout, or name JSON Lines .jsonl"
+        ) from error
 
 
 def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
     answers = None
-    if "answers" in entry or _boolean(entry.get("is_impossible", False)):
-        found = entry.get("answers", ())
+    if entry.get("answers") is not None or _boolean(entry.get("is_impossible", False)):
+        found = entry.get("answers") or ()
+        if isinstance(found, Mapping):  # of the library datasets
+            pairs = zip(found["text"], found["answer_start"], strict=True)
+            found = [{"text": text, "answer_start": start} for text, start in pairs]
         answers = tuple(Answer(_text(answer["text"]), operator.index(answer["answer_start"])) for answer in found)
     id_ = entry["id"]
     id_ = str(id_) if isinstance(id_, int) else _text(id_)  # some annotation tools write ids as numbers

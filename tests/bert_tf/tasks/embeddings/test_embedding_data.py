@@ -36,6 +36,7 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
         ("a.tsv", ["anchor\tpositive\tnegative_1", "the\tman\twas"], PAIRS, ("the", "man", "was"), None),
         ("a.csv", ["question,answer", '"the, so",man'], PAIRS, ("the, so", "man"), None),
         ("a.jsonl", rows({"query": "a", "document": "b"}), PAIRS, ("a", "b"), None),
+        ("a.csv", ["question, answer, label", 'why, "so, it is", 0'], SCORED, ("why", "so, it is"), 0.0),
         ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], SCORED, ('"the', "man"), 3.5),
         ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man", "the man"), None),
     ],
@@ -98,6 +99,7 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
         (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
         (["anchor\tpositive", "a\t "], "a.tsv, line 2: positive is empty; give a text in each row"),
         (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a finite number"),
+        (["anchor\tpositive", 'a\t"a ""b"" c"'], "a.tsv, line 2: a text is in double quotes .*; save the file as .csv"),
         (["sentence1\tsentence2\tscore", "a\tb\tinf"], "a.tsv, line 2: score is 'inf', not a finite number"),
     ],
 )
