@@ -114,7 +114,4 @@ class ExportSettings:
         for field in dataclasses.fields(self):
             is_given = getattr(self, field.name) != field.default
             if is_given and field.metadata["group"] in OF_SOME_KINDS and field.name not in flags:
-                raise InputError(
-                    f"--{field.name}: {self.checkpoint_dir} is a model of {task_name}, which does not read this flag; "
-                    "remove the flag"
-                )
+                raise InputError(f"--{field.name}: an export of {task_name} does not use this flag; remove it")

@@ -29,8 +29,9 @@ def check(export_dir: str, is_litert: bool) -> None:
     """
     path = export_dir.rstrip("/")
     models_folder = os.path.dirname(path) if is_version(path) else path
+    other = "saved_model.pb" if is_litert else LITERT
     for name in filter(_VERSION.fullmatch, _names(models_folder)):
-        if tf.io.gfile.exists(os.path.join(models_folder, name, LITERT)) != is_litert:
+        if tf.io.gfile.exists(os.path.join(models_folder, name, other)):
             raise InputError(
                 f"--export_dir={export_dir}: {models_folder}/{name} has the other --format; give another folder"
             )

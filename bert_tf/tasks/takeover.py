@@ -28,8 +28,6 @@ _KINDS = {
 }  # fmt: skip
 # The kinds whose flags and files say all that a task needs.
 _WITHOUT_LABELS = (squad_task.QUESTIONS, choice_task.CHOICE, EMBEDDINGS)
-
-
 # The key in `conversion.json` for the description of the converted model's task.
 TASK = "task"
 

@@ -195,7 +195,7 @@ def test_a_regression_gives_scores(regression, vocab_file):
         ({"checkpoint_dir": "nowhere"}, "nowhere: no such checkpoint"),
         ({"task_name": "CoLA"}, "was trained on own"),
         ({"export_dir": "{run}/../model", "format": "litert"}, "model/1 has the other --format; give another folder"),
-        ({"pooling": "cls"}, "--pooling: .* is a model of own, which does not read this flag"),
+        ({"pooling": "cls"}, "--pooling: an export of own does not use this flag; remove it"),
         ({"export_dir": "{run}"}, "is not empty and contains no version of a model"),
         ({"export_dir": "{run}/../model/1"}, "exists and is not an empty folder"),
         ({"export_dir": "{run}/task.json"}, "is a file; give a model's folder"),
