@@ -43,7 +43,7 @@ def write_export(folder: pathlib.Path, vocab_file: str, name: str) -> str:
         put_together(run, vocab_file, TASKS[name](), spread=0.3)
     else:
         write_pretrained(run, vocab_file)
-        options = {"task_name": name, "top_k": 10**6}  # one per token
+        options = {"task_name": name} | ({"top_k": 10**6} if name == "fill_mask" else {})  # one per token
     if name == "sets":
         described = json.loads((run / "task.json").read_text())
         (run / "task.json").write_text(json.dumps(described | {"kind": "multi_label"}))
