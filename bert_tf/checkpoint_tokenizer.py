@@ -29,6 +29,14 @@ def stated_rules(contents: Contents, strict: bool = True) -> TokenizerRules | No
     return tokenizer_files.read(contents.vocab_file, strict=strict) if contents.vocab_file else None
 
 
+def known_rules(settings) -> TokenizerRules | None:
+    """Returns the rules of the run, or of its initial checkpoint; None if neither folder has a vocabulary."""
+    if own := tokenizer_files.find_vocabulary(settings.output_dir):
+        return tokenizer_files.read(own, strict=False)
+    starts_from = run_folder.initial_checkpoint(settings)
+    return stated_rules(checkpoints.open_checkpoint(starts_from), strict=False) if starts_from else None
+
+
 def resolve(settings, contents: Contents, default_vocab_file: str = "") -> TokenizerRules:
     """Finds the rules for a script that uses a checkpoint: from the script's flags, else from the checkpoint's files.
 
@@ -59,9 +67,7 @@ def of_run(settings, vocab_file: str) -> TokenizerRules:
     given, strict = (settings.do_lower_case, settings.strip_accents), not settings.ignore_checkpoint_tokenizer
     if run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its facts, and refuses a different tokenizer.
-        own = tokenizer_files.find_vocabulary(settings.output_dir)
-        known = tokenizer_files.read(own) if own else None
-        return tokenizer_files.read(vocab_file, *given, known, strict)
+        return tokenizer_files.read(vocab_file, *given, known_rules(settings), strict)
     if starts_from := run_folder.initial_checkpoint(settings):
         return resolve(settings, checkpoints.open_checkpoint(starts_from), vocab_file)
     rules = tokenizer_files.read(vocab_file, *given, strict=strict)

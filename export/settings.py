@@ -4,7 +4,6 @@ import dataclasses
 from collections.abc import Sequence
 
 from bert_tf.core.command_line import check_values, require, require_folder, setting
-from bert_tf.core.errors import InputError
 
 # The groups of the flags that only some kinds of models read.
 OF_SOME_KINDS = ("Questions", "Embeddings and masks")
@@ -112,6 +111,8 @@ class ExportSettings:
           flags: names of the flags in `OF_SOME_KINDS` that the kind reads.
         """
         for field in dataclasses.fields(self):
-            is_given = getattr(self, field.name) != field.default
-            if is_given and field.metadata["group"] in OF_SOME_KINDS and field.name not in flags:
-                raise InputError(f"--{field.name}: an export of {task_name} does not use this flag; remove it")
+            is_read = field.metadata["group"] not in OF_SOME_KINDS or field.name in flags
+            require(
+                is_read or getattr(self, field.name) == field.default,
+                f"--{field.name}: an export of {task_name} does not use this flag; remove it",
+            )

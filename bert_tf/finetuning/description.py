@@ -16,7 +16,6 @@ from bert_tf.settings import FineTuningSettings
 from bert_tf.text.tokenizer_rules import TokenizerRules
 
 NAME = "task.json"
-_SCALE = ("mean", "deviation")
 _REMEDY = "copy the run's folder again, or train again"
 
 
@@ -63,13 +62,12 @@ def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
 
     A regression learns standardized scores: (score - mean) / deviation. For other tasks, the numbers are 0 and 1.
     """
-    mean, deviation = _SCALE
-    return parameters.get(mean, 0.0), parameters.get(deviation, 1.0)
+    return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
 
 
 def without_score_scale(task: TaskDescription) -> TaskDescription:
     """Returns the description of a model that computes the user's scores, instead of standardized scores."""
-    kept = {name: value for name, value in task.parameters.items() if name not in _SCALE}
+    kept = {name: value for name, value in task.parameters.items() if name not in ("mean", "deviation")}
     return dataclasses.replace(task, parameters=kept)
 
 

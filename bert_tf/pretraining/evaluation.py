@@ -166,8 +166,7 @@ def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict
 
 def _refuse_untrained_head(folder: str, trainer: Trainer) -> None:
     phases = run_record.read_phases(folder)
-    is_trained = any(phase.data["use_next_sentence_label"] for phase in phases)
-    may_be_trained = is_trained or any(phase.settings["init_checkpoint"] for phase in phases)
+    may_be_trained = any(phase.data["use_next_sentence_label"] or phase.settings["init_checkpoint"] for phase in phases)
     if not may_be_trained and any(metric.name == "next_sentence_loss" for metric in trainer.objective.metrics):
         raise InputError(
             f"--output_dir={folder}: was trained without the next-sentence task, so its head for this task has "

@@ -293,7 +293,8 @@ def _vocabulary(
     )
     given = settings.vocab_file
     if given:
-        rules = tokenizer_files.read(given, default=_known_rules(settings), strict=False)
+        # Other programs' data has no manifest, so only the model's files state how it was made.
+        rules = tokenizer_files.read(given, default=checkpoint_tokenizer.known_rules(settings), strict=False)
         if vocabulary and vocabulary.sha256 != rules.facts["vocab_sha256"]:
             raise InputError(
                 f"--vocab_file={given}: not the vocabulary that {vocabulary.data} was made with ({vocabulary.name}); "
@@ -310,19 +311,6 @@ def _vocabulary(
         "copy the vocabulary into the run's folder for fine-tuning", f" ({vocabulary.name})" if vocabulary else "",
     )  # fmt: skip
     return vocabulary, None
-
-
-def _known_rules(settings: PretrainingSettings) -> TokenizerRules | None:
-    """Returns the tokenizer of the run or of its initial checkpoint, for what the vocabulary's folder does not state.
-
-    Other programs' data has no manifest, so nothing else states how it was made.
-    """
-    if own := tokenizer_files.find_vocabulary(settings.output_dir):
-        return tokenizer_files.read(own, strict=False)
-    starts_from = run_folder.initial_checkpoint(settings)
-    if not starts_from:
-        return None
-    return checkpoint_tokenizer.stated_rules(checkpoints.open_checkpoint(starts_from), strict=False)
 
 
 def _rules_with_sha256(path: str, sha256: str) -> TokenizerRules | None:

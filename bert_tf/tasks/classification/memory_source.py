@@ -135,10 +135,10 @@ def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
                 raise InputError(f"{what}: row {number} has no column {labels!r}; it has {', '.join(row)}")
         labels = [row[labels] for row in rows]
     labels = _list_of(labels, what)
-    if kind != REGRESSION:
-        labels = _named(labels, names) if names else labels
-    else:
+    if kind == REGRESSION:
         labels = [float(label) if isinstance(label, _INTEGERS) else label for label in labels]
+    elif names:
+        labels = _named(labels, names)
     return texts if rows is None else rows, labels
 
 
