@@ -156,12 +156,15 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         # Convert a sparse gradient to a dense tensor, so that moments also decay in rows without a gradient.
         gradient = tf.convert_to_tensor(gradient)
         rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
-        # Keras's wrapper of a weight in mixed precision would get a trace of its own.
-        variable = getattr(variable, "_variable", variable)
         large = variable.shape.num_elements() >= _LARGE and not inside_xla()
-        step = self._step_compiled if large else self._step_traced
+        stepped = self._stepped_compiled if large else self._stepped_traced
         iterations = tf.convert_to_tensor(self.iterations)
-        step(variable, m, v, gradient, rate, iterations, factor, finite, self._decayed[index])
+        old = (variable, m, v)
+        # Pass tensors: a traced function would use one mirrored variable for all others of the same shape.
+        values = map(tf.convert_to_tensor, old)
+        new = stepped(*values, gradient, rate, iterations, factor, finite, self._decayed[index])
+        for one, value in zip(old, new, strict=True):
+            one.assign(value)
 
     def _has_kernel(self, variable) -> bool:
         """Returns whether TensorFlow's Adam kernel updates a weight: only float32 weights on a CPU, outside XLA."""
@@ -191,7 +194,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return tf.where(finite, tf.cast(factor, tf.float32), 0.0), kept, options
 
     def _step_by_kernel(self, variable, m, v, gradient, scalars: tuple, decayed: bool) -> None:
-        """Updates a weight and its moments like `_step`; on a CPU, takes a quarter of the time of compiled code."""
+        """Updates a weight and its moments like `_stepped`; on a CPU, takes a quarter of the time of compiled code."""
         factor, kept, options = scalars
         if isinstance(gradient, tf.IndexedSlices):  # scale only these rows, then make the gradient dense
             values = tf.math.multiply_no_nan(gradient.values, factor)
@@ -201,17 +204,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         if decayed:
             variable.assign(variable * kept)
         tf.raw_ops.ResourceApplyAdam(var=variable.handle, m=m.handle, v=v.handle, grad=gradient, **options)
-
-    def _step(self, variable, m, v, *rest) -> None:
-        """Updates a weight and its moments; see `_stepped`."""
-        variables = (variable, m, v)
-        for old, new in zip(variables, self._stepped(*map(tf.convert_to_tensor, variables), *rest), strict=True):
-            old.assign(new)
-
-    # Compiled code reads each value once and writes in place. Separate operations are bound by memory bandwidth.
-    _step_compiled = tf.function(_step, jit_compile=True, autograph=False)
-    # Weights of one shape share one trace. A step of base would otherwise need seconds to trace its 199 updates.
-    _step_traced = tf.function(_step, autograph=False)
 
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
         """Returns the weight and its moments after a step; the values are unchanged if `finite` is false."""
@@ -225,6 +217,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return tuple(
             tf.where(finite, new, old) for new, old in ((weight - rate * update, weight), (next_m, m), (next_v, v))
         )
+
+    # Compiled code reads and writes each value once. Separate operations are bound by memory bandwidth.
+    _stepped_compiled = tf.function(_stepped, jit_compile=True, autograph=False)
+    # Weights of one shape share one trace. A step of base would otherwise need seconds to trace its 199 updates.
+    _stepped_traced = tf.function(_stepped, autograph=False)
 
     def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
         """Returns Adam's update before the learning rate and the weight decay are applied."""

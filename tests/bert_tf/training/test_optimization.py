@@ -12,6 +12,13 @@ from bert_tf.training.optimization import AdamWeightDecay, Lamb, WarmupLinearDec
 PEAK, TOTAL, WARMUP = 1e-2, 200, 20
 
 
+class AsOnGPU(AdamWeightDecay):
+    """Updates weights without TensorFlow's kernel for CPUs."""
+
+    def _has_kernel(self, variable):
+        return False
+
+
 def original_update(w, m, v, g, step, decayed):
     """Computes the published code's step in float64: without bias correction, with the decay added to the update."""
     g = np.asarray(g, np.float64)
@@ -124,15 +131,11 @@ def test_sparse_gradients_update_like_dense_ones(make, rows):
 
 @pytest.mark.parametrize("corrects", [False, True])
 def test_kernel_equals_compiled_update(corrects):
-    class Compiled(AdamWeightDecay):
-        def _has_kernel(self, variable):
-            return False
-
     rng = np.random.default_rng(2)
     shapes = {"a/bias": [5], "b/kernel": [5, 2], "b/table": [40_000, 2]}
     start = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     sides, optimizers = [], []
-    for make in (AdamWeightDecay, Compiled):
+    for make in (AdamWeightDecay, AsOnGPU):
         sides.append([tf.Variable(start[name], name=name) for name in shapes])
         rate_factor = lambda v: 0.5 if v.name.startswith("b/") else 1.0  # noqa: E731
         optimizers.append(make(1e-4, bias_correction=corrects, rate_factor=rate_factor))
@@ -173,16 +176,16 @@ def test_clipping_scales_only_norms_above_one():
         np.testing.assert_allclose(first_moments(optimizer), expected, rtol=1e-6)
 
 
-@pytest.mark.quick_cases("Lamb")
-@pytest.mark.parametrize("make", [AdamWeightDecay, Lamb])
+@pytest.mark.quick_cases("Lamb", "AsOnGPU")
+@pytest.mark.parametrize("make", [AdamWeightDecay, AsOnGPU, Lamb])
 @pytest.mark.core
 def test_gradients_are_summed_before_clipping(make, monkeypatch):
     monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-    gradients = [tf.constant([6.0, 0.0]), tf.constant([8.0])]
+    gradients = [tf.constant([6.0, 0.0]), tf.constant([7.0]), tf.constant([0.0, 15**0.5])]
 
-    def variables():
-        return [tf.Variable(tf.ones([2]), name="kernel"), tf.Variable(tf.ones([1]), name="bias")]
+    def variables():  # two have one shape and are decayed
+        return [tf.Variable(tf.ones([size]), name=name) for size, name in ((2, "kernel"), (1, "bias"), (2, "b/kernel"))]
 
     with strategy.scope():
         ours, optimizer = variables(), make(0.1)
@@ -199,7 +202,7 @@ def test_gradients_are_summed_before_clipping(make, monkeypatch):
     assert [float(norm) for norm in step()] == [10.0, 10.0]
     alone, expected = variables(), make(0.1)
     clipped_update(expected, gradients, alone)
-    np.testing.assert_allclose(np.concatenate(first_moments(optimizer)), [0.6, 0.0, 0.8], rtol=1e-6)
+    np.testing.assert_allclose(np.concatenate(first_moments(optimizer)), [0.6, 0.0, 0.7, 0.0, 0.1 * 15**0.5], rtol=1e-6)
     for variable, reference in zip(ours, alone, strict=True):
         for replica in strategy.experimental_local_results(variable):
             np.testing.assert_allclose(replica, reference, rtol=1e-6)
