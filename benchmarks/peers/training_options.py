@@ -4,6 +4,7 @@ import argparse
 import pathlib
 from typing import Any
 
+import torch
 from transformers import TrainingArguments
 
 
@@ -26,7 +27,7 @@ def training_options(
     """Returns the Trainer's options, of the class `kind`, for a peer's arguments; `more` are this peer's options."""
     return kind(
         output_dir=str(args.output_dir),
-        use_cpu=True,
+        use_cpu=not torch.cuda.is_available(),
         bf16=args.dtype == "bfloat16",
         num_train_epochs=args.epochs,
         per_device_train_batch_size=args.batch_size,
