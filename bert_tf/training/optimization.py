@@ -111,7 +111,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._built = True
 
     def update_step(self, gradient, variable):
-        self._update(variable, gradient, tf.constant(1.0), tf.constant(True), self._kernel_scalars)
+        self._update(variable, gradient, tf.constant(1.0), tf.constant(True), _call)
 
     def apply_scaled(
         self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
@@ -133,7 +133,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
             if isinstance(self._learning_rate, keras.optimizers.schedules.LearningRateSchedule):
                 self._current_learning_rate.assign(self._learning_rate(step))
             # The scalars are computed once for all weights. This saves a thousand small operations.
-            scalars = functools.cache(self._kernel_scalars)
+            scalars = functools.cache(_call)
             for gradient, variable in pairs:
                 arguments = (gradient, factor, finite, scalars)
                 distribution.extended.update(variable, self._update, arguments, group=False)
@@ -149,20 +149,19 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _update(self, variable, gradient, factor, finite, scalars) -> None:
         index = self._index_dict[self._var_key(variable)]
         m, v = self._m[index], self._v[index]
+        of_replica = factor.ref(), finite.ref(), self._factors[index]
         if self._has_kernel(variable):
-            found = scalars(factor.ref(), finite.ref(), self._factors[index])
+            found = scalars(self._kernel_scalars, *of_replica)
             self._step_by_kernel(variable, m, v, gradient, found, self._decayed[index])
             return
         # Convert a sparse gradient to a dense tensor, so that moments also decay in rows without a gradient.
         gradient = tf.convert_to_tensor(gradient)
-        rate = tf.cast(self.learning_rate, variable.dtype) * self._factors[index]
         large = variable.shape.num_elements() >= _LARGE and not inside_xla()
         stepped = self._stepped_compiled if large else self._stepped_traced
-        iterations = tf.convert_to_tensor(self.iterations)
         old = (variable, m, v)
         # Pass tensors: a traced function would use one mirrored variable for all others of the same shape.
         values = map(tf.convert_to_tensor, old)
-        new = stepped(*values, gradient, rate, iterations, factor, finite, self._decayed[index])
+        new = stepped(*values, gradient, *scalars(self._scalars, *of_replica), self._decayed[index])
         for one, value in zip(old, new, strict=True):
             one.assign(value)
 
@@ -170,6 +169,11 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """Returns whether TensorFlow's Adam kernel updates a weight: only float32 weights on a CPU, outside XLA."""
         plain = not inside_xla() and not isinstance(variable, tf.distribute.DistributedValues)
         return plain and variable.dtype == tf.float32 and "CPU" in variable.device
+
+    def _scalars(self, factor, finite, rate_factor: float) -> tuple[tf.Tensor, ...]:
+        """Returns the learning rate for one `rate_factor`, the number of updates, and the values of the references."""
+        rate = tf.cast(self.learning_rate, tf.float32) * rate_factor
+        return rate, tf.convert_to_tensor(self.iterations), factor.deref(), finite.deref()
 
     def _kernel_scalars(self, factor, finite, rate_factor: float) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
         """Computes the gradient's factor, the weight's factor, and the kernel's scalars for one `rate_factor`.
@@ -208,6 +212,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _stepped(self, weight, m, v, gradient, rate, iterations, factor, finite, decayed: bool):
         """Returns the weight and its moments after a step; the values are unchanged if `finite` is false."""
         gradient *= tf.cast(factor, weight.dtype)
+        rate = tf.cast(rate, weight.dtype)
         next_m = self.beta_1 * m + (1.0 - self.beta_1) * gradient
         next_v = self.beta_2 * v + (1.0 - self.beta_2) * tf.square(gradient)
         update = self._direction(next_m, next_v, iterations)
@@ -276,6 +281,10 @@ class Lamb(AdamWeightDecay):
     def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor:
         weight_norm, update_norm = tf.norm(weight), tf.norm(update)
         return tf.where((weight_norm > 0) & (update_norm > 0), tf.math.divide_no_nan(weight_norm, update_norm), 1.0)
+
+
+def _call(function: Callable, *arguments):
+    return function(*arguments)
 
 
 def decays(variable: tf.Variable) -> bool:
