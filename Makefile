@@ -14,9 +14,9 @@ VENV_GPU := .venv-gpu
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2); [ $$n -le 8 ] || n=8; echo $$n)
 # tests of make test-slow and make test-real: make test-slow ONLY=tests/export
 ONLY ?=
-# a third of the slow and of the real tests (0, 1 or 2) for make test-ci and make test-real; by default, all of them
-THIRD ?=
-PYTEST = $(BIN)/python -m pytest --durations-path=tests/durations.json $(if $(THIRD),--third=$(THIRD))
+# a quarter of the slow and of the real tests (0 to 3) for make test-ci and make test-real; by default, all of them
+QUARTER ?=
+PYTEST = $(BIN)/python -m pytest --durations-path=tests/durations.json $(if $(QUARTER),--quarter=$(QUARTER))
 PIP = $(BIN)/python -m pip install -qq
 # flags of compile_check; by default, it compiles the published sizes
 TPU_CHECK ?=
@@ -109,7 +109,7 @@ test-ci: $(VENV)/installed-bench $(VENV)/installed-checkpoint chromium
 # all tests, for a release or a large change; needs Java 17, Chromium and the real data folder
 test-all: test test-ci test-spark test-wheel test-real
 
-# measures the slow and the real tests; --third divides them by these times
+# measures the slow and the real tests; --quarter divides them by these times
 durations: PYTEST += --store-durations
 durations: test-slow test-real
 

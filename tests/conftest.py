@@ -35,7 +35,7 @@ hypothesis.settings.load_profile("any_machine")
 
 
 def pytest_addoption(parser):
-    parser.addoption("--third", type=int, choices=range(3), help="runs only this third of the slow and the real tests")
+    parser.addoption("--quarter", type=int, choices=range(4), help="runs only this quarter of the slow and real tests")
 
 
 def pytest_configure(config):
@@ -68,13 +68,13 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Marks parameter sets as slow, then lets pytest apply `-m`, then drops the thirds that `--third` does not name."""
+    """Marks parameter sets as slow, then lets pytest apply `-m`, then drops what is not in `--quarter`."""
     _mark_slow_cases(config, items)
     yield
-    if (third := config.getoption("third")) is not None:
+    if (quarter := config.getoption("quarter")) is not None:
         rotating = [item for item in items if item.get_closest_marker("slow") or item.get_closest_marker("real")]
         durations = json.loads(pathlib.Path(config.getoption("durations_path")).read_text(encoding="utf-8"))
-        dropped = set(DurationBasedChunksAlgorithm()(3, rotating, durations)[third].deselected)
+        dropped = set(DurationBasedChunksAlgorithm()(4, rotating, durations)[quarter].deselected)
         config.hook.pytest_deselected(items=list(dropped))
         items[:] = [item for item in items if item not in dropped]
 
