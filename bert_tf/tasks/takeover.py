@@ -119,7 +119,8 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
         # The task of a benchmark may use a model that was trained on another task.
         return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-    length = settings.max_seq_length or stated_length(contents) or settings.default_max_seq_length
+    positions = contents.require_config().max_position_embeddings
+    length = settings.max_seq_length or stated_length(contents) or min(settings.default_max_seq_length, positions)
     answers = FlagAnswers(length, bool(getattr(settings, "text_b_column", "")))
     described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
     is_described = described and is_own and described.kind not in _WITHOUT_LABELS
