@@ -120,7 +120,7 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
         return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
     positions = contents.require_config().max_position_embeddings
-    length = settings.max_seq_length or stated_length(contents) or min(settings.default_max_seq_length, positions)
+    length = settings.max_seq_length or min(stated_length(contents) or settings.default_max_seq_length, positions)
     answers = FlagAnswers(length, bool(getattr(settings, "text_b_column", "")))
     described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
     is_described = described and is_own and described.kind not in _WITHOUT_LABELS
@@ -128,9 +128,9 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
 
 
 def stated_length(contents: Contents) -> int | None:
-    """Returns the row length that Hugging Face's tokenizer files state, but at most the model's positions."""
-    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
-    return int(min(stated, contents.require_config().max_position_embeddings)) if stated else None
+    """Returns the row length that Hugging Face's tokenizer files state: 10^30 if unknown, None without a statement."""
+    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")
+    return int(stated) if stated else None
 
 
 def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:

@@ -180,11 +180,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
         If `finite` is false, the scalars make the kernel multiply weights and moments by 1 and add 0.
         """
-        factor, finite = factor.deref(), finite.deref()
-        rate = tf.cast(self.learning_rate, tf.float32) * rate_factor
+        rate, iterations, factor, finite = self._scalars(factor, finite, rate_factor)
         kept = tf.where(finite, 1.0 - rate * self.weight_decay_rate, 1.0)
         if self.bias_correction:
-            first, second = self._corrections(tf.convert_to_tensor(self.iterations), tf.float32)
+            first, second = self._corrections(iterations, tf.float32)
             rate *= tf.sqrt(second) / first
         zero = tf.constant(0.0)  # the rate includes the correction
         options = {

@@ -180,7 +180,7 @@ def test_clipping_scales_only_norms_above_one():
 @pytest.mark.parametrize("make", [AdamWeightDecay, AsOnGPU, Lamb])
 @pytest.mark.core
 def test_gradients_are_summed_before_clipping(make, monkeypatch):
-    monkeypatch.setattr(optimization, "_LARGE", 2)  # one weight compiled, one not
+    monkeypatch.setattr(optimization, "_LARGE", 2)  # two weights compiled, one not
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     gradients = [tf.constant([6.0, 0.0]), tf.constant([7.0]), tf.constant([0.0, 15**0.5])]
 
