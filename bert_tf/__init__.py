@@ -16,8 +16,8 @@ __version__ = "0.1.0"
 # The classes and functions that `from bert_tf import NAME` loads on first use, and their modules.
 _PUBLIC = {
     "BertConfig": "config", "BertEncoder": "encoder", "BertPreprocessor": "preprocessing",
-    "BertTokenizer": "tokenization", "TextClassifier": "classifier", "TextEmbedder": "embedder",
-    "load_encoder": "checkpoints",
+    "BertTokenizer": "tokenization", "FeatureExtractor": "features.extractor", "TextClassifier": "classifier",
+    "TextEmbedder": "embedder", "load_encoder": "checkpoints",
 }  # fmt: skip
 # Classes with long work, which a program and a notebook see as in the scripts.
 _TRAINABLE = ("TextClassifier", "TextEmbedder")

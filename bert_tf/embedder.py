@@ -52,7 +52,7 @@ class TextEmbedder(FinishedRun):
         if tf.io.gfile.isdir(folder) and not (description.exists(folder) or sweep_results.exists(folder)):
             raise InputError(
                 f"{folder}: is not a run of run_embeddings; for the vectors of any other checkpoint, use "
-                "bert_tf.features.FeatureExtractor.of_texts"
+                "bert_tf.FeatureExtractor.of_texts"
             )
         super().__init__(folder, scores, use_checkpoint)
         self._with_prompts: dict[tuple, FeatureExtractor] = {}

@@ -110,7 +110,8 @@ class Embeddings(keras.layers.Layer):
 
     def _gather(self, table: tf.Variable, ids: tf.Tensor) -> tf.Tensor:
         # Convert the variable to a tensor first. A gather from the variable itself would make TensorFlow copy the table
-        # at each later read and assignment.
+        # at each later read and assignment. Keras builds a subclassed model with float ids when it loads the model.
+        ids = ids if ids.dtype in (tf.int32, tf.int64) else tf.cast(ids, tf.int32)
         return tf.cast(tf.gather(tf.convert_to_tensor(table), ids), self.compute_dtype)
 
     def call(self, input_ids, segment_ids, position_ids=None, seed=None, operations=None):
@@ -330,7 +331,7 @@ class BertEncoder(keras.Model):
         columns = operations.joined(input_ids, segment_ids, inputs.get("position_ids"))
         x = embedding_output = self.embeddings(*columns, seed=seed, operations=operations)
         pooled = self._pooled_positions(input_mask, inputs)  # [B, 1], packed [B, N]
-        read = None if positions is None else tf.concat([pooled, positions], axis=1)
+        read = None if positions is None else tf.concat([pooled, tf.cast(positions, tf.int32)], axis=1)
         encoder_outputs = []
         for index, block in enumerate(self.blocks):
             last = index == len(self.blocks) - 1
@@ -396,6 +397,7 @@ class BertEncoder(keras.Model):
 
         This is the last token if the direction is left to right, else the first token.
         """
+        sequence_ids = tf.cast(sequence_ids, tf.int32)  # a mask may be bool
         neighbors = tf.pad(sequence_ids, [[0, 0], [1, 1]])
         neighbors = neighbors[:, 2:] if self.config.directionality == "ltr" else neighbors[:, :-2]
         return (sequence_ids > 0) & (sequence_ids != neighbors)

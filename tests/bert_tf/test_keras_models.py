@@ -82,6 +82,26 @@ def test_a_model_is_saved_and_loaded_in_each_format(tmp_path, name, caplog):
     assert "same name" not in caplog.text
 
 
+class Subclassed(keras.Model):
+    def __init__(self, **options):
+        super().__init__(**options)
+        self.encoder, self.head = BertEncoder(CONFIG), keras.layers.Dense(2)
+
+    def call(self, inputs):
+        return self.head(self.encoder(inputs)["pooled_output"])
+
+    def get_config(self):
+        return {}
+
+
+def test_a_subclassed_model_is_saved_and_loaded(tmp_path):
+    model = Subclassed()
+    expected = model(DATA)
+    model.save(str(tmp_path / "model.keras"))
+    again = keras.models.load_model(str(tmp_path / "model.keras"), custom_objects={"Subclassed": Subclassed})
+    np.testing.assert_allclose(again(DATA), expected, atol=1e-6)
+
+
 def test_the_best_weights_of_fit_are_kept_as_h5(tmp_path):
     model, encoder = make_model(None)
     model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))

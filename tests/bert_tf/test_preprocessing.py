@@ -117,8 +117,22 @@ def test_a_checkpoint_gives_its_vocabulary_and_casing(vocab_file, tmp_path):
 def test_tensors_of_keras_3_are_named(vocab_file):
     import keras as keras_3
 
-    with pytest.raises(TypeError, match="belongs to Keras 2, but its input to Keras 3; .* `import tf_keras as keras`"):
+    with pytest.raises(TypeError, match="belongs to Keras 2, but the model to Keras 3; .* `import tf_keras as keras`"):
         BertPreprocessor(vocab_file, 16)(keras_3.Input([], dtype="string"))
     ids = keras_3.Input([16], dtype="int32")
     with pytest.raises(TypeError, match="belongs to Keras 2"):
         BertEncoder(small_config())({"input_ids": ids})
+
+    class Classifier(keras_3.Model):  # its tensors do not tell, and it would neither train nor save the encoder
+        def __init__(self):
+            super().__init__()
+            self.encoder, self.head = BertEncoder(small_config()), keras_3.layers.Dense(1)
+
+        def call(self, ids):
+            return self.head(self.encoder({"input_ids": ids})["pooled_output"])
+
+    model = Classifier()
+    model.compile("sgd", "mse")
+    with pytest.raises(TypeError, match="belongs to Keras 2"):
+        model.fit(tf.ones([2, 4], tf.int32), tf.ones([2, 1]), verbose=0)
+    assert BertEncoder(small_config())({"input_ids": tf.ones([2, 4], tf.int32)})
