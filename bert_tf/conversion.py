@@ -77,7 +77,7 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     entries = _entries_of(contents, written, recorded)
     task = recorded
     if not recorded and settings.format == "bert_tf" and rules:
-        task, contents = _taken_over(contents, settings, entries, config)
+        task, contents = _taken_over(contents, settings, entries)
     if recorded and settings.format != "bert_tf":  # only bert_tf's format can store the scale of scores
         mean, deviation = description.score_scale(recorded.parameters)
         contents = contents.with_rescaled_output(deviation, mean)
@@ -123,11 +123,15 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
     with tempfile.TemporaryDirectory() as folder:
         run = os.path.join(folder, os.path.basename(os.path.abspath(path)))
         with unreadable(path):
-            _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
+            contents, _ = _convert(ConversionSettings(input=path, output=run, format="bert_tf", has_pairs=has_pairs))
         if not description.exists(run):
+            if not names.heads_in(contents.tensors) & {*names.TASK_HEADS}:
+                raise InputError(
+                    f"{path}: has no head for a task; give a fine-tuned model, or export a pre-trained model with "
+                    "--task_name=embeddings or fill_mask"
+                )
             raise InputError(
-                f"{path}: has no head for a task, or a classifier of which no file states whether it reads pairs of "
-                "texts; give --has_pairs or --nohas_pairs, or the folder of a fine-tuned model"
+                f"{path}: no file states whether the classifier reads pairs of texts; give --has_pairs or --nohas_pairs"
             )
         yield run
 
@@ -181,18 +185,16 @@ def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
 
 
 def _taken_over(
-    contents: Contents, settings: ConversionSettings, entries: dict, config: BertConfig
+    contents: Contents, settings: ConversionSettings, entries: dict
 ) -> tuple[TaskDescription | None, Contents]:
     """Returns the description of another project's task, and the checkpoint with outputs in the description's order.
 
     The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
     """
     entries = entries | hugging_face.read_entries(contents)
-    positions = config.max_position_embeddings
+    given = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
     answers = takeover.FlagAnswers(
-        min(settings.max_seq_length or takeover.stated_length(contents) or positions, positions),
-        settings.has_pairs,
-        settings.version_2_with_negative,
+        settings.max_seq_length, given={name: value for name, value in given.items() if value is not None}
     )
     try:
         task = takeover.describe(contents, entries, answers)

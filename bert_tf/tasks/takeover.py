@@ -19,6 +19,7 @@ from bert_tf.tasks.classification.settings import OWN_DATA
 from bert_tf.tasks.embeddings.embedding_task import EMBEDDINGS
 from bert_tf.tasks.embeddings.prompts import VectorFiles
 from bert_tf.tasks.questions import squad_task
+from bert_tf.tasks.questions.settings import SquadSettings
 from bert_tf.tasks.tagging import tag_schemes, tagging_task
 from bert_tf.text import tokenizer_files
 
@@ -26,8 +27,6 @@ from bert_tf.text import tokenizer_files
 _KINDS = {
     "regression": REGRESSION, "single_label_classification": CLASSIFICATION, "multi_label_classification": MULTI_LABEL,
 }  # fmt: skip
-# The kinds whose flags and files say all that a task needs.
-_WITHOUT_LABELS = (squad_task.QUESTIONS, choice_task.CHOICE, EMBEDDINGS)
 # The key in `conversion.json` for the description of the converted model's task.
 TASK = "task"
 
@@ -41,20 +40,17 @@ class FlagAnswers:
     """What a checkpoint of another project may not state about its task.
 
     Attributes:
-      max_seq_length: maximum number of tokens in a row.
-      has_pairs: whether a classifier reads pairs of texts; None if unknown.
-      version_2_with_negative: whether a question may have no answer.
+      max_seq_length: maximum number of tokens in a row; None for the length that the files state.
+      default_length: the row length if no file states it; None for the model's number of positions.
+      given: values that replace the files' values, by the names in `TaskDescription.parameters`.
+      unstated: values that no file states, unless the checkpoint is a conversion, by the names in
+        `TaskDescription.parameters` and `TaskDescription.data`.
     """
 
-    max_seq_length: int
-    has_pairs: bool | None = None
-    version_2_with_negative: bool = False
-
-    @property
-    def parameters(self) -> dict[str, bool]:
-        """The answers of flags that were given, by the names of `TaskDescription.parameters`."""
-        found = {"has_pairs": self.has_pairs, "version_2_with_negative": self.version_2_with_negative or None}
-        return {name: value for name, value in found.items() if value is not None}
+    max_seq_length: int | None = None
+    default_length: int | None = None
+    given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    unstated: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
@@ -69,13 +65,15 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     """
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
-        return _vectors(contents.folder, answers) if sentence_transformers.is_stated(contents.folder) else None
-    labels, length = _labels(contents, entries, head), answers.max_seq_length
+        return _vectors(contents, answers) if sentence_transformers.is_stated(contents.folder) else None
+    labels, length = _labels(contents, entries, head), _row_length(contents, answers)
     data = {}
     if head == "span_head":
         kind, name, labels = squad_task.QUESTIONS, squad_task.NAME, ()
         parameters = {"version_2_with_negative": False}
-        # The defaults of run_squad, or less for short rows.
+        # The defaults of run_squad and of transformers, or less for short rows.
+        if not answers.max_seq_length:
+            length = min(length, SquadSettings.default_max_seq_length)
         data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
     elif head == "token_head":
         kind, name = tagging_task.TAGGING, tagging_task.NAME
@@ -86,10 +84,13 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
         kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA
         labels = () if kind == REGRESSION else labels
         parameters = {"has_pairs": None, **READ_AS_IN_THE_PAPER.parameters}
+    parameters, data = ({name: answers.unstated.get(name, value) for name, value in known.items()}
+                        for known in (parameters, data))  # fmt: skip
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(TASK, {})
     if (recorded.get("kind"), recorded.get("labels")) == (kind, list(labels)):
         parameters, data = parameters | recorded["parameters"], data | recorded["data"]
-    parameters |= {name: value for name, value in answers.parameters.items() if name in parameters}
+        length = length if answers.max_seq_length else recorded["max_seq_length"]
+    parameters |= {name: value for name, value in answers.given.items() if name in parameters}
     if parameters.get("has_pairs", True) is None:
         raise Unanswered(
             f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
@@ -98,8 +99,16 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
     return TaskDescription(kind, name, labels, length, parameters, data)
 
 
-def _vectors(folder: str, answers: FlagAnswers) -> TaskDescription:
-    length = min(sentence_transformers.longest_sentence(folder) or answers.max_seq_length, answers.max_seq_length)
+def _row_length(contents: Contents, answers: FlagAnswers) -> int:
+    """Returns the row length of the flag, of Hugging Face's tokenizer files, or by default; at most the positions."""
+    positions = contents.require_config().max_position_embeddings
+    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")  # 10^30 if unknown
+    return min(int(answers.max_seq_length or stated or answers.default_length or positions), positions)
+
+
+def _vectors(contents: Contents, answers: FlagAnswers) -> TaskDescription:
+    folder, length = contents.folder, _row_length(contents, answers)
+    length = min(sentence_transformers.longest_sentence(folder) or length, length)
     parameters = dataclasses.asdict(VectorFiles.of_folder(folder))
     return TaskDescription(EMBEDDINGS, EMBEDDINGS, (), length, parameters)
 
@@ -107,7 +116,7 @@ def _vectors(folder: str, answers: FlagAnswers) -> TaskDescription:
 def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
     """Returns the description of the model in `--init_checkpoint`, which a command uses without training.
 
-    The result is None if the files do not describe the task, or if the flags name a benchmark's task.
+    The result is None if the files do not describe a task of the script, or if the flags name a benchmark's task.
     """
     contents = checkpoints.open_checkpoint(settings.init_checkpoint)
     name = getattr(settings, "task_name", "")
@@ -119,18 +128,14 @@ def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
         # The task of a benchmark may use a model that was trained on another task.
         return dataclasses.replace(found, task_name=(OWN_DATA if is_own else "") if name else found.task_name)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(hugging_face.ENTRIES, {})
-    positions = contents.require_config().max_position_embeddings
-    length = settings.max_seq_length or min(stated_length(contents) or settings.default_max_seq_length, positions)
-    answers = FlagAnswers(length, bool(getattr(settings, "text_b_column", "")))
+    flags = {name: getattr(settings, name, None) for name in squad_task.OF_MODEL}
+    unstated = {name: value for name, value in flags.items() if value is not None}
+    unstated["has_pairs"] = bool(getattr(settings, "text_b_column", ""))
+    answers = FlagAnswers(settings.max_seq_length, settings.default_max_seq_length, unstated=unstated)
     described = describe(contents, recorded | hugging_face.read_entries(contents), answers)
-    is_described = described and is_own and described.kind not in _WITHOUT_LABELS
-    return described if is_described else None
-
-
-def stated_length(contents: Contents) -> int | None:
-    """Returns the row length that Hugging Face's tokenizer files state: 10^30 if unknown, None without a statement."""
-    stated = tokenizer_files.read_config(contents.folder).get("model_max_length")
-    return int(stated) if stated else None
+    if not (described and is_own) or registry.of_task(described, contents.folder).settings is not type(settings):
+        return None
+    return None if described.kind == EMBEDDINGS else described  # these files and the flags say all that a task needs
 
 
 def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[str, ...]:

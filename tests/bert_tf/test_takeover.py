@@ -139,7 +139,7 @@ def test_the_outputs_of_a_tagger_are_ordered(vocab_file, tmp_path):
     hf = as_hugging_face(tmp_path / "run", tmp_path / "hf")
     contents = open_checkpoint(str(hf))
     entries = hugging_face.read_entries(contents)
-    answers = takeover.FlagAnswers(24)
+    answers = takeover.FlagAnswers()
     plain = takeover.describe(contents, entries, answers)
     labels = list(plain.labels)[::-1]
     edit_config(hf, **hugging_face.label_entries(labels))
@@ -187,6 +187,9 @@ def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
     with pytest.raises(InputError, match="without --reinitialize_head"):
         run_classifier(parse(ClassifierSettings, [*flags, "--task_name=own"]))
     assert not (tmp_path / "new").exists()
+    as_hugging_face(tmp_path / "pretrained", tmp_path / "hf")
+    with pytest.raises(InputError, match="hf: has no head for a task; .* --task_name=embeddings or fill_mask"):
+        export_saved_model(ExportSettings(checkpoint_dir=str(tmp_path / "hf"), export_dir=str(tmp_path / "1")))
 
 
 @pytest.mark.parametrize("kind", ["classification", "questions"])
@@ -218,6 +221,28 @@ def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
         small_runs.trained(
             kind, vocab_file, tmp_path / "run", "--do_eval", files[kind], *untuned, "--num_train_epochs=6"
         )
+
+
+@pytest.mark.parametrize("kind", ["choice", "questions"])
+def test_a_conversion_is_evaluated_as_its_run(kind, vocab_file, tmp_path):
+    """Also without the record of the conversion, after transformers has saved the model again."""
+    (main, settings, _), data = small_runs.KINDS[kind], tmp_path / "data"
+    file = {"choice": f"--eval_data_path={data}/choices.jsonl", "questions": f"--predict_file={data}/squad.json"}[kind]
+    ways = ["--version_2_with_negative", "--doc_stride=3", "--max_query_length=3"] if kind == "questions" else []
+    small_runs.trained(kind, vocab_file, tmp_path / "run", *ways, "--max_seq_length=12")
+    convert_checkpoint(ConversionSettings(input=f"{tmp_path}/run", output=f"{tmp_path}/hf", format="hugging_face"))
+
+    def evaluated(folder, *more):
+        return main(parse(settings, ["--do_eval", file, f"--output_dir={tmp_path / folder}", *more]))
+
+    expected = evaluated("run")
+    assert evaluated("new", f"--init_checkpoint={tmp_path}/hf") == pytest.approx(expected, rel=1e-5)
+    assert (tmp_path / "new/task.json").read_text() == (tmp_path / "run/task.json").read_text()
+    (tmp_path / "hf/conversion.json").unlink()
+    assert evaluated("other", f"--init_checkpoint={tmp_path}/hf", *ways) == pytest.approx(expected, rel=1e-5)
+    if kind == "questions":
+        with pytest.raises(InputError, match="new was trained with 3; leave the flag out"):
+            evaluated("new", "--doc_stride=2")
 
 
 def test_sentence_transformers_folder_is_a_run(vocab_file, tmp_path):

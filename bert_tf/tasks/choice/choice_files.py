@@ -188,7 +188,9 @@ def _read_json_lines(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
         start = _text(place, entries, _START, is_needed=False)
-        choices = entries.get("choices")
+        fields = list(entries.values())
+        numbered = [fields[at] for at in _numbered([name.lower() for name in entries], _CHOICE)]
+        choices = entries.get("choices", numbered or None)
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             what = "there is no field 'choices'" if choices is None else "the choices are not a list of strings"
             raise InputError(f"{place}: {what}; give a list of texts")

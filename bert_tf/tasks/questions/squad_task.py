@@ -36,7 +36,7 @@ QUESTIONS = "questions"
 NAME = "squad"
 METRICS = (LOSS, Metric("span_accuracy", "span acc", "task", form=Form.FRACTION, higher_is_better=True))
 # The flags that change the model or its data. A run's `task.json` records the values of these flags.
-_OF_MODEL = ("version_2_with_negative", "doc_stride", "max_query_length")
+OF_MODEL = ("version_2_with_negative", "doc_stride", "max_query_length")
 # The logit of a position without a token. This logit is finite, so means and differences of logits are finite too.
 _NO_TOKEN = -1e9
 
@@ -237,7 +237,7 @@ def of_tokens(logits: tf.Tensor, input_mask: tf.Tensor) -> tf.Tensor:
 
 
 def squad_task(command: Command) -> SquadTask:
-    settings, of_model = command.settings, command.of_model(*_OF_MODEL)
+    settings, of_model = command.settings, command.of_model(*OF_MODEL)
     has_unanswerable = of_model["version_2_with_negative"]
     # A tuned threshold is valid only for the values with which it was tuned, which are the run's values.
     uses_tuned = settings.null_score_diff_threshold is None and squad_results.NULL_THRESHOLD.path(command.results_dir)

@@ -107,10 +107,11 @@ def test_json_lines_have_any_number_of_choices(tmp_path):
         {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
         {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
         {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
+        {"video-id": "v", "sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "label": 1},  # SWAG on the hub
     ]
     found = read(write(tmp_path / "a.jsonl", *map(json.dumps, lines)))
     assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
-        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None),
+        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None), ("s", 2, 1, None),
     ]  # fmt: skip
 
 
