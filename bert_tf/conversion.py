@@ -72,7 +72,7 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     written = rules
     if settings.extended_vocab_file:
         written = tokenizer_files.read(settings.extended_vocab_file, default=rules)
-    _check_vocabulary(settings, contents, rules, written)
+    _check_vocabulary(contents, rules, written)
 
     entries = _entries_of(contents, written, recorded)
     task = recorded
@@ -265,9 +265,7 @@ def _check_kind(format: str, contents: Contents, task: TaskDescription) -> None:
         )  # fmt: skip
 
 
-def _check_vocabulary(
-    settings: ConversionSettings, contents: Contents, rules: TokenizerRules | None, written: TokenizerRules | None
-) -> None:
+def _check_vocabulary(contents: Contents, rules: TokenizerRules | None, written: TokenizerRules | None) -> None:
     rows = contents.require_config().vocab_size
     if not rules:
         if written:

@@ -118,7 +118,7 @@ class WordSplitter(tf.Module):
     def _look_closer(self, entries, sources, text_splits):
         """Applies the rules that depend on neighboring characters, expands entries, and drops entries."""
         if self._lower:
-            entries = _if_any(entries, _SIGMA, lambda: self._with_final_sigmas(entries, sources, text_splits))
+            entries = _if_any(entries, _SIGMA, lambda: self._with_final_sigmas(entries, sources))
         origin = tf.range(tf.size(entries))
         entries, origin = tf.cond(
             tf.reduce_any(entries >= _EXPANDS), lambda: self._expand(entries), lambda: (entries, origin)
@@ -138,13 +138,13 @@ class WordSplitter(tf.Module):
         origin = tf.repeat(tf.range(tf.size(entries)), width)
         return tf.reshape(tf.where(expands[:, tf.newaxis], rows, single), [-1]), origin
 
-    def _with_final_sigmas(self, entries, sources, text_splits):
+    def _with_final_sigmas(self, entries, sources):
         """Replaces each capital sigma by the form that str.lower() gives it."""
         is_sigma = (entries >= _SIGMA) & (entries < _EXPANDS)
-        sigma = tf.where(self._ends_a_word(sources, text_splits), unicode_table.FINAL_SIGMA, unicode_table.SMALL_SIGMA)
+        sigma = tf.where(self._ends_a_word(sources), unicode_table.FINAL_SIGMA, unicode_table.SMALL_SIGMA)
         return tf.where(is_sigma, sigma, entries)
 
-    def _ends_a_word(self, sources, text_splits):
+    def _ends_a_word(self, sources):
         """Returns whether a capital sigma at each character would be final, bool [N]; see `load_sigma_context`.
 
         Every text ends with a space, so the search never crosses into the next text.
