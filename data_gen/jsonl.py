@@ -10,8 +10,9 @@ def document(line: bytes, text_field: str) -> list[str]:
     """Returns the sentences of one JSON line. Bytes that are not valid UTF-8 are dropped, as in the original.
 
     Args:
-      text_field: name of the field with the text: a string or a list of strings. In a string, line ends separate
-        paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two paragraphs or strings.
+      text_field: name of the field with the text: a string or a list of strings; null if there is none. In a string,
+        line ends separate paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two
+        paragraphs or strings.
 
     Raises:
       LineError: the line is not a JSON object, or the field does not contain text.
@@ -24,7 +25,7 @@ def document(line: bytes, text_field: str) -> list[str]:
 
 def sentences_of(text: Any, text_field: str) -> list[str]:
     """Returns the sentences of a field's value; see `document`."""
-    paragraphs = text.splitlines() if isinstance(text, str) else text
+    paragraphs = text.splitlines() if isinstance(text, str) else text if text is not None else []
     if not isinstance(paragraphs, list):
         raise LineError(f"field {text_field!r} must be a string or a list of strings, found {meaning(text)}")
     for paragraph in paragraphs:

@@ -52,7 +52,7 @@ def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) ->
         for batch in file.iter_batches(_ROWS_AT_ONCE, [group], [text_field]):
             for text in batch.column(0).to_pylist():
                 try:
-                    documents.append(sentences_of(text if text is not None else "", text_field))
+                    documents.append(sentences_of(text, text_field))
                 except LineError as error:
                     raise InputError(f"{path}: {error}") from error
                 length += sum(map(len, documents[-1]))

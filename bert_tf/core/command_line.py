@@ -313,7 +313,7 @@ def _main_with_clear_errors(settings_class: type, main: Callable, words: Sequenc
         print(f"error: {_one_line(error)}", file=sys.stderr)
         return 1
     except (KeyboardInterrupt, Terminated) as stop:
-        print("stopped; run the same command again to resume", file=sys.stderr)
+        print("stopped; run the same command again to continue", file=sys.stderr)
         return 143 if isinstance(stop, Terminated) else 130
     except Exception as error:
         if debug or not _comes_from_the_machine(error):

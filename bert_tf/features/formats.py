@@ -92,7 +92,7 @@ def _alignments(rows: TokenRows, taken: slice) -> Iterator[dict]:
 
 
 def _write_parquet(path: str, chunks: Iterable[Chunk], settings: FeaturesSettings) -> None:
-    """Writes one row per text: `line`, `id`, and a column of vectors for each layer, such as `layer_-1`.
+    """Writes one row per text: `linex_index`, `id`, and a column of vectors for each layer, such as `layer_-1`.
 
     If the vectors are not pooled, each column of vectors contains lists with one vector per token, and there are also
     the columns `input_ids`, `segment_ids`, `words`, `starts` and `ends`.
@@ -101,7 +101,7 @@ def _write_parquet(path: str, chunks: Iterable[Chunk], settings: FeaturesSetting
     from pyarrow import parquet
 
     def columns_of(chunk: Chunk) -> dict[str, pyarrow.Array]:
-        columns = {"line": pyarrow.array(chunk.lines)}
+        columns = {"linex_index": pyarrow.array(chunk.lines)}
         if chunk.ids is not None:
             columns["id"] = pyarrow.array([str(each) for each in chunk.ids], pyarrow.string())
         splits = pyarrow.array(chunk.rows.splits.astype(np.int32))

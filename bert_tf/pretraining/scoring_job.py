@@ -214,5 +214,5 @@ def _finish(prefix: str, this: Job, shards: Sequence[manifest.Shard], facts: Sco
             prefix, facts.log_likelihood / facts.tokens, prefix,
             scoring.perplexity(facts.log_likelihood, facts.tokens),
         )  # fmt: skip
-    logging.info("%s: wrote the scores of %d texts", this.manifest_path, facts.texts)
+    logging.info("%s: wrote the results of %d texts", this.manifest_path, facts.texts)
     return {name: getattr(facts, name) for name in ("lines", "texts", "tokens", "unknown")}

@@ -19,6 +19,7 @@ def line(**record):
         (b" \r\n", []),
         (b"\xef\xbb\xbf" + line(text="One goes."), ["One goes."]),
         (b'{"text": "caf\xc3\xa9 \xff\xfe is open."}', ["café is open."]),
+        (line(text=None), []),  # as pandas writes a missing text
         (rb'{"text": "half \ud83d of a pair, whole \ud83d\ude00."}', ["half of a pair, whole 😀."]),
     ],
 )
@@ -37,7 +38,7 @@ def test_the_field_is_the_one_asked_for():
         (b"plain text", "is not JSON (Expecting value at character 1)"),
         (b'["text"]', "is a list, not an object"),
         (line(body="a", id=3), "no field 'text'; give one of its fields as --text_field: 'body', 'id'"),
-        (line(text=None), "field 'text' must be a string or a list of strings, found null"),
+        (line(text=4), "field 'text' must be a string or a list of strings, found a number"),
         (line(text=["a", 3]), "field 'text' must be a list of strings, found a number in it"),
         (b'{"text":' + b"[" * 100_000, "is not JSON ("),
         (b'{"text":' + b"9" * 10_000 + b"}", "is not JSON ("),

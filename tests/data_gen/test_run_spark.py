@@ -114,7 +114,7 @@ def test_sigterm_ends_the_cluster_run(spark, cluster, corpus, local):
     run.wait_for(lambda: units_made(corpus, "stopped"))
     run.process.terminate()
     code, output = run.finish()
-    assert (code, other_lines(output)) == (143, ["stopped; run the same command again to resume"])
+    assert (code, other_lines(output)) == (143, ["stopped; run the same command again to continue"])
     spark.wait_for(lambda: not cluster.executors())
     kept = {path.name: path.stat().st_mtime_ns for path in units_made(corpus, "stopped")}
     assert kept

@@ -259,8 +259,8 @@ def test_scripts_load_no_second_keras(script, given):
         (["--what=scheme"], 1, "", "error: File system scheme 'https' not implemented (file: 'https://host/a.txt') "
                                    "(--debug shows the full traceback)\n"),
         (["--what=nothing", "--times=0"], 1, "", "error: --times=0: must be above 0\n"),
-        (["--what=interrupt"], 130, "", "stopped; run the same command again to resume\n"),
-        (["--what=terminate"], 143, "cleaned up\n", "stopped; run the same command again to resume\n"),
+        (["--what=interrupt"], 130, "", "stopped; run the same command again to continue\n"),
+        (["--what=terminate"], 143, "cleaned up\n", "stopped; run the same command again to continue\n"),
     ],
 )  # fmt: skip
 def test_what_a_script_prints_and_its_exit_code(script, words, code, out, error):

@@ -131,7 +131,7 @@ def test_parquet_holds_the_same(folder, tmp_path, expected):
     found = read_parquet(sorted(tmp_path.glob("out-*-of-00003")))
     singles = [number for number in range(LINES) if number != 3]  # in JSON Lines, " ||| " has no meaning
     assert [entry["id"] for entry in found] == [f"n{number}\u00e9" for number in range(LINES)]
-    assert [entry["line"] for entry in found] == [2 * number for number in range(LINES)]
+    assert [entry["linex_index"] for entry in found] == [2 * number for number in range(LINES)]
     for number in singles:
         entry, features = found[number], expected[number]
         for name in ("words", "starts", "ends"):
@@ -181,7 +181,7 @@ def test_pooled_vectors(folder, tmp_path, pooled, form):
         found = [entry["layers"][0]["values"] for entry in entries]
     else:
         table = pyarrow.parquet.read_table(tmp_path / "out")
-        assert table.column_names == ["line", "layer_-1"]
+        assert table.column_names == ["linex_index", "layer_-1"]
         found = table["layer_-1"].to_pylist()
     np.testing.assert_allclose(found, pooled, atol=3e-6)
 

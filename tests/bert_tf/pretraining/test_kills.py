@@ -135,7 +135,7 @@ def test_signal_saves_at_next_step_and_sets_exit_code(data, server, finished, tm
     assert server.do("pretrain", given, at_loop=[number, 2]) == code, server.log
     step = checkpoint_folder.find(str(tmp_path)).step
     assert 0 < step < 100000
-    assert server.log.splitlines()[-1] == "stopped; run the same command again to resume"
+    assert server.log.splitlines()[-1] == "stopped; run the same command again to continue"
     assert f"saved {tmp_path}/ckpt-{step}" in server.log
 
 
