@@ -84,19 +84,23 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
         kind, name = _kind_of_texts(contents, entries, len(labels)), OWN_DATA
         labels = () if kind == REGRESSION else labels
         parameters = {"has_pairs": None, **READ_AS_IN_THE_PAPER.parameters}
-    parameters, data = ({name: answers.unstated.get(name, value) for name, value in known.items()}
-                        for known in (parameters, data))  # fmt: skip
+    parameters, data = _with(parameters, answers.unstated), _with(data, answers.unstated)
     recorded = checkpoint_tokenizer.read_conversion(contents.folder).get(TASK, {})
     if (recorded.get("kind"), recorded.get("labels")) == (kind, list(labels)):
         parameters, data = parameters | recorded["parameters"], data | recorded["data"]
         length = length if answers.max_seq_length else recorded["max_seq_length"]
-    parameters |= {name: value for name, value in answers.given.items() if name in parameters}
+    parameters = _with(parameters, answers.given)
     if parameters.get("has_pairs", True) is None:
         raise Unanswered(
             f"{contents.source}: no file states whether the classifier reads pairs of texts; give --has_pairs, or "
             "--nohas_pairs for single texts"
         )
     return TaskDescription(kind, name, labels, length, parameters, data)
+
+
+def _with(known: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns `known` with the values that have the same names."""
+    return {name: values.get(name, value) for name, value in known.items()}
 
 
 def _row_length(contents: Contents, answers: FlagAnswers) -> int:
