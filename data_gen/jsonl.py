@@ -25,7 +25,9 @@ def document(line: bytes, text_field: str) -> list[str]:
 
 def sentences_of(text: Any, text_field: str) -> list[str]:
     """Returns the sentences of a field's value; see `document`."""
-    paragraphs = text.splitlines() if isinstance(text, str) else text if text is not None else []
+    if text is None:
+        return []
+    paragraphs = text.splitlines() if isinstance(text, str) else text
     if not isinstance(paragraphs, list):
         raise LineError(f"field {text_field!r} must be a string or a list of strings, found {meaning(text)}")
     for paragraph in paragraphs:
