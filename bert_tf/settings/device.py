@@ -8,8 +8,8 @@ from bert_tf.core.command_line import check_values, hidden_modules, require, set
 # Exclusive upper bound of seeds.
 SEEDS = 1 << 31
 BIAS_CORRECTION = (
-    "apply Adam's bias correction, which google-research/bert omits; as in TensorFlow, epsilon is added before the "
-    "correction, so epsilon has more effect in the first steps than in PyTorch"
+    "correct the bias of Adam's moments, and use an epsilon of 1e-8, as in Adam's paper and in PyTorch; otherwise, "
+    "neither, and an epsilon of 1e-6, as in google-research/bert"
 )
 DECAY_AFTER_WARMUP = (
     "let the learning rate fall to 0 along the line from its peak at the end of the warm-up; otherwise, along the line "

@@ -63,8 +63,8 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, by default without bias correction.
 
-    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (c m / (sqrt(v) + eps) + decay w)
-    where c is 1, or with bias correction sqrt(1 - b2^t) / (1 - b1^t) for update t, counted from 1.
+    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (m' / (sqrt(v') + eps) + decay w)
+    where m' is m and v' is v, or with bias correction m / (1 - b1^t) and v / (1 - b2^t) for update t, counted from 1.
 
     `iterations` counts updates. A step whose gradients are not finite is skipped. A skipped step does not change the
     moments, so the bias correction must not count skipped steps.
@@ -74,8 +74,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
       weight_decay_rate: rate of the weight decay, which applies to all weights except biases and layer norms.
       beta_1: decay rate of the first moment.
       beta_2: decay rate of the second moment.
-      epsilon: number that is added to the square root of the second moment.
-      bias_correction: whether to scale updates by c, as Adam's authors and tf-models-official do.
+      epsilon: number that is added to the square root of v'. None means 1e-6 as in google-research/bert, or with bias
+        correction 1e-8 as in Adam's paper and in PyTorch.
+      bias_correction: whether to correct the moments for their start at zero, as in Adam's paper.
       rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
         `get_config` omits this argument.
     """
@@ -86,7 +87,7 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         weight_decay_rate: float = 0.01,
         beta_1: float = 0.9,
         beta_2: float = 0.999,
-        epsilon: float = 1e-6,
+        epsilon: float | None = None,
         bias_correction: bool = False,
         rate_factor: Callable[[tf.Variable], float] | None = None,
         name: str = "AdamWeightDecay",
@@ -95,7 +96,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.bias_correction = bias_correction
         self.weight_decay_rate = weight_decay_rate
-        self.beta_1, self.beta_2, self.epsilon = beta_1, beta_2, epsilon
+        self.beta_1, self.beta_2 = beta_1, beta_2
+        self.epsilon = (1e-8 if bias_correction else 1e-6) if epsilon is None else epsilon
         self._rate_factor = rate_factor or (lambda variable: 1.0)
 
     def build(self, var_list):
@@ -182,15 +184,17 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         """
         rate, iterations, factor, finite = self._scalars(factor, finite, rate_factor)
         kept = tf.where(finite, 1.0 - rate * self.weight_decay_rate, 1.0)
-        if self.bias_correction:
+        epsilon = tf.constant(self.epsilon)
+        if self.bias_correction:  # m' / (sqrt(v') + eps) = sqrt(c2) / c1 * m / (sqrt(v) + eps * sqrt(c2))
             first, second = self._corrections(iterations, tf.float32)
             rate *= tf.sqrt(second) / first
+            epsilon *= tf.sqrt(second)
         zero = tf.constant(0.0)  # the rate includes the correction
         options = {
             "lr": tf.where(finite, rate, 0.0),
             "beta1": tf.where(finite, self.beta_1, 1.0),
             "beta2": tf.where(finite, self.beta_2, 1.0),
-            "epsilon": tf.constant(self.epsilon),
+            "epsilon": epsilon,
             "beta1_power": zero,
             "beta2_power": zero,
         }
@@ -229,11 +233,10 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
     def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
         """Returns Adam's update before the learning rate and the weight decay are applied."""
-        direction = m / (tf.sqrt(v) + self.epsilon)
         if self.bias_correction:
             first, second = self._corrections(iterations, m.dtype)
-            direction *= tf.sqrt(second) / first
-        return direction
+            m, v = m / first, v / second
+        return m / (tf.sqrt(v) + self.epsilon)
 
     def _corrections(self, iterations: tf.Tensor, dtype: tf.DType) -> tuple[tf.Tensor, tf.Tensor]:
         """Returns 1 - b1^t and 1 - b2^t, which correct for moments that start at zero."""
@@ -258,21 +261,21 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 class Lamb(AdamWeightDecay):
     """LAMB: Adam with bias correction and decay; an update's norm is proportional to the norm of the updated weight.
 
-    m' = m / (1 - b1^t);  v' = v / (1 - b2^t);  u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
+    u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
 
     Biases and layer norms are neither decayed nor scaled.
 
     Args:
       learning_rate: a number or a schedule.
-      **kwargs: arguments of `AdamWeightDecay` except `bias_correction`.
+      epsilon: number that is added to the square root of v'.
+      bias_correction: whether to correct the moments for their start at zero, as in LAMB's paper.
+      **kwargs: other arguments of `AdamWeightDecay`.
     """
 
-    def __init__(self, learning_rate, name: str = "Lamb", **kwargs):
-        super().__init__(learning_rate, name=name, **kwargs)
-
-    def _direction(self, m: tf.Tensor, v: tf.Tensor, iterations: tf.Tensor) -> tf.Tensor:
-        first, second = self._corrections(iterations, m.dtype)
-        return (m / first) / (tf.sqrt(v / second) + self.epsilon)
+    def __init__(
+        self, learning_rate, epsilon: float = 1e-6, bias_correction: bool = True, name: str = "Lamb", **kwargs
+    ):
+        super().__init__(learning_rate, epsilon=epsilon, bias_correction=bias_correction, name=name, **kwargs)
 
     def _has_kernel(self, variable) -> bool:
         return False
