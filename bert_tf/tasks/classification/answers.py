@@ -128,3 +128,11 @@ def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:
         return examples
 
     return dataclasses.replace(data, load=load)
+
+
+def unknown_label(label: str, labels: Sequence[str]) -> InputError:
+    """Returns the error for a label in the data that is not one of the task's labels."""
+    return InputError(
+        f"unknown label {label!r}; the task's labels are {', '.join(labels)}; correct the label, or train on your own "
+        "data with all labels named in --labels"
+    )

@@ -10,10 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import ACCURACY, LOSS
 from bert_tf.tasks.classification import scores
-from bert_tf.tasks.classification.answers import Answers
+from bert_tf.tasks.classification.answers import Answers, unknown_label
 from bert_tf.tasks.classification.example import CLASSIFICATION
 from bert_tf.training import teacher_loss
 from bert_tf.training.metrics import Metric
@@ -47,7 +46,7 @@ class Classes(Answers):
             return 0.0
         label = self.spellings.get(label, label)
         if label not in self.labels:
-            raise InputError(f"unknown label {label!r}; the task's labels are {', '.join(self.labels)}")
+            raise unknown_label(label, self.labels)
         return float(self.labels.index(label))
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:

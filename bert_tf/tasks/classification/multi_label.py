@@ -13,10 +13,9 @@ import tensorflow as tf
 from absl import logging
 
 from bert_tf.core import storage
-from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.task import LOSS
-from bert_tf.tasks.classification.answers import Answers
+from bert_tf.tasks.classification.answers import Answers, unknown_label
 from bert_tf.tasks.classification.example import MULTI_LABEL
 from bert_tf.tasks.tuned_file import TunedFile
 from bert_tf.training.metrics import Form, Metric
@@ -64,7 +63,7 @@ class LabelSets(Answers):
     def target(self, label: Sequence[str] | None) -> np.ndarray:
         """Returns float32 [C]: 1 for each label that the example has, else 0."""
         if unknown := [name for name in label or () if name not in self._numbers]:
-            raise InputError(f"unknown label {unknown[0]!r}; the task's labels are {', '.join(self.labels)}")
+            raise unknown_label(unknown[0], self.labels)
         target = np.zeros(len(self.labels), np.float32)
         target[[self._numbers[name] for name in label or ()]] = 1
         return target

@@ -94,11 +94,17 @@ def _classes(command: Command, known: TaskDescription | None, texts: TextData) -
 
 
 def _learned(answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData) -> Answers:
-    """Returns the answers with the class weights, or with the scale of the scores."""
+    """Returns the answers with the class weights, or with the scale of the scores.
+
+    With class weights, macro F1 is the main score, because accuracy would prefer a model without the rare classes.
+    """
     if isinstance(answers, Regression):
         mean, deviation = (0.0, 1.0) if _glue_answers(settings, known) else _scale(data, known)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
-    return dataclasses.replace(answers, weights=weights_of(settings, known, answers, data))
+    weights = weights_of(settings, known, answers, data)
+    if weights and isinstance(answers, Classes) and not _glue_answers(settings, known):
+        answers = dataclasses.replace(answers, score_names=("macro_f1", "accuracy"))
+    return dataclasses.replace(answers, weights=weights)
 
 
 def _kind(settings: ClassifierSettings, known: TaskDescription | None) -> str:

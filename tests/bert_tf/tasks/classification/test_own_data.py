@@ -177,7 +177,7 @@ def test_the_formats_give_the_same_examples(tmp_path):
 
 def test_a_format_may_be_chosen_by_flag(tmp_path):
     path = write(tmp_path, "text,label\na,x\nb,y\n", end="data")
-    with pytest.raises(InputError, match="train.data: the extension is not one of .tsv, .csv, .jsonl, .json"):
+    with pytest.raises(InputError, match="train.data: the extension is not one of .tsv, .csv, .jsonl, .json, .parquet"):
         find_task(settings("own", "", train_data_path=str(path)))
     assert find_task(settings("own", "", train_data_path=str(path), data_format="csv")).labels == ("x", "y")
     write(tmp_path, "text,label\na,x\nb,y\n", end="csv")
@@ -190,9 +190,10 @@ def test_a_format_may_be_chosen_by_flag(tmp_path):
     [
         ("csv", "text,label\na,b,x\n", "line 2: has 3 columns, .*separate columns by single commas.*double quotes"),
         ("csv", 'text,label\n"a,x\n', "line 2: wrong quotes"),
-        ("csv", "text;label\na;x\n", "no column 'text'; .*separate columns by commas, not semicolons"),
+        ("csv", "text;label\na;b;x\n", "line 2: has 3 columns, .*separate columns by single semicolons.*double quotes"),
         ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; name the columns of your data"),
         ("csv", "text,label\na,\n", "line 2: the label is empty"),
+        ("parquet", "text,label\na,\n", "is not a Parquet file, or is damaged"),
         ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
         ("csv", "text,label\n\n\n", "holds no example"),
         ("csv", "text,label\na,x\n".encode("utf-16"), "is UTF-16, not UTF-8; convert it"),
@@ -397,6 +398,8 @@ def test_class_weights_keep_the_mean_of_the_loss(tmp_path):
     assert given.answers.weights == pytest.approx((8 / 12, 2.0)), "only the ratio counts"
     assert own(tmp_path, rows, class_weights='{"y": 6, "other": 2}').answers == given.answers
     assert balanced.parameters["class_weights"] == list(balanced.answers.weights)
+    assert balanced.answers.score_names == ("macro_f1", "accuracy")
+    assert own(tmp_path, rows).answers.score_names == ("accuracy", "macro_f1")
     logits, batch = tf.constant([[0.0, 0.0], [0.0, 0.0]]), {"label_ids": tf.constant([0.0, 1.0])}
     np.testing.assert_allclose(balanced.losses(logits, batch)["loss"], np.log(2) * np.array([8 / 12, 2.0]), rtol=1e-6)
 
