@@ -1,34 +1,18 @@
 """Reads documents from Parquet files, such as the cleaned Wikipedia dumps on the Hugging Face hub; needs PyArrow."""
 
-import contextlib
 import itertools
 from collections.abc import Iterator
 
-import tensorflow as tf
-
+from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
 from data_gen.jsonl import LineError, sentences_of
 
 _ROWS_AT_ONCE = 256
 
 
-@contextlib.contextmanager
-def _opened(path: str) -> Iterator:
-    try:
-        from pyarrow import ArrowException, parquet
-    except ImportError as error:
-        raise InputError("--input_format=parquet needs PyArrow: pip install '.[parquet]'") from error
-    with tf.io.gfile.GFile(path, "rb") as file:
-        file.closed = False  # PyArrow needs this attribute
-        try:
-            yield parquet.ParquetFile(file)
-        except ArrowException as error:
-            raise InputError(f"{path}: is not a Parquet file, or is damaged ({str(error).splitlines()[0]})") from error
-
-
 def row_groups(path: str, size: int) -> list[tuple[int, int]]:
     """Divides `size` bytes into a range for each row group. A range only names its row group."""
-    with _opened(path) as file:
+    with parquet_files.opened(path) as file:
         return _ranges(file.num_row_groups, size)
 
 
@@ -44,7 +28,7 @@ def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) ->
       start: start of the row group's range; see `row_groups`.
     """
     documents, length = [], 0
-    with _opened(path) as file:
+    with parquet_files.opened(path) as file:
         if text_field not in file.schema_arrow.names:
             have = ", ".join(file.schema_arrow.names)
             raise InputError(f"{path}: has no column {text_field!r}; give one of its columns as --text_field: {have}")

@@ -1,7 +1,8 @@
-"""Reads columns of tab-separated, comma-separated and JSON Lines files, and the rows of tables in memory.
+"""Reads columns of tab-separated, comma-separated, JSON Lines and Parquet files, and the rows of tables in memory.
 
 In the format `tsv`, tabs separate the columns. The format `csv` follows RFC 4180: quoted cells may contain commas and
-newlines. In the format `jsonl`, each line is a JSON object.
+newlines. If the header of a `csv` file has semicolons and no comma, semicolons separate the columns, as in files from
+spreadsheets in countries with a decimal comma. In the format `jsonl`, each line is a JSON object.
 """
 
 import csv
@@ -13,11 +14,13 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.core import json_lines
+from bert_tf.core import json_lines, parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.core.file_signatures import why_no_text
 
-EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json")}
+EXTENSIONS = {"tsv": (".tsv",), "csv": (".csv",), "jsonl": (".jsonl", ".json"), "parquet": (".parquet",)}
+# The formats whose rows have named cells of any type; `read_objects` reads them.
+OF_OBJECTS = ("jsonl", "parquet")
 # Possible names of a split's file in a folder, without the extension.
 _SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test": ("test",)}
 # A document may be longer than the csv module's default limit for a cell.
@@ -34,7 +37,7 @@ class Layout:
 
     Attributes:
       format: a key of `EXTENSIONS`.
-      has_header: whether the first line contains the names of the columns; has no effect on JSON Lines.
+      has_header: whether the first line contains the names of the columns; has no effect on the formats `OF_OBJECTS`.
       quoted: for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text.
         If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or
         if a cell in quotes has doubled quotes inside.
@@ -43,11 +46,6 @@ class Layout:
     format: str = "tsv"
     has_header: bool = True
     quoted: bool | None = None
-
-    @property
-    def delimiter(self) -> str:
-        """The separator between two cells."""
-        return "," if self.format == "csv" else "\t"
 
     @property
     def has_quotes(self) -> bool:
@@ -61,11 +59,13 @@ def file_names(split: str, format: str = "") -> list[str]:
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
-def format_of(path: str) -> str:
-    """Returns the format that belongs to a file's extension."""
+def format_of(path: str, default: str = "") -> str:
+    """Returns the format that belongs to a file's extension; raises InputError if there is none, and no default."""
     for name, extensions in EXTENSIONS.items():
         if path.lower().endswith(extensions):
             return name
+    if default:
+        return default
     known = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
     raise InputError(f"{path}: the extension is not one of {known}; give --data_format")
 
@@ -76,7 +76,7 @@ class Columns(NamedTuple):
     Attributes:
       names: the columns' names in the file; "" if the file does not name columns.
       rows: for each row, the number of the row's first line, counted from 1, and a cell for each column. A cell is a
-        string; in JSON Lines, it is any JSON value.
+        string; in the formats `OF_OBJECTS`, it is any JSON value.
     """
 
     names: Sequence[str]
@@ -116,15 +116,17 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     """Reads columns of a file; returns no rows if the file contains no examples.
 
     Args:
-      columns: names or numbers (from 0) of columns; None for all columns, which is not possible for JSON Lines.
+      columns: names or numbers (from 0) of columns; None for all columns, which is not possible for `OF_OBJECTS`.
 
     Raises:
       MissingColumn: the file lacks a column.
     """
-    if layout.format == "jsonl":
+    if layout.format in OF_OBJECTS:
         objects = read_objects(path)
         return Columns(columns, [(line, _fields(f"{path}, line {line}", found, columns)) for line, found in objects])
-    rows, delimiter, quoted = _read_rows(path, layout), layout.delimiter, layout.has_quotes
+    lines, quoted = list(decoded_lines(path)), layout.has_quotes
+    delimiter = _delimiter(layout, lines)
+    rows = _read_rows(path, lines, delimiter, quoted)
     if len(rows) <= layout.has_header:
         return Columns((), [])
     header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
@@ -139,13 +141,19 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     return Columns([header[place] if layout.has_header else "" for place in places], selected)
 
 
-def _read_rows(path: str, layout: Layout) -> list[tuple[int, list[str]]]:
-    lines = list(decoded_lines(path))
+def _delimiter(layout: Layout, lines: Sequence[str]) -> str:
+    if layout.format != "csv":
+        return "\t"
+    header = lines[0] if lines and layout.has_header else ""
+    return ";" if ";" in header and "," not in header else ","
+
+
+def _read_rows(path: str, lines: Sequence[str], delimiter: str, quoted: bool) -> list[tuple[int, list[str]]]:
     if not any(map(str.strip, lines)):
         return []
-    if not layout.has_quotes:
+    if not quoted:
         return list(plain_rows(lines))
-    rows = list(_quoted_rows(path, lines, layout.delimiter))
+    rows = list(_quoted_rows(path, lines, delimiter))
     # an empty text is written as two quotes, so a blank line at the end is not an example
     while rows and not rows[-1][1]:
         rows.pop()
@@ -161,7 +169,11 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
 
 
 def read_objects(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line of a JSON Lines file, counted from 1, and its object; skips blank lines."""
+    """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines."""
+    require_file(path)
+    if format_of(path, default="jsonl") == "parquet":
+        yield from parquet_files.rows(path)
+        return
     for number, line in enumerate(decoded_lines(path), 1):
         if not line.strip():
             continue
@@ -234,8 +246,8 @@ def check_width(
     hint = _QUOTE_HINT if not quoted and any(cell.startswith(_QUOTE) for cell in row) else ""
     if not row:
         raise InputError(f"{path}, line {line}: is blank; remove the line")
-    if delimiter == ",":
-        hint = "; put cells that contain commas, quotes or newlines in double quotes"
+    if delimiter != "\t":
+        hint = f"; put cells that contain {_PUNCTUATION[delimiter]}, quotes or newlines in double quotes"
     raise InputError(
         f"{path}, line {line}: has {len(row)} columns, the first line has {width}; separate columns by single "
         f"{_PUNCTUATION[delimiter]}{hint}"

@@ -81,11 +81,11 @@ def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable
 
 
 def read_file(path: str, split: str) -> list[ChoiceExample]:
-    """Reads a table, a .jsonl or .json file with one object per line, or a folder of RACE."""
+    """Reads a table, a JSON Lines or Parquet file, or a folder of RACE."""
     if tf.io.gfile.isdir(path):
         read = _read_race
     else:
-        read = _read_json_lines if tables.format_of(path) == "jsonl" else _read_table
+        read = _read_objects if tables.format_of(path) in tables.OF_OBJECTS else _read_table
     return with_labels_if_right(path, split, lambda has_labels: list(map(_checked, read(path, has_labels))))
 
 
@@ -183,7 +183,7 @@ def _number(place: str, cell: str) -> int:
     raise InputError(f"{place}: the label {cell!r} is not a whole number; give the number of the right choice, from 0")
 
 
-def _read_json_lines(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
+def _read_objects(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
     for line, entries in tables.read_objects(path):
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)

@@ -17,8 +17,8 @@ class SwagSettings(FineTuningSettings):
 
     data_dir: str = setting(
         "folder with the files train, dev (or val, validation) and test: .csv or .tsv with the columns of SWAG or of "
-        "the Story Cloze Test, or .jsonl or .json, where each line is an object with context, choices and label; or "
-        "RACE's folders of these names", "",
+        "the Story Cloze Test, or .jsonl, .json or .parquet, where each row has these columns or context, choices and "
+        "label; or RACE's folders of these names", "",
         first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)

@@ -38,8 +38,8 @@ class ClassifierSettings(FineTuningSettings):
     tuned_on_dev: ClassVar[tuple[str, ...]] = ("tune_thresholds",)
 
     data_dir: str = setting(
-        "folder with train.tsv, dev.tsv and test.tsv; files of own data may also be .csv, .jsonl or .json, and the dev "
-        "file may be named val or validation", "", first=True,
+        "folder with train.tsv, dev.tsv and test.tsv; files of own data may also be .csv, .jsonl, .json or .parquet, "
+        "and the dev file may be named val or validation", "", first=True,
     )  # fmt: skip
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), SNLI, SciTail, "

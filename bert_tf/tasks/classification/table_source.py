@@ -25,7 +25,7 @@ _WHOLE_FLOAT = re.compile(r"\A(-?\d+)\.0+\Z")
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
-    """The layout of a user's files, which are tab-separated, comma-separated or JSON Lines.
+    """The layout of a user's files, which are tab-separated, comma-separated, JSON Lines or Parquet.
 
     A column is given by its name, or by its number counted from 0.
 
@@ -79,14 +79,15 @@ class TextTable:
         return with_labels_if_right(path, split, read)
 
     def _example(self, place: str, cells: Mapping[str, Any]) -> Example:
-        for name in ("text_a", "text_b"):
-            if not isinstance(cells.get(name, ""), str):
-                raise InputError(f"{place}: the text is {meaning(cells[name])}, not a string; fix the line")
+        texts = {name: "" if cells[name] is None else cells[name] for name in ("text_a", "text_b") if name in cells}
+        for text in texts.values():
+            if not isinstance(text, str):
+                raise InputError(f"{place}: the text is {meaning(text)}, not a string; fix the line")
         label = None
         if "label" in cells:
             label = self._labels(place, cells["label"]) if self.has_label_sets else label_text(place, cells["label"])
         name = None if cells.get("id") is None else str(cells["id"]).strip()
-        return Example(cells["text_a"], cells.get("text_b"), label, name, place=place)
+        return Example(texts["text_a"], texts.get("text_b"), label, name, place=place)
 
     def _labels(self, place: str, cell: Any) -> tuple[str, ...]:
         """Returns the labels in a cell. The cell may be empty, a list, or labels with separators between them."""

@@ -155,7 +155,7 @@ def _is_absent(cell: Any) -> bool:
 def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
     """Returns the number of each row's line, and its cells by the names of the columns."""
     layout = Layout(tables.format_of(path))
-    if layout.format == "jsonl":
+    if layout.format in tables.OF_OBJECTS:
         return list(tables.read_objects(path))
     found = tables.read_columns(path, layout)
     return [(line, dict(zip(found.names, cells, strict=True))) for line, cells in found.rows]

@@ -21,7 +21,7 @@ class EmbeddingSettings(FineTuningSettings):
     reported: ClassVar[tuple[str, ...]] = ("data_dir", "loss", "scale", "matryoshka_dims")
 
     data_dir: str = setting(
-        f"folder with the files train, dev and test (.tsv, .csv or .jsonl): {_DATA}", "", first=True
+        f"folder with the files train, dev and test (.tsv, .csv, .jsonl or .parquet): {_DATA}", "", first=True
     )
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting(

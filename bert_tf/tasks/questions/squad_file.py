@@ -105,9 +105,9 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Question]:
-    """Reads a file in SQuAD's layout, or JSON Lines (.jsonl) with a question per line, as datasets writes."""
+    """Reads a file in SQuAD's layout, or JSON Lines (.jsonl) or Parquet with a question per row, as datasets writes."""
     questions, place = [], path
-    lines = tables.read_objects(path) if path.lower().endswith(".jsonl") else ()
+    lines = tables.read_objects(path) if path.lower().endswith((".jsonl", ".parquet")) else ()
     try:
         for line, entry in lines:
             place = f"{path}, line {line}"

@@ -31,19 +31,25 @@ class Sentence:
     Attributes:
       words: one or more words.
       tags: the tags of the words, as in the file; None if no tags were read.
-      line: number of the first word's line, from 1; each further word is on the next line.
+      line: number of the first word's line, from 1.
       starts_document: whether the sentence follows a -DOCSTART- line.
+      has_lines: whether each further word is on the next line; otherwise, all words are on one line.
     """
 
     words: tuple[str, ...]
     tags: tuple[str, ...] | None
     line: int
     starts_document: bool = False
+    has_lines: bool = dataclasses.field(default=True, repr=False, compare=False)
     path: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
     def texts(self) -> tuple[str, ...]:
         return self.words
+
+    def line_of(self, word: int) -> int:
+        """Returns the number of a word's line."""
+        return self.line + word * self.has_lines
 
     @property
     def label(self) -> tuple[str, ...] | None:
@@ -73,7 +79,7 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
         if not cells or cells[0] == DOCUMENT_START:
             if rows:
                 words, tags = zip(*rows, strict=True)
-                sentences.append(Sentence(words, tags if with_tags else None, first_line, starts_document, path))
+                sentences.append(Sentence(words, tags if with_tags else None, first_line, starts_document, path=path))
             starts_document = bool(cells) or (starts_document and not rows)
             rows = []
             continue

@@ -34,7 +34,8 @@ class NerSettings(FineTuningSettings):
 
     data_dir: str = setting(
         "folder with files in the format of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt; or eng.train, "
-        "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll", "", first=True,
+        "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll; or .jsonl "
+        "or .parquet with columns tokens and ner_tags", "", first=True,
     )  # fmt: skip
     train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
     eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)

@@ -15,8 +15,9 @@ from bert_tf.finetuning.dev_share import with_dev_share
 from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
+from bert_tf.tasks import tables
 from bert_tf.tasks.split_files import file_data
-from bert_tf.tasks.tagging import conll_files, tag_schemes
+from bert_tf.tasks.tagging import conll_files, tag_schemes, tagged_objects
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
 from bert_tf.tasks.tagging.tagging_task import TaggingTask
@@ -34,9 +35,7 @@ def tagging_task(command: Command) -> TaggingTask:
     reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = WordColumns(reads["word_column"], reads["tag_column"])
     tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"], settings.test_has_tags)
-    data = file_data(
-        settings.data_dir, settings.data_paths, conll_files.FILE_NAMES.__getitem__, tagged.read, facts=reads
-    )
+    data = file_data(settings.data_dir, settings.data_paths, _file_names, tagged.read, facts=reads)
     features = settings.feature_layers or parameters.get("features", _FINE_TUNING)
     uses_features = features != _FINE_TUNING
     of_model = command.of_model("document_context", "lstm_size")
@@ -53,6 +52,11 @@ def tagging_task(command: Command) -> TaggingTask:
         (settings.activations_dir or os.path.join(settings.output_dir, "activations")) if uses_features else "",
         with_dev_share(checked, command),
     )
+
+
+def _file_names(split: str) -> list[str]:
+    of_objects = [name for format in tables.OF_OBJECTS for name in tables.file_names(split, format)]
+    return [*conll_files.FILE_NAMES[split], *of_objects]
 
 
 def _load(data: TaskData, types: tuple[str, ...], split: str) -> list[Sentence]:
@@ -126,10 +130,15 @@ class TaggedFiles:
 
     def read(self, path: str, split: str) -> list[Sentence]:
         """Reads the sentences of a file; sentences of the test data may lack tags."""
-        with_tags = split != "test" or (self.test_has_tags and conll_files.count_columns(path) != 1)
-        sentences = conll_files.read_sentences(path, self.layout, with_tags)
+        has_objects = tagged_objects.has_objects(path)
+        has_tags = tagged_objects.has_tags if has_objects else lambda path: conll_files.count_columns(path) != 1
+        with_tags = split != "test" or (self.test_has_tags and has_tags(path))
+        if has_objects:
+            sentences = tagged_objects.read_sentences(path, with_tags)
+        else:
+            sentences = conll_files.read_sentences(path, self.layout, with_tags)
+            _warn_of_long(path, sentences)
         scheme = self.scheme_of(sentences)
-        _warn_of_long(path, sentences)
         if with_tags:
             self._check_tags(path, sentences, scheme)
         logging.info("%s: %d sentences, %d words%s", path, len(sentences), sum(len(s.words) for s in sentences),
@@ -140,7 +149,7 @@ class TaggedFiles:
         faults = []
         for sentence in sentences:
             if fault := tag_schemes.find_fault(sentence.tags, scheme):
-                faults.append((sentence.line + fault[0], fault[1]))
+                faults.append((sentence.line_of(fault[0]), fault[1]))
         if not faults:
             return
         (line, reason), more = faults[0], f" (and {len(faults) - 1} more sentences)" if faults[1:] else ""
@@ -162,7 +171,7 @@ def check_types(sentences: Sequence[Sentence], types: Sequence[str], split: str)
             if prefix != tag_schemes.OUTSIDE and type_ not in types:
                 remedy = ", or give --notest_has_tags" if split not in ("train", "dev") else ""
                 raise InputError(
-                    f"{sentence.path}, line {sentence.line + number}: the tag {tag!r} has an unknown type; known "
+                    f"{sentence.path}, line {sentence.line_of(number)}: the tag {tag!r} has an unknown type; known "
                     f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types{remedy}"
                 )
 

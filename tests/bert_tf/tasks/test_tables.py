@@ -4,6 +4,11 @@ import pytest
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
+from bert_tf.tasks.choice.choice_files import read_file
+from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.questions.squad_file import Answer, read_questions
+from bert_tf.tasks.tagging.conll_files import WordColumns
+from bert_tf.tasks.tagging.tagging_data import TaggedFiles
 
 
 @pytest.mark.parametrize(
@@ -39,3 +44,72 @@ def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
     rows = tables.read_columns(str(path), tables.Layout(quoted=True), ["text"]).rows
     assert [cells[0] for _, cells in rows] == texts
     assert tables.read_columns(str(path), tables.Layout(quoted=False), ["text"]).rows[0][1] == ("plain",)
+
+
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+def test_tables_that_pandas_wrote_are_read(tmp_path, end):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"text": ["a, b", 'she; "no"', None, "d"], "label": [1, 0, 1, 1]}, index=[3, 5, 8, 9])
+    path = tmp_path / f"a.{end}"
+    write = {
+        "csv": lambda: frame.to_csv(path, sep=";", encoding="utf-8-sig"),  # as spreadsheets with decimal commas
+        "parquet": lambda: frame.to_parquet(path),
+        "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+    }[end]
+    write()
+    flags = {"text_a_column": "text", "text_b_column": "", "label_column": "label", "has_header": True, "quoted": None}
+    examples = TextTable(flags).read(str(path), "train")
+    assert [example.text_a for example in examples] == ["a, b", 'she; "no"', "", "d"]
+    assert [example.label for example in examples] == ["1", "0", "1", "1"]
+
+
+@pytest.mark.torch
+def test_parquet_of_the_library_datasets_is_read(tmp_path):
+    """Classes are numbers in these files, which also have the names."""
+    datasets = pytest.importorskip("datasets")
+    text, classes = datasets.Value("string"), datasets.ClassLabel(names=["O", "B-PER", "I-PER"])
+
+    def file(columns, **features):
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.parquet"
+        datasets.Dataset.from_dict(columns, features=datasets.Features(features) if features else None).to_parquet(path)
+        return str(path)
+
+    path = file({"text": ["a", "b", "c"], "label": [2, 0, -1]}, text=text, label=classes)
+    assert [row for _, row in tables.read_objects(path)] == [
+        {"text": "a", "label": "I-PER"}, {"text": "b", "label": "O"}, {"text": "c", "label": None},
+    ]  # fmt: skip
+    tagged = {"tokens": [["Ada", "Lovelace", "met"], [], ["Charles"]], "ner_tags": [[1, 2, 0], [], [1]]}
+    path = file(tagged, tokens=datasets.List(text), ner_tags=datasets.List(classes))
+    for split, tags in (("train", [("B-PER", "I-PER", "O"), ("B-PER",)]), ("test", [None, None])):
+        found = TaggedFiles(WordColumns(), test_has_tags=False).read(path, split)
+        assert [(sentence.words, sentence.line) for sentence in found] == [
+            (("Ada", "Lovelace", "met"), 1),
+            (("Charles",), 3),
+        ]
+        assert [sentence.tags for sentence in found] == tags
+    answer = {"text": ["France"], "answer_start": [12]}
+    path = file({"id": ["x"], "context": ["Paris is in France."], "question": ["Where?"], "answers": [answer]})
+    assert read_questions(path)[0].label == Answer("France", 12)
+    endings = {f"ending{number}": ["a", f"b {number}"] for number in range(3)}
+    numbers = datasets.ClassLabel(names=["0", "1", "2"])
+    path = file({"sent1": ["it", "it"], "sent2": ["is", "was"], **endings, "label": [2, 0]},
+                sent1=text, sent2=text, **dict.fromkeys(endings, text), label=numbers)  # fmt: skip
+    assert [example.label for example in read_file(path, "train")] == [2, 0]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"tokens": ["a", "b"], "ner_tags": ["O"]}', "line 1: has 2 words, but 1 tags"),
+        ('{"tokens": ["a"], "ner_tags": [0]}', "line 1: ner_tags is not a list of strings; write the names"),
+        ('{"tokens": ["a"], "tags": ["PER"]}', "line 1: 'PER' is not a tag"),
+        ('{"text": "a"}', "line 1: there is no field tokens or words; the line has text"),
+        ('{"tokens": ["a", "b"], "tags": ["O", "B-PER"]}\n{"words": ["a", "b"], "tags": ["B-X", "I-PER"]}',
+         "line 2: the tag I-PER"),
+    ],
+)  # fmt: skip
+def test_bad_tagged_objects_are_refused(tmp_path, line, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text(line + "\n")
+    with pytest.raises(InputError, match=message):
+        TaggedFiles(WordColumns(), scheme="iob2").read(str(path), "train")

@@ -1,0 +1,58 @@
+"""Opens Parquet files; needs PyArrow."""
+
+import contextlib
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+
+from bert_tf.core.errors import InputError
+
+
+@contextlib.contextmanager
+def opened(path: str) -> Iterator:
+    """Provides a `pyarrow.parquet.ParquetFile`.
+
+    Raises:
+      InputError: PyArrow is not installed, or the file is damaged.
+    """
+    try:
+        from pyarrow import ArrowException, parquet
+    except ImportError as error:
+        raise InputError(f"{path}: a Parquet file needs PyArrow: pip install '.[parquet]'") from error
+    with tf.io.gfile.GFile(path, "rb") as file:
+        file.closed = False  # PyArrow needs this attribute
+        try:
+            yield parquet.ParquetFile(file)
+        except ArrowException as error:
+            raise InputError(f"{path}: is not a Parquet file, or is damaged ({str(error).splitlines()[0]})") from error
+
+
+def rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yields the number of each row, counted from 1, and its cells by the names of the columns.
+
+    The library datasets stores classes as numbers, and their names beside the data. Such cells contain the names here,
+    and None for the number -1, which stands for an unknown class.
+    """
+    with opened(path) as file:
+        described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
+        classes = {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}
+        batches = (batch.to_pylist() for batch in file.iter_batches())
+        for number, row in enumerate(itertools.chain.from_iterable(batches), 1):
+            yield number, {name: _named(cell, classes.get(name)) for name, cell in row.items()}
+
+
+def _classes(feature: Any) -> Sequence[str] | None:
+    """Returns the names of the classes in a column of classes, or of lists of classes; None for other columns."""
+    inner = feature.get("feature", feature) if isinstance(feature, Mapping) else feature
+    return inner.get("names") if isinstance(inner, Mapping) and inner.get("_type") == "ClassLabel" else None
+
+
+def _named(cell: Any, names: Sequence[str] | None) -> Any:
+    if names is None or cell is None:
+        return cell
+    if isinstance(cell, list):
+        return [_named(each, names) for each in cell]
+    return names[cell] if cell >= 0 else None

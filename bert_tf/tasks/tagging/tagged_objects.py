@@ -1,0 +1,59 @@
+"""Reads tagged sentences from JSON Lines and Parquet files, with a sentence per row as the library datasets writes."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_tf.core.errors import InputError
+from bert_tf.tasks import tables
+from bert_tf.tasks.tagging import tag_schemes
+from bert_tf.tasks.tagging.conll_files import Sentence
+
+_WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
+
+
+def has_objects(path: str) -> bool:
+    return tables.format_of(path, default="conll") in tables.OF_OBJECTS
+
+
+def has_tags(path: str) -> bool:
+    """Returns whether the first row has tags."""
+    return any(row.get(name) for _, row in [next(tables.read_objects(path), (0, {}))] for name in _TAGS)
+
+
+def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
+    """Reads the sentences of a file."""
+    sentences = []
+    for line, row in tables.read_objects(path):
+        place = f"{path}, line {line}"
+        words, tags = _strings(place, row, _WORDS), None
+        if with_tags:
+            tags = _strings(place, row, _TAGS)
+            _check(place, words, tags)
+        if words:
+            sentences.append(Sentence(words, tags, line, has_lines=False, path=path))
+    if not sentences:
+        raise InputError(f"{path}: holds no sentence; write a sentence in each row")
+    return sentences
+
+
+def _check(place: str, words: Sequence[str], tags: Sequence[str]) -> None:
+    if len(words) != len(tags):
+        raise InputError(f"{place}: has {len(words)} words, but {len(tags)} tags; fix or remove the line")
+    for tag in tags:
+        try:
+            tag_schemes.split_tag(tag)
+        except ValueError as error:
+            raise InputError(f"{place}: {error}; fix the tag") from error
+
+
+def _strings(place: str, row: Mapping[str, Any], names: Sequence[str]) -> tuple[str, ...]:
+    column = next((name for name in names if name in row), None)
+    if column is None:
+        raise InputError(f"{place}: there is no field {' or '.join(names)}; the line has {', '.join(row) or 'none'}")
+    cells = row[column]
+    if not isinstance(cells, list) or not all(isinstance(cell, str) and cell.strip() for cell in cells):
+        raise InputError(
+            f"{place}: {column} is not a list of strings; write the names of the tags instead of numbers, or give the "
+            "Parquet file of a dataset, which has the names too"
+        )
+    return tuple(cell.strip() for cell in cells)
