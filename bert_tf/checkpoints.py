@@ -8,7 +8,6 @@ tf-models-official and Hugging Face.
 import dataclasses
 import hashlib
 import os
-import pathlib
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
@@ -59,15 +58,7 @@ def open_checkpoint(path: str, config_file: str = "") -> Contents:
         return _open(os.fspath(path), os.fspath(config_file))
 
 
-def _refuse_pipes(folder: str) -> None:
-    """Refuses a folder that has named pipes, because reading a pipe may wait for ever."""
-    for file in pathlib.Path(folder).iterdir() if os.path.isdir(folder) else ():
-        if file.is_fifo():
-            raise InputError(f"{file}: is a named pipe, not a file; remove it")
-
-
 def _open(path: str, config_file: str) -> Contents:
-    _refuse_pipes(path if os.path.isdir(path) else os.path.dirname(path))
     if pair.SEPARATOR in path:
         paths = path.split(pair.SEPARATOR)
         files = [*(config_file.split(pair.SEPARATOR) if pair.SEPARATOR in config_file else ()), *[""] * len(paths)]

@@ -84,7 +84,7 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     tensors = contents.read(contents.tensors)
     if settings.extended_vocab_file:
         tensors, config = _extend_vocabulary(tensors, config, rules.vocabulary, written.vocabulary)
-    with _write_errors(settings.output), storage.atomic_folder(settings.output) as folder:
+    with _write_errors(settings.output), storage.temporary_folder(settings.output) as folder:
         if settings.format in _OF_TRANSFORMERS:
             hugging_face.write(folder, tensors, config, entries)
         else:
@@ -101,6 +101,7 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
         if task and not recorded:
             script = registry.of_task(task, folder).settings.script
             description.write_run(folder, contents.source, task, config, written, script)
+        storage.publish_folder(folder, settings.output)
     contents.report(tensors, [])
     return contents, bool(fresh)
 

@@ -98,15 +98,6 @@ def shard_names(entries: Mapping) -> list[str]:
     return [shard["name"] for shard in entries.get("shards", ())]
 
 
-def is_listed(path: str) -> bool:
-    """Returns whether a manifest lists the file. If so, `create_pretraining_data` wrote the file."""
-    try:
-        entries = find_manifest(path)
-    except InputError:
-        return False
-    return entries is not None and _shard_entry(path, entries) is not None
-
-
 def examples_of(paths: Sequence[str]) -> list[int | None]:
     """Returns the number of examples in each shard; None if no manifest states the number."""
     manifests = find_manifests(paths)

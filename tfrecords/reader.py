@@ -19,6 +19,8 @@ _GZIP_MAGIC = b"\x1f\x8b\x08"
 # Bytes of a record's TFRecord framing: the length, a checksum of the length, and a checksum of the record.
 FRAME_BYTES = 16
 _BLOCK_BYTES = 1 << 20
+# A damaged file may belong to the user, such as a corpus, so the message does not advise deleting it.
+_REMEDY = "give a file that create_pretraining_data wrote, write it again, or download it again"
 
 
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
@@ -76,7 +78,7 @@ def compression(path: str) -> str:
 def first_example(path: str) -> tf.train.Example:
     for record in checked_records(path):
         return parse_example(record, path, 0)
-    raise InputError(f"{path}: contains no record; {_remedy(path)}, or omit this file")
+    raise InputError(f"{path}: contains no record; {_REMEDY}, or omit this file")
 
 
 def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
@@ -86,7 +88,7 @@ def parse_example(record: bytes, path: str, index: int) -> tf.train.Example:
         # Protobuf's versions define DecodeError in different modules, so compare the class's name.
         if type(error).__name__ != "DecodeError":
             raise
-        raise InputError(f"{path}: record {index} is not a tf.train.Example; {_remedy(path)}") from error
+        raise InputError(f"{path}: record {index} is not a tf.train.Example; {_REMEDY}") from error
 
 
 def check_lengths(files: Sequence[str], features: Sequence[schema.Feature]) -> None:
@@ -164,14 +166,7 @@ def _fault(path: str, index: int, cut: bool) -> str:
         what = f"record {index} (counted from 0) is cut off: the file ends inside this record"
     elif not index:
         what = "record 0 cannot be read; the file is damaged or not a TFRecord file"
-    return f"{what}; {_remedy(path)}"
-
-
-def _remedy(path: str) -> str:
-    # A file that no manifest lists may belong to the user, such as a corpus. Never advise deleting such a file.
-    if manifest.is_listed(path):
-        return "delete the file and repeat the command that wrote it"
-    return "give a file that create_pretraining_data wrote, or download this file again"
+    return f"{what}; {_REMEDY}"
 
 
 def find_faults(path: str) -> Iterator[str]:

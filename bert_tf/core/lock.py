@@ -1,9 +1,7 @@
 """Locks on folders, which tell a process whether another process still writes into a folder."""
 
-import contextlib
 import fcntl
 import os
-from collections.abc import Iterator
 
 from absl import logging
 
@@ -49,21 +47,3 @@ class FolderLock:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-
-
-@contextlib.contextmanager
-def locked(folder: str) -> Iterator[bool]:
-    """Locks a folder; yields whether it is now locked, which is impossible in object stores."""
-    if "://" in folder:
-        yield False
-        return
-    opened = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        locked = True
-    except OSError:  # another process has locked it, or the file system has no locks
-        locked = False
-    try:
-        yield locked
-    finally:
-        os.close(opened)

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from bert_tf.core import lock
 from bert_tf.core.errors import InputError
 from bert_tf.core.flag_parsing import is_utf8
 
@@ -61,22 +60,6 @@ class FolderTakenError(InputError):
     """Another process has meanwhile written a folder with this name."""
 
 
-@contextlib.contextmanager
-def atomic_folder(path: str) -> Iterator[str]:
-    """Yields a temporary folder beside `path` and renames it to `path` if the block succeeds.
-
-    `path` must be an empty folder or must not exist. Local files are flushed to disk before the rename. On an error,
-    the temporary folder is removed. The temporary folders of killed processes are removed too.
-
-    Raises:
-      FolderTakenError: another process has meanwhile written to `path`; its files are kept.
-    """
-    _remove_abandoned(path.rstrip("/"))
-    with temporary_folder(path) as temporary, lock.locked(temporary):
-        yield temporary
-        publish_folder(temporary, path)
-
-
 def remove_tree(path: str) -> None:
     """Deletes a folder if it exists. Of a symbolic link, only the link is deleted, and never the folder behind it."""
     if "://" in path:
@@ -98,18 +81,6 @@ def temporary_folder(path: str) -> Iterator[str]:
     finally:
         if _gfile().exists(temporary):
             remove_tree(temporary)
-
-
-def _remove_abandoned(path: str) -> None:
-    parent, name = os.path.split(os.path.abspath(path))
-    if "://" in path or not os.path.isdir(parent):
-        return
-    for other in os.listdir(parent):
-        folder = os.path.join(parent, other)
-        if other.rpartition(TEMPORARY)[0] == name and os.path.isdir(folder):
-            with lock.locked(folder) as is_ours:  # the lock of a process ends with the process
-                if is_ours:
-                    remove_tree(folder)
 
 
 def publish_folder(temporary: str, path: str) -> None:
@@ -139,7 +110,7 @@ def publish_folder(temporary: str, path: str) -> None:
 
 
 def check_new_folder(path: str, flag: str) -> None:
-    """Checks that an output folder is empty or does not exist, and that `atomic_folder` can write it."""
+    """Checks that an output folder is empty or does not exist, and that `temporary_folder` can write beside it."""
     if _gfile().exists(path) and (not _gfile().isdir(path) or _gfile().listdir(path)):
         raise InputError(f"--{flag}={path}: exists and is not an empty folder; give a new folder")
     if "://" not in path:  # the temporary folder will be beside `path`

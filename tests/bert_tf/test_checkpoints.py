@@ -1,6 +1,5 @@
 import dataclasses
 import logging
-import os
 
 import numpy as np
 import pytest
@@ -73,9 +72,3 @@ def test_a_checkpoint_of_another_project_is_refused(tmp_path):
     tf.train.Checkpoint(v=tf.Variable(1.0)).write(str(tmp_path / "x"))
     with pytest.raises(InputError, match="holds no encoder of bert_tf"):
         checkpoints.initialize(make_classifier(CONFIG, 2), str(tmp_path / "x"))
-
-
-def test_a_named_pipe_is_refused_at_once(tmp_path):
-    os.mkfifo(tmp_path / "vocab.txt")
-    with pytest.raises(InputError, match=r"vocab.txt: is a named pipe"):
-        checkpoints.open_checkpoint(str(tmp_path))

@@ -3,8 +3,6 @@ import os
 import pathlib
 import resource
 import signal
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
@@ -110,43 +108,27 @@ def test_outputs_must_differ_from_inputs(tmp_path):
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path):
     target = tmp_path / "out"
-    with pytest.raises(ZeroDivisionError), storage.atomic_folder(str(target)) as folder:
+    with pytest.raises(ZeroDivisionError), storage.temporary_folder(str(target)) as folder:
         pathlib.Path(folder, "half").touch()
         raise ZeroDivisionError
     assert list(tmp_path.iterdir()) == []
     target.mkdir()  # an empty folder is accepted
-    with storage.atomic_folder(f"{target}/") as folder:
+    with storage.temporary_folder(f"{target}/") as folder:
         pathlib.Path(folder, "whole").touch()
         assert list(target.iterdir()) == []
+        storage.publish_folder(folder, f"{target}/")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
 
 
 def test_of_two_writers_the_later_is_refused(tmp_path):
     target, refused = str(tmp_path / "out"), "out: another process has meanwhile written this folder; give a new folder"
-    with (
-        pytest.raises(InputError, match=refused),
-        storage.atomic_folder(target) as later,
-        storage.atomic_folder(target) as earlier,
-    ):
+    with storage.temporary_folder(target) as earlier, storage.temporary_folder(target) as later:
         pathlib.Path(earlier, "earlier").touch()
         pathlib.Path(later, "later").touch()
+        storage.publish_folder(earlier, target)
+        with pytest.raises(InputError, match=refused):
+            storage.publish_folder(later, target)
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "earlier"]
-
-
-def test_the_folder_of_a_killed_run_is_removed(tmp_path):
-    code = f"""
-import os, signal
-from bert_tf.core import storage
-with storage.atomic_folder({str(tmp_path / "out")!r}) as folder:
-    open(os.path.join(folder, "half"), "w").close()
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", code], check=False)
-    (left,) = tmp_path.iterdir()
-    (tmp_path / f"outer{storage.TEMPORARY}1").mkdir()  # of another output
-    with storage.atomic_folder(str(tmp_path / "out")):
-        assert not left.exists()
-    assert {path.name for path in tmp_path.iterdir()} == {"out", f"outer{storage.TEMPORARY}1"}
 
 
 def test_refuses_output_folder_that_is_not_empty(tmp_path):
