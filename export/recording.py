@@ -12,7 +12,6 @@ import tensorflow as tf
 from export import signatures, warmup
 from export.kinds.base import ServedModel
 
-_MOST_ROWS = 8
 # Number of choices per example in requests of tokens, if the model accepts any number of choices.
 _CHOICES = 2
 
@@ -23,10 +22,7 @@ def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]]) -> list[
     Args:
       samples: the result of `ServedModel.samples`.
     """
-    # Choose texts of all lengths, because a server compiles code and allocates memory for each new shape.
-    ordered = sorted(samples, key=lambda row: len(str(row)))
-    chosen = [ordered[number * (len(ordered) - 1) // (_MOST_ROWS - 1)] for number in range(_MOST_ROWS)]
-    rows = [{name: _bytes(value) for name, value in row.items()} for row in chosen]
+    rows = [{name: _bytes(value) for name, value in row.items()} for row in samples]
     method = served.method.rpartition("/")[2]
     examples = np.array([_example(row).SerializeToString() for row in rows], object)
     return [

@@ -34,7 +34,7 @@ def rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the number of each row, counted from 1, and its cells by the names of the columns.
 
     The library datasets stores classes as numbers, and their names beside the data. Such cells contain the names here,
-    and None for the number -1, which stands for an unknown class.
+    and None for the number -1, which means that the class is unknown.
     """
     with opened(path) as file:
         described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))

@@ -15,7 +15,6 @@ import tf_keras as keras
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.finetuning.description import TaskDescription
-from bert_tf.tasks import evaluation_file
 from bert_tf.text.packing import pack, without_common_padding
 from bert_tf.tokenization import BertTokenizer
 from export import weights
@@ -113,35 +112,19 @@ class ServedModel(tf.Module, abc.ABC):
         """
         return dict(answers)
 
-    def samples(self, folder: str) -> list[dict[str, Any]]:
-        """Returns inputs for warm-up requests, one dict per row.
+    def samples(self) -> list[dict[str, Any]]:
+        """Returns inputs for warm-up requests, one dict per row: fixed texts, the shortest first.
 
-        The inputs are fixed texts of the same lengths as the texts of the run's last evaluation, because the export may
-        go to people who may not see the run's data.
+        The lengths differ, because a server compiles code and allocates memory for each new shape.
         """
-        if rows := self.evaluated(folder):
-            return [{name: _neutral(value) for name, value in row.items()} for row in rows]
-        return [self._fixed_sample(number) for number in range(len(_SENTENCES))]
+        return [self._sample(number) for number in range(2 * len(_SENTENCES))]
 
-    def _fixed_sample(self, first: int) -> dict[str, Any]:
-        """Returns a row with one sentence for each input [B], and N sentences, or 2, for each input [B, N]."""
-        texts = itertools.islice(itertools.cycle(_SENTENCES), first, None)
+    def _sample(self, number: int) -> dict[str, Any]:
+        """Returns a row with one text for each input [B], and N texts, or 2, for each input [B, N]."""
+        sentences = itertools.islice(itertools.cycle(_SENTENCES), number, None)
+        texts = (" ".join([sentence] * 2 ** (number // 2)) for sentence in sentences)
         counts = {name: 0 if spec.shape.rank == 1 else spec.shape[1] or 2 for name, spec in self.inputs().items()}
         return {name: list(itertools.islice(texts, count)) if count else next(texts) for name, count in counts.items()}
-
-    def evaluated(self, folder: str) -> list[dict[str, Any]]:
-        """Returns the inputs of the last evaluation of the run in a folder, one dict per row; [] if unknown."""
-        inputs = self.inputs()
-        rows = ({name: line.get(name) for name in inputs} for line in evaluation_file.read(folder))
-        return [row for row in rows if None not in row.values()]
-
-
-def _neutral(value: str | list[str]) -> str | list[str]:
-    """Returns a fixed text with as many characters as a text; for a list, a fixed text for each text."""
-    if isinstance(value, list):
-        return [_neutral(text) for text in value]
-    text = " ".join(_SENTENCES) + " "
-    return (text * (1 + len(value) // len(text)))[: len(value)]
 
 
 class ServedTask(ServedModel):

@@ -6,11 +6,9 @@ Letters: N choices per example, R choices of all examples.
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.tasks import evaluation_file
 from bert_tf.tasks.choice import choice_task
 from export.kinds import row_groups
 from export.kinds.base import ServedTask
@@ -22,10 +20,6 @@ class ServedChoice(ServedTask):
     def inputs(self) -> dict[str, tf.TensorSpec]:
         one = tf.TensorSpec([None], tf.string)
         return {"context": one, "start": one, "choices": tf.TensorSpec([None, None], tf.string)}
-
-    def evaluated(self, folder: str) -> list[dict[str, Any]]:
-        names = {"context": "text_a", "start": "text_b", "choices": "choices"}
-        return [{name: line[key] for name, key in names.items()} for line in evaluation_file.read(folder)]
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         """Chooses the most probable continuation of each context.

@@ -56,8 +56,7 @@ class ServedFillMask(ServedCheckpoint):
     def inputs(self) -> dict[str, tf.TensorSpec]:
         return {"text": tf.TensorSpec([None], tf.string)}
 
-    def samples(self, folder: str) -> list[dict[str, Any]]:
-        del folder
+    def samples(self) -> list[dict[str, Any]]:
         return [{"text": text} for text in _SAMPLES]
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:

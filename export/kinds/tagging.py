@@ -5,15 +5,11 @@ Paper: section 3.2, Figure 4 (d); section 5.3.
 Letters: W words of the longest text.
 """
 
-import os
 from collections.abc import Mapping
-from typing import Any
 
 import tensorflow as tf
 
-from bert_tf.core.errors import InputError
-from bert_tf.tasks.tagging import conll_files, tagging_task
-from bert_tf.tasks.tagging.conll_files import WordColumns
+from bert_tf.tasks.tagging import tagging_task
 from export.kinds import row_groups, tag_rows
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
@@ -39,15 +35,6 @@ class ServedTagging(ServedTask):
 
     def inputs(self) -> dict[str, tf.TensorSpec]:
         return {"text": tf.TensorSpec([None], tf.string)}
-
-    def evaluated(self, folder: str) -> list[dict[str, Any]]:
-        try:
-            sentences = conll_files.read_sentences(
-                os.path.join(folder, tagging_task.DEV_PREDICTIONS), WordColumns(), False
-            )
-        except InputError:
-            return []
-        return [{"text": " ".join(sentence.words)} for sentence in sentences]
 
     def more_signatures(self) -> MoreSignatures:
         return {"words": (self.answer_words, {"words": tf.TensorSpec([None], tf.string)})}
