@@ -4,12 +4,12 @@ Paper: V. Sanh et al., "DistilBERT, a distilled version of BERT", 2019.
 """
 
 from bert_tf import checkpoint_tokenizer, checkpoints
-from bert_tf.checkpoint_formats import names
 from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig, require_segments
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
 from bert_tf.pretraining.record_files import PretrainingData
+from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import PretrainingSettings
 
 
@@ -22,10 +22,7 @@ def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingDat
     if not settings.distills:
         return None
     contents = checkpoints.open_checkpoint(settings.teacher)
-    own = contents.require_config()
-    contents.check_pretrained(own)
-    if "masked_lm" not in names.heads_in(contents.tensors):
-        raise InputError(f"--teacher={settings.teacher}: has no masked-LM head; give a pre-trained checkpoint")
+    own = require_language_model(contents)
     for name in ("vocab_size", "directionality"):
         if getattr(own, name) != getattr(config, name):
             raise InputError(

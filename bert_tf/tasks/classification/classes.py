@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import tensorflow as tf
+from scipy import special
 
 from bert_tf.finetuning.task import ACCURACY, LOSS
 from bert_tf.tasks.classification import scores
@@ -61,10 +62,10 @@ class Classes(Answers):
         return teacher_loss.divergence(teacher, logits, temperature)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        return probabilities(outputs)
+        return special.softmax(outputs, axis=-1)
 
     def predicted(self, outputs: np.ndarray) -> list[str]:
-        return [self.labels[best] for best in np.argmax(probabilities(outputs), axis=1)]
+        return [self.labels[best] for best in np.argmax(self.probabilities(outputs), axis=1)]
 
     def scores(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         answers = np.where(np.isnan(outputs).any(axis=1), np.nan, np.argmax(outputs, axis=1))
@@ -88,10 +89,4 @@ class Classes(Answers):
 
     def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
         names = [f"probability of {label}" for label in self.labels]
-        return ["label", *names], self.predicted(outputs), probabilities(outputs)
-
-
-def probabilities(logits: np.ndarray) -> np.ndarray:
-    """Computes the softmax of logits over the last axis, float32 [N, C]."""
-    shifted = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shifted / shifted.sum(axis=-1, keepdims=True)
+        return ["label", *names], self.predicted(outputs), self.probabilities(outputs)

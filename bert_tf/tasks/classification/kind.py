@@ -122,14 +122,13 @@ def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], i
       is_exclusive: whether each example has exactly one label. If true, the means are over the labels that occur, as in
         scikit-learn.
     """
-    right, found, support = (np.sum(some, axis=0) for some in (truth & answers, answers, truth))
-    metrics = np.stack([right, right, 2 * right]) / np.maximum([found, support, found + support], 1)  # [3, C]
-    averaged = (found + support > 0) | (not is_exclusive)
+    scores = multi_label.label_scores(truth, answers)
+    averaged = np.any(truth | answers, axis=0) | (not is_exclusive)
     what = "mean of the classes" if averaged.all() else f"mean of the {averaged.sum()} classes that occur"
-    columns = np.column_stack([metrics, metrics[:, averaged].mean(axis=1)]).T
+    means = [*scores[averaged, :3].mean(axis=0), scores[:, 3].sum()]
     rows = [
-        [name, *(f"{value:.3f}" for value in values), f"{count:,}"]
-        for name, values, count in zip([*labels, what], columns, [*support, support.sum()], strict=True)
+        [name, *(f"{value:.3f}" for value in values[:3]), f"{values[3]:,.0f}"]
+        for name, values in zip([*labels, what], [*scores, means], strict=True)
     ]
     return Table("Classes" if is_exclusive else "Labels", ["", "precision", "recall", "F1", "support"], rows)
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import tensorflow as tf
 from absl import logging
+from scipy import special
 
 from bert_tf.core import storage
 from bert_tf.finetuning.description import TaskDescription
@@ -86,19 +87,19 @@ class LabelSets(Answers):
         return temperature**2 * tf.reduce_mean(losses, axis=1)
 
     def probabilities(self, outputs: np.ndarray) -> np.ndarray:
-        return sigmoid(outputs)
+        return special.expit(outputs)
 
     def predicted(self, outputs: np.ndarray) -> list[tuple[str, ...]]:
-        above = sigmoid(outputs) > THRESHOLDS.read(self.run_folder, labels=self.labels)
+        above = special.expit(outputs) > THRESHOLDS.read(self.run_folder, labels=self.labels)
         return [tuple(itertools.compress(self.labels, row)) for row in above]
 
     def scores(self, targets: np.ndarray, outputs: np.ndarray) -> dict[str, float]:
         """Computes micro F1, macro F1 and subset accuracy."""
-        return set_scores(targets > 0, sigmoid(outputs) > self._thresholds(targets, outputs))
+        return set_scores(targets > 0, special.expit(outputs) > self._thresholds(targets, outputs))
 
     def _thresholds(self, targets: np.ndarray, outputs: np.ndarray) -> np.ndarray:
         if self.tune_thresholds:
-            return best_thresholds(targets > 0, sigmoid(outputs))
+            return best_thresholds(targets > 0, special.expit(outputs))
         return THRESHOLDS.read(self.run_folder, labels=self.labels)
 
     def is_labeled(self, labels: Sequence) -> bool:
@@ -117,7 +118,7 @@ class LabelSets(Answers):
         return f"{', '.join(self.labels[number] for number in chosen)}, the most frequent", outputs
 
     def only_answer(self, targets: np.ndarray, outputs: np.ndarray) -> str:
-        labels, answers = targets > 0, sigmoid(outputs) > self._thresholds(targets, outputs)
+        labels, answers = targets > 0, special.expit(outputs) > self._thresholds(targets, outputs)
         if np.any(answers != answers[0]) or np.all(labels == labels[0]):
             return ""
         return ", ".join(itertools.compress(self.labels, answers[0])) or "no label"
@@ -135,7 +136,7 @@ class LabelSets(Answers):
         """See `Answers`. The answers are JSON lists of labels."""
         here = dataclasses.replace(self, run_folder=folder)
         found = [json.dumps(names, ensure_ascii=False) for names in here.predicted(outputs)]
-        return ["labels", *(f"probability of {label}" for label in self.labels)], found, sigmoid(outputs)
+        return ["labels", *(f"probability of {label}" for label in self.labels)], found, special.expit(outputs)
 
     @property
     def tuned(self) -> TunedFile:
@@ -151,7 +152,7 @@ class LabelSets(Answers):
             THRESHOLDS.write(folder, thresholds, step, self.labels)
             logging.info("wrote the thresholds of %d labels to %s", len(self.labels), folder)
         lines = ["label\tthreshold\tprecision\trecall\tf1\texamples"]
-        values = label_scores(targets > 0, sigmoid(outputs) > thresholds)
+        values = label_scores(targets > 0, special.expit(outputs) > thresholds)
         for name, threshold, row in zip(self.labels, thresholds, values, strict=True):
             lines.append("\t".join([name, str(threshold), *map(repr, row.tolist()[:3]), str(int(row[3]))]))
         storage.write_text(os.path.join(folder, LABEL_SCORES_NAME), "\n".join(lines) + "\n")
@@ -194,11 +195,6 @@ def with_thresholds(description: TaskDescription, folder: str, step: int) -> Tas
     """Returns the description with the thresholds in a run's folder as a parameter; `step` is the checkpoint's step."""
     thresholds = THRESHOLDS.read(folder, step, description.labels).tolist()
     return dataclasses.replace(description, parameters={**description.parameters, "thresholds": thresholds})
-
-
-def sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Computes probabilities from logits without overflow, float32 with the shape of the logits."""
-    return (0.5 * (1 + np.tanh(0.5 * logits))).astype(np.float32)
 
 
 def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
