@@ -51,14 +51,6 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         warm = self.peak * step / tf.constant(self.warmup_steps, tf.float32)
         return tf.where(step < self.warmup_steps, warm, decayed)
 
-    def get_config(self):
-        return {
-            "peak": self.peak,
-            "total_steps": self.total_steps,
-            "warmup_steps": self.warmup_steps,
-            "decay_after_warmup": self.decay_after_warmup,
-        }
-
 
 class AdamWeightDecay(keras.optimizers.Optimizer):
     """Adam with decoupled weight decay, by default without bias correction.
@@ -72,32 +64,25 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     Args:
       learning_rate: a number or a schedule.
       weight_decay_rate: rate of the weight decay, which applies to all weights except biases and layer norms.
-      beta_1: decay rate of the first moment.
-      beta_2: decay rate of the second moment.
-      epsilon: number that is added to the square root of v'. None means 1e-6 as in google-research/bert, or with bias
-        correction 1e-8 as in Adam's paper and in PyTorch.
-      bias_correction: whether to correct the moments for their start at zero, as in Adam's paper.
+      bias_correction: whether to correct the moments for their start at zero, and to use an epsilon of 1e-8, as in
+        Adam's paper and in PyTorch. Otherwise, epsilon is 1e-6 as in google-research/bert.
       rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
-        `get_config` omits this argument.
     """
+
+    beta_1, beta_2 = 0.9, 0.999
 
     def __init__(
         self,
         learning_rate,
         weight_decay_rate: float = 0.01,
-        beta_1: float = 0.9,
-        beta_2: float = 0.999,
-        epsilon: float | None = None,
         bias_correction: bool = False,
         rate_factor: Callable[[tf.Variable], float] | None = None,
-        name: str = "AdamWeightDecay",
     ):
-        super().__init__(name=name, jit_compile=False)
+        super().__init__(name=type(self).__name__, jit_compile=False)
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.bias_correction = bias_correction
+        self.epsilon = 1e-8 if bias_correction else 1e-6
         self.weight_decay_rate = weight_decay_rate
-        self.beta_1, self.beta_2 = beta_1, beta_2
-        self.epsilon = (1e-8 if bias_correction else 1e-6) if epsilon is None else epsilon
         self._rate_factor = rate_factor or (lambda variable: 1.0)
 
     def build(self, var_list):
@@ -246,17 +231,6 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def _layer_rate(self, weight: tf.Tensor, update: tf.Tensor) -> tf.Tensor | float:
         return 1.0
 
-    def get_config(self):
-        return {
-            "name": self.name,
-            "learning_rate": self._serialize_hyperparameter(self._learning_rate),
-            "bias_correction": self.bias_correction,
-            "weight_decay_rate": self.weight_decay_rate,
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }
-
 
 class Lamb(AdamWeightDecay):
     """LAMB: Adam with bias correction and decay; an update's norm is proportional to the norm of the updated weight.
@@ -265,17 +239,12 @@ class Lamb(AdamWeightDecay):
 
     Biases and layer norms are neither decayed nor scaled.
 
-    Args:
-      learning_rate: a number or a schedule.
-      epsilon: number that is added to the square root of v'.
-      bias_correction: whether to correct the moments for their start at zero, as in LAMB's paper.
-      **kwargs: other arguments of `AdamWeightDecay`.
+    The arguments are those of `AdamWeightDecay`, except `bias_correction`. Epsilon is 1e-6.
     """
 
-    def __init__(
-        self, learning_rate, epsilon: float = 1e-6, bias_correction: bool = True, name: str = "Lamb", **kwargs
-    ):
-        super().__init__(learning_rate, epsilon=epsilon, bias_correction=bias_correction, name=name, **kwargs)
+    def __init__(self, learning_rate, **kwargs):
+        super().__init__(learning_rate, bias_correction=True, **kwargs)
+        self.epsilon = 1e-6
 
     def _has_kernel(self, variable) -> bool:
         return False
