@@ -35,7 +35,6 @@ _VERSION = 2
 _DTYPE = np.float16
 # Number of tokens in a batch, including padding. Larger batches are not faster on a CPU.
 _TOKENS_PER_BATCH = 4096
-_ROWS_PER_CALL = 1024
 
 
 def with_activations(
@@ -60,8 +59,8 @@ def with_activations(
     plan = plan_evaluation(
         split.lengths, batch_size=rows * shares, max_seq_length=max_seq_length, shares=shares, packed_for=model.config
     )
-    counts, digest = _counts_and_digest(split, task, tokenizer, max_seq_length)
-    path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, digest, max_seq_length)}.npy")
+    counts = task.output_counts(split)
+    path = os.path.join(task.activations_dir, f"{name}-{_key(model, plan, split, tokenizer, max_seq_length)}.npy")
     order = plan.ids.ravel()
     order = order[order < len(counts)]
     starts = np.zeros_like(counts)
@@ -82,26 +81,6 @@ def with_activations(
                 f"{stored.size / 1e9:.2f} GB; give another --activations_dir"
             ) from error
     return dataclasses.replace(split, activations=stored, lengths=counts.astype(np.int32))
-
-
-def _counts_and_digest(
-    split: Split, task: Task, tokenizer: BertTokenizer, max_seq_length: int
-) -> tuple[np.ndarray, str]:
-    """Returns the number of tokens that the head reads in each row, int64 [N], and a hash of the encoder's inputs."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.int32)])
-    def of(rows):
-        columns = {name: tf.gather(column, rows) for name, column in split.columns.items()}
-        found = task.model_inputs(columns, tokenizer, max_seq_length)
-        names = ("input_ids", "input_mask", "segment_ids", "read_positions", "read_mask")
-        return tf.reduce_sum(found["read_mask"], axis=1), tf.stack([found[name] for name in names])
-
-    counts, digest = [np.zeros(0, np.int64)], hashlib.sha256()
-    for begin in range(0, len(split), _ROWS_PER_CALL):
-        read, inputs = of(tf.range(begin, min(begin + _ROWS_PER_CALL, len(split))))
-        counts.append(read.numpy().astype(np.int64))
-        digest.update(inputs.numpy().astype("<i4").tobytes())
-    return np.concatenate(counts), digest.hexdigest()
 
 
 def _results(
@@ -141,7 +120,7 @@ def _write(stored: StoredRows, order: np.ndarray, results: Iterator[dict[int, np
             file.write(found[row][: stored.counts[row]].tobytes())
 
 
-def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) -> str:
+def _key(model: FineTunedBert, plan: RowPlan, split: Split, tokenizer: BertTokenizer, max_seq_length: int) -> str:
     # The activations do not depend on the pooler, which has random weights if the checkpoint lacks a pooler.
     read = {name: v for name, v in variables_by_path(model.encoder).items() if not name.startswith("pooler/")}
     facts = {
@@ -150,7 +129,8 @@ def _key(model: FineTunedBert, plan: RowPlan, digest: str, max_seq_length: int) 
         "config": dataclasses.asdict(model.config),
         "layers": list(model.task_head.layers),
         "dtype": keras.mixed_precision.global_policy().name,
-        "inputs": digest,
+        "rows": split.digest(),
+        "special tokens": [tokenizer.cls_id, tokenizer.sep_id],
         "max_seq_length": max_seq_length,
         "rows of batches": hashlib.sha256(plan.ids.tobytes()).hexdigest(),
     }

@@ -6,7 +6,6 @@ Learn Better", 2019, whose students also learn the teacher's outputs for unlabel
 
 import dataclasses
 import functools
-import hashlib
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -101,10 +100,10 @@ def with_teacher(
         "parameters": dict(teacher.task.parameters),
         "max_seq_length": teacher.max_seq_length,
         "dtype": keras.mixed_precision.global_policy().name,
-        "teacher's rows": _digest(taught),
-        "rows": _digest(split),
+        "teacher's rows": taught.digest(),
+        "rows": split.digest(),
     }
-    path, counts = os.path.join(folder, f"{identity.digest(facts)}.npy"), task.teacher_counts(split)
+    path, counts = os.path.join(folder, f"{identity.digest(facts)}.npy"), task.output_counts(split)
     if tf.io.gfile.exists(path):
         logging.info("the teacher's outputs are already in %s, and are not computed again", path)
     else:
@@ -158,13 +157,3 @@ def _outputs(teacher: Teacher, split: Split, of_logits: Callable, strategy: tf.d
         objective, of_logits, strategy, lambda context: batches(input_context=context), len(split), what=what
     )
     return found
-
-
-def _digest(split: Split) -> str:
-    """Returns a hash of a split's columns."""
-    digest = hashlib.sha256()
-    for name, column in sorted(split.columns.items()):
-        is_ragged = isinstance(column, tf.RaggedTensor)
-        for values in [column.flat_values, *column.nested_row_splits] if is_ragged else [column]:
-            digest.update(name.encode() + values.numpy().tobytes())
-    return digest.hexdigest()

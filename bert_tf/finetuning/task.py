@@ -7,6 +7,7 @@ Letters: K layers that a head reads, G examples.
 
 import abc
 import dataclasses
+import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,15 @@ class Split:
 
     def __len__(self) -> int:
         return len(self.example_ids)
+
+    def digest(self) -> str:
+        """Returns a hash of the columns."""
+        digest = hashlib.sha256()
+        for name, column in sorted(self.columns.items()):
+            is_ragged = isinstance(column, tf.RaggedTensor)
+            for values in [column.flat_values, *column.nested_row_splits] if is_ragged else [column]:
+                digest.update(name.encode() + values.numpy().tobytes())
+        return digest.hexdigest()
 
     def first(self, count: int) -> "Split":
         """Returns a split with all rows of the first `count` examples, or of all examples if there are fewer.
@@ -237,8 +247,8 @@ class Task(abc.ABC):
         """Returns what a student learns from a model of this task, for its rows, [B, ...]."""
         return self.prediction(logits, batch)
 
-    def teacher_counts(self, split: Split) -> np.ndarray:
-        """Returns the number of outputs of a teacher that each row of a student reads, int64 [N]; by default, one."""
+    def output_counts(self, split: Split) -> np.ndarray:
+        """Returns the number of outputs of each row, int64 [N], such as one per labeled word; by default, one."""
         return np.ones(len(split), np.int64)
 
     def teacher_values(self, split: Split, teacher: "Task", taught: Split, outputs: np.ndarray) -> np.ndarray:
@@ -264,7 +274,7 @@ class Task(abc.ABC):
         """Computes the loss of the teacher's outputs, with the shape of `distillation_weights`.
 
         Args:
-          teacher: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `teacher_counts`.
+          teacher: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `output_counts`.
         """
         return teacher_loss.divergence(teacher[:, 0], logits, temperature)
 

@@ -130,7 +130,7 @@ class SquadTask(Task):
             "span_accuracy": tf.cast(right[0] & right[1], tf.float32),
         }
 
-    def teacher_counts(self, split: Split) -> np.ndarray:
+    def output_counts(self, split: Split) -> np.ndarray:
         return split.lengths.astype(np.int64)
 
     def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:

@@ -165,14 +165,14 @@ class TaggingTask(Task):
         """Returns the logits of the labeled tokens, float32 [B, S, C], in the order of `read_positions`."""
         return self._of_labeled(logits, batch)
 
-    def teacher_counts(self, split: Split) -> np.ndarray:
+    def output_counts(self, split: Split) -> np.ndarray:
         """Returns the number of labeled words of each row, int64 [N]."""
         return tf.reduce_sum(tf.cast(split.columns["token_labels"] != NOT_LABELED, tf.int64), axis=1).numpy()
 
     def teacher_values(self, split: Split, teacher: Task, taught: Split, outputs: np.ndarray) -> np.ndarray:
         """Returns the teacher's logits of all words: both models label each word once, in the same order."""
         order = [teacher.labels.index(label) for label in self.labels]
-        is_read = np.arange(outputs.shape[1]) < teacher.teacher_counts(taught)[:, np.newaxis]
+        is_read = np.arange(outputs.shape[1]) < teacher.output_counts(taught)[:, np.newaxis]
         return outputs[is_read][:, order]
 
     def distillation_losses(
