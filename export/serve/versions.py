@@ -141,6 +141,7 @@ class Versions:
             return
         version = self._versions[number] = Version(self.model, number, folder, State.LOADING, files=files)
         start = time.monotonic()
+        logging.info("loading %s version %d from %s", self.model, number, folder)
         try:
             version.servable = await self._run(self._load, folder)
         except Exception as error:
@@ -148,7 +149,7 @@ class Versions:
             logging.error("%s version %d cannot be loaded: %s", self.model, number, version.error.message)
         else:
             version.state = State.AVAILABLE
-            logging.info("serving %s version %d from %s", self.model, number, folder)
+            logging.info("serving %s version %d", self.model, number)
         self._on_load(self.folder, time.monotonic() - start, version.error is None)
 
     def _unload(self, numbers: Iterable[int]) -> None:
