@@ -1,6 +1,7 @@
 """Finds the files of each split of a task's data, and reads them with a function of the kind of task."""
 
 import functools
+import glob
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -26,29 +27,29 @@ def file_data(
 
     Args:
       data_dir: folder that contains the file of each split that is not in `paths`; "" if there is no folder.
-      names: function that maps a split to the names that its file may have in `data_dir`.
+      paths: the files that flags name, by split; a name may be a glob.
+      names: function that maps a split to the names that its file may have in `data_dir`; a name may be a glob.
       read_file: function that maps a path and a split to the file's examples. An example may have the attributes `id`
         and `place`, which names the example in messages. The function raises InputError for an invalid file.
       folder_files: function that maps a folder and a split to the files that are read, if a path may be a folder.
       **rest: other attributes of `TaskData`.
     """
 
-    def found(split: str) -> list[str]:
+    def found(split: str) -> list[list[str]]:
         if split in paths or split == UNLABELED:
-            return list(paths.get(split, ()))
-        in_folder = [os.path.join(data_dir, name) for name in names(split) if data_dir]
-        return [path for path in in_folder if tf.io.gfile.exists(path)]
+            return [_matches(path) or [path] for path in paths.get(split, ())]
+        return list(filter(None, (_matches(name, data_dir) for name in names(split) if data_dir)))
 
     def files(split: str) -> list[str]:
         known, flag = found(split), PATH_FLAGS.get(split)
         if len(known) > 1 and not paths.get(split):
-            listed = " and ".join(map(os.path.basename, known))
+            listed = " and ".join(os.path.basename(each[0]) for each in known)
             raise InputError(f"--data_dir={data_dir}: has {listed}; choose one with --{flag}")
         if not known:
             more = ", or --dev_share=0.1 to hold out a tenth of the training data" if split == "dev" else ""
             missing = f"has none of {', '.join(names(split))}"
             raise InputError(f"--data_dir={data_dir}: {missing}; check the folder, or give --{flag}{more}")
-        return known
+        return [path for each in known for path in each]
 
     @functools.cache
     def load(split: str) -> list[Any]:
@@ -66,6 +67,14 @@ def file_data(
         return [identity.identify(identity.fingerprint(each, whole=True)) for each in contents]
 
     return TaskData(files, load, bool(found("dev")), prints=prints if folder_files else None, **rest)
+
+
+def _matches(name: str, folder: str = "") -> list[str]:
+    """Returns the file or folder with a name; without such a file, the sorted files that match the name as a glob."""
+    path = os.path.join(folder, name)
+    if tf.io.gfile.exists(path):
+        return [path]
+    return sorted(tf.io.gfile.glob(os.path.join(glob.escape(folder), name))) if "*" in name else []
 
 
 def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> None:

@@ -54,8 +54,12 @@ class Layout:
 
 
 def file_names(split: str, format: str = "") -> list[str]:
-    """Returns the names that a split's file may have in a format; "" means all formats."""
+    """Returns the names that a split's file may have in a format; "" means all formats.
+
+    The Parquet files of a dataset on the Hugging Face hub match a glob.
+    """
     ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
+    ends += ["-*-of-*.parquet"] if format in ("", "parquet") else []
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 

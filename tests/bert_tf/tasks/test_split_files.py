@@ -50,6 +50,22 @@ def test_warns_of_leaks_and_contradictions(tmp_path, kind, caplog):
     assert "train: 1 texts occur several times with different labels" in caplog.text
 
 
+def test_files_of_a_split_may_match_a_glob(tmp_path):
+    pandas, folder = pytest.importorskip("pandas"), tmp_path / "a[b]"
+    folder.mkdir()
+    for number in range(2):  # as on the Hugging Face hub
+        pandas.DataFrame({"text": [f"a {number}"], "label": ["x"]}).to_parquet(
+            folder / f"train-0000{number}-of-00002.parquet"
+        )
+    layout = dict(zip(COLUMN_FLAGS, COLUMNS, strict=True))
+    for data_dir, paths in ((str(folder), {}), ("", {"train": (f"{tmp_path}/*/train-*",)})):
+        data = TextTable(layout).data(data_dir, paths, "classification").data
+        assert [example.text_a for example in data.read("train")] == ["a 0", "a 1"] and not data.has_dev
+    (folder / "train.csv").touch()
+    with pytest.raises(InputError, match=r"has train.csv and train-00000-of-00002.parquet; choose one"):
+        TextTable(layout).data(str(folder), {}, "classification").data.read("train")
+
+
 @pytest.mark.parametrize("kind", ["classification", "choice", "questions"])
 def test_refuses_duplicate_ids(tmp_path, kind):
     make, end, content, other = KINDS[kind]
