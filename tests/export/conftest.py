@@ -1,15 +1,11 @@
 """Exports that several test files share."""
 
-import json
-
 import pytest
 
 from export.saved_model import export_saved_model
 from export.settings import ExportSettings
 from tests.bert_tf.classification import make_task
-from tests.export.exports import PAIRS, put_together
-
-DEV_TEXTS = [a for a, _ in PAIRS if a]
+from tests.export.exports import put_together
 
 
 @pytest.fixture(scope="session")
@@ -20,8 +16,6 @@ def exported(tmp_path_factory, vocab_file):
         run = folder / f"{name}-run"
         put_together(run, vocab_file, make_task(labels, has_pairs=False))
         if name == "classes":  # the regression was never evaluated
-            lines = [json.dumps({"index": i, "text_a": text}) + "\n" for i, text in enumerate(DEV_TEXTS)]
-            (run / "dev_predictions.jsonl").write_text("".join(lines), encoding="utf-8")
             (run / "eval_results.txt").write_text("eval_accuracy = 0.75\nglobal_step = 1\n")
         found[name] = export_saved_model(ExportSettings(checkpoint_dir=str(run), export_dir=f"{folder}/{name}"))
     return found

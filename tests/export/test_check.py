@@ -17,7 +17,6 @@ from bert_tf.core.errors import InputError
 from export import loading, warmup
 from export.check import check
 from export.serve.servable import Servable, replay
-from tests.export.conftest import DEV_TEXTS
 
 
 @pytest.fixture
@@ -43,22 +42,16 @@ def test_warm_up_has_requests_of_every_signature(exported):
     requests = [getattr(one, one.WhichOneof("log_type")).request for one in found]
     assert [one.model_spec.signature_name for one in requests] == ["serving_default"] * 2 + ["tokens", "examples"]
     assert {one.model_spec.name for one in requests} == {"classes"}
-    assert {*map(len, texts_of(found[1]))} == {*map(len, DEV_TEXTS)}, "as long as the run's dev data"
+    assert len({*map(len, texts_of(found[1]))}) == 8, "of different lengths"
     assert texts_of(found[0]) == [min(texts_of(found[1]), key=len)]
     serialized = requests[3].input.example_list.examples
     assert [one.features.feature["text_a"].bytes_list.value[0].decode() for one in serialized] == texts_of(found[1])
     assert logs(exported["scores"])[3].WhichOneof("log_type") == "regress_log"
-    assert "fox" in texts_of(logs(exported["scores"])[0])[0] + texts_of(logs(exported["scores"])[1])[0], "fixed texts"
+    assert "fox" in texts_of(found[1])[0], "fixed texts"
     for folder in exported.values():  # the local server replays these
         servable = Servable(folder)
         assert replay(folder, servable) == 4
         servable.close()
-
-
-def test_the_warm_up_has_no_words_of_the_runs_data(exported):
-    recorded = pathlib.Path(exported["classes"], warmup.NAME).read_bytes()
-    words = {word for text in DEV_TEXTS for word in text.split() if len(word) > 3}
-    assert len(words) > 3 and not any(word.encode() in recorded for word in words), "only fixed texts"
 
 
 def test_card_names_task_data_scores_and_versions(exported):

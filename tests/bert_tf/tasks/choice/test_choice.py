@@ -257,5 +257,6 @@ def test_resumed_and_replicated_runs_are_equal(folder, vocab_file, tmp_path):
         run_swag(settings(folder, vocab_file, output, *flags, *more, packing))
         expected = weights(tmp_path / "one/ckpt-11")
         for name, value in weights(output / "ckpt-11").items():
-            if name.startswith("model/") and "OPTIMIZER" not in name:
+            # All choices have the same bias, so it has no effect, and its gradient is rounding noise.
+            if name.startswith("model/") and "OPTIMIZER" not in name and "head/dense/bias" not in name:
                 np.testing.assert_allclose(value, expected[name], atol=2e-4, err_msg=name)
