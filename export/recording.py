@@ -16,13 +16,9 @@ from export.kinds.base import ServedModel
 _CHOICES = 2
 
 
-def requests(served: ServedModel, samples: Sequence[Mapping[str, Any]]) -> list[warmup.Request]:
-    """Returns a request for each signature, and another request with a single row for the default signature.
-
-    Args:
-      samples: the result of `ServedModel.samples`.
-    """
-    rows = [{name: _bytes(value) for name, value in row.items()} for row in samples]
+def requests(served: ServedModel) -> list[warmup.Request]:
+    """Returns a request for each signature, and another request with a single row for the default signature."""
+    rows = [{name: _bytes(value) for name, value in row.items()} for row in served.samples()]
     method = served.method.rpartition("/")[2]
     examples = np.array([_example(row).SerializeToString() for row in rows], object)
     return [

@@ -63,7 +63,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
     kind.drop_unused(source.model, source.description)
     weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model" and settings.device == "cpu")
     served = kind(source.model, source.tokenizer, source.description, assets)
-    requests = recording.requests(served, served.samples())
+    requests = recording.requests(served)
     if settings.format == "litert":
         rows = next(each.inputs for each in requests if each.signature == signatures.TOKENS)
         litert.write(served, folder, settings.quantize == "int8", rows)

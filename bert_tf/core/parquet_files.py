@@ -1,4 +1,4 @@
-"""Opens Parquet files; needs PyArrow."""
+"""Opens Parquet files, and reads their rows; needs PyArrow."""
 
 import contextlib
 import itertools

@@ -63,13 +63,11 @@ def file_names(split: str, format: str = "") -> list[str]:
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
 
 
-def format_of(path: str, default: str = "") -> str:
-    """Returns the format that belongs to a file's extension; raises InputError if there is none, and no default."""
+def format_of(path: str) -> str:
+    """Returns the format that belongs to a file's extension."""
     for name, extensions in EXTENSIONS.items():
         if path.lower().endswith(extensions):
             return name
-    if default:
-        return default
     known = ", ".join(end for extensions in EXTENSIONS.values() for end in extensions)
     raise InputError(f"{path}: the extension is not one of {known}; give --data_format")
 
@@ -175,7 +173,7 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
 def read_objects(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines."""
     require_file(path)
-    if format_of(path, default="jsonl") == "parquet":
+    if path.lower().endswith(EXTENSIONS["parquet"]):
         yield from parquet_files.rows(path)
         return
     for number, line in enumerate(decoded_lines(path), 1):

@@ -12,7 +12,7 @@ _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 
 
 def has_objects(path: str) -> bool:
-    return tables.format_of(path, default="conll") in tables.OF_OBJECTS
+    return any(path.lower().endswith(tables.EXTENSIONS[name]) for name in tables.OF_OBJECTS)
 
 
 def has_tags(path: str) -> bool:
