@@ -9,8 +9,8 @@ from collections.abc import Mapping
 
 import tensorflow as tf
 
-from bert_tf.tasks.tagging import tagging_task
-from export.kinds import row_groups, tag_rows
+from bert_tf.tasks.tagging import tagging_task, word_rows
+from export.kinds import row_groups, written_tags
 from export.kinds.base import MoreSignatures, ServedTask
 from export.kinds.characters import NOWHERE
 from export.kinds.words import TextWords, of_sentences, of_spaces
@@ -87,7 +87,7 @@ class ServedTagging(ServedTask):
         sentences, labels = found.words.row_splits, self._description.labels
         probabilities = tf.nn.softmax(self._logits(found.words))  # [all words, C]
         predicted = tf.argmax(probabilities, -1, tf.int32)
-        tags = tag_rows.tags(predicted, sentences, labels, self._description.parameters["tag_scheme"])
+        tags = written_tags.tags(predicted, sentences, labels, self._description.parameters["tag_scheme"])
 
         def padded(values: tf.Tensor, padding: str | int | float) -> tf.Tensor:
             return tf.RaggedTensor.from_row_splits(values, sentences, validate=False).to_tensor(padding)
@@ -103,7 +103,9 @@ class ServedTagging(ServedTask):
 
     def _logits(self, found: tf.RaggedTensor) -> tf.Tensor:
         """Computes the logits of all words, float32 [words, C]; `found`, [B, (words)], contains each text's words."""
-        rows = tag_rows.make_rows(self._tokens(found.values), found.row_splits, self.length - _SPECIAL_TOKENS)
+        room = self.length - _SPECIAL_TOKENS
+        tokens = word_rows.word_tokens(self.tokenizer.encode(found.values), self.tokenizer.unk_id, room)
+        rows = word_rows.make_rows(tokens, found.row_splits, room)
         inputs = self.rows(rows.tokens)
         places = rows.words
         if self._reads_words:
@@ -111,17 +113,6 @@ class ServedTagging(ServedTask):
             places = tf.ragged.range(places.row_lengths())
         logits = row_groups.compute(lambda part: self._model(part)["logits"], inputs)  # [N, S, C]
         return tf.gather_nd(logits, _indices(places))
-
-    def _tokens(self, found: tf.Tensor) -> tf.RaggedTensor:
-        """Returns the token ids of words, int32 [words, (tokens)].
-
-        A word without tokens becomes [UNK]. A word that does not fit into a row is truncated.
-        """
-        ids = self.tokenizer.encode(found)
-        lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
-        unknown = tf.fill([tf.reduce_sum(lacks)], self.tokenizer.unk_id)
-        ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
-        return ids[:, : self.length - _SPECIAL_TOKENS]
 
 
 def _check_size(words: tf.RaggedTensor) -> None:

@@ -1,16 +1,19 @@
 """Sentences to rows and back, the loss, and stored features."""
 
 import dataclasses
+from typing import NamedTuple
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from official.nlp.data import tagging_data_lib
 from official.nlp.tools import tokenization as original
 
 from bert_tf.finetuning.model import FineTunedBert, FineTuningObjective
 from bert_tf.finetuning.task import encoded_split
+from bert_tf.tasks.tagging import word_rows
 from bert_tf.tasks.tagging.conll_files import Sentence
-from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED, spans_of
+from bert_tf.tasks.tagging.tagging_rows import NOT_LABELED
 from bert_tf.tokenization import BertTokenizer
 from tests.bert_tf.finetuning.test_packed_finetuning import measured
 from tests.bert_tf.tagging import ODD_WORDS, make_task, sentences
@@ -98,26 +101,42 @@ def test_predictions_keep_the_scheme_of_training(tokenizer, tmp_path, scheme):
     assert known != [tag for sentence in found for tag in sentence.tags]
 
 
-def test_the_document_fills_rows_on_both_sides(tokenizer):
-    found = sentences(tokenizer.vocabulary, 30, documents_of=10)
-    counts = [len(s.words) for s in found]
-    offsets = np.arange(sum(counts) + 1)  # one token a word
+class Span(NamedTuple):
+    """A row labels the words from `first` to `last` and has the words from `begin` to `end`; the ends are exclusive."""
+
+    sentence: int
+    first: int
+    last: int
+    begin: int
+    end: int
+
+
+def spans_of(counts, room, documents=None):
+    """The rows of sentences with `counts` words. Each word has one token, whose id is the word's index."""
+    words = tf.RaggedTensor.from_row_lengths(tf.range(sum(counts)), np.ones(sum(counts), np.int64))
+    rows = word_rows.make_rows(words, tf.constant(np.cumsum([0, *counts])), room, documents)
+    for sentence, tokens, places in zip(rows.sentences.numpy(), rows.tokens, rows.words, strict=True):
+        begin, end = tokens.numpy()[[0, -1]] + [0, 1]
+        first, last = places.numpy()[[0, -1]] + [begin - 1, begin]
+        yield Span(sentence, first, last, begin, end)
+
+
+def test_the_document_fills_rows_on_both_sides():
+    counts = np.random.default_rng(4).integers(1, 12, 30).tolist()
     room, bounds = 20, np.cumsum([0, *counts])
-    for span in spans_of(found, offsets, room, True):
-        document = span.example // 10
+    for span in spans_of(counts, room, [0, 10, 20, 30]):
+        document = span.sentence // 10
         low, high = bounds[10 * document], bounds[10 * document + 10]
-        assert (span.first, span.last) == (bounds[span.example], bounds[span.example + 1])
+        assert (span.first, span.last) == (bounds[span.sentence], bounds[span.sentence + 1])
         assert low <= span.begin <= span.first and span.last <= span.end <= high
         assert span.end - span.begin == min(room, high - low), "the row is as full as the document allows"
         left, right = span.first - span.begin, span.end - span.last
         assert abs(left - right) <= 1 or span.begin == low or span.end == high
-    alone = list(spans_of(found, offsets, room, False))
-    assert all((span.begin, span.end) == (span.first, span.last) for span in alone)
+    assert all((span.begin, span.end) == (span.first, span.last) for span in spans_of(counts, room))
 
 
 def test_words_at_cut_have_context_on_both_sides():
-    sentence = Sentence(tuple("abcdefghijklmnopqrst"), ("O",) * 20, 1)
-    spans = list(spans_of([sentence], np.arange(21), 8, False))
+    spans = list(spans_of([20], 8))
     assert [(s.first, s.last) for s in spans] == [(0, 4), (4, 8), (8, 12), (12, 16), (16, 20)]
     assert [(s.begin, s.end) for s in spans] == [(0, 8), (2, 10), (6, 14), (10, 18), (12, 20)]
 

@@ -1,54 +1,70 @@
-"""Converts words to rows, and predicted labels to tags, in graph operations.
+"""Splits sentences into rows of tokens in graph operations, so that training and serving share one rule.
 
-`tagging_rows` and `tag_schemes` do the same in Python.
+Paper: section 5.3. The first token of each word is labeled, and rows can be filled with context from the document.
 
-Paper: section 5.3.
-
-Letters: W words of all sentences.
+Letters: W words of all sentences, N rows.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
 
-from bert_tf.tasks.tagging import tag_schemes
 
-
-class TagRows(NamedTuple):
+class WordRows(NamedTuple):
     """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context.
 
     Attributes:
       tokens: RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP].
       words: RaggedTensor int64 [N, (words)], for each labeled word, the position of its first token in the row;
         position 0 is [CLS]. The labeled words are in the order of the text.
+      sentences: int64 [N], index of each row's sentence, ascending.
     """
 
     tokens: tf.RaggedTensor
     words: tf.RaggedTensor
+    sentences: tf.Tensor
 
 
-def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int) -> TagRows:
-    """Cuts sentences into rows in the same way as `tagging_rows.make_rows` without `document_context`.
+def word_tokens(ids: tf.RaggedTensor, unk_id: int, room: int) -> tf.RaggedTensor:
+    """Returns words with 1 to `room` tokens each, int32 [words, (tokens)], from the token ids of the words.
+
+    A word without tokens, such as a control character, becomes [UNK], so that it gets a tag. A word that does not fit
+    into a row is truncated.
+    """
+    lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
+    unknown = tf.fill([tf.reduce_sum(lacks)], unk_id)
+    ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
+    return ids[:, :room]
+
+
+def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int, documents: tf.Tensor | None = None) -> WordRows:
+    """Splits sentences into rows.
 
     Args:
       words: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
       sentences: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
       room: number of tokens that fit into a row, without [CLS] and [SEP].
+      documents: int64 [D + 1]; document d has the sentences from documents[d] to documents[d + 1] (exclusive), and the
+        neighboring sentences of a document fill the rows. None: rows contain only words of their own sentence.
     """
     offsets = words.row_splits
     first, last, sentence = _parts(offsets, sentences, room)
-    begin, end = _with_context(first, last, sentences, sentence, offsets, room)
+    scopes, scope = sentences, sentence
+    if documents is not None:
+        scopes = tf.gather(sentences, documents)
+        scope = tf.gather(tf.ragged.row_splits_to_segment_ids(documents), sentence)
+    begin, end = _with_context(first, last, tf.gather(scopes, scope), tf.gather(scopes, scope + 1), offsets, room)
     of_tokens = tf.ragged.range(tf.gather(offsets, begin), tf.gather(offsets, end))
     starts = tf.gather(offsets, tf.ragged.range(first, last))
     places = 1 + starts.values - tf.gather(tf.gather(offsets, begin), starts.value_rowids())
-    return TagRows(tf.gather(words.values, of_tokens), starts.with_values(places))
+    return WordRows(tf.gather(words.values, of_tokens), starts.with_values(places), sentence)
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Cuts sentences into parts. Each row labels the words of one part.
 
-    A sentence that does not fit into a row is cut into parts of half a row; the other half of the row is context.
+    A sentence that does not fit into a row is cut into parts of half a row. The other half of the row is context, so
+    that the model reads words on both sides of a cut.
     """
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
@@ -71,12 +87,11 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
     return first, tf.gather(following, first), sentence
 
 
-def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
-    """Adds context on both sides of the labeled words of each row.
+def _with_context(first, last, low, high, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
+    """Adds context on both sides of the labeled words of each row, but not beyond the words from `low` to `high`.
 
     The context consists of whole words. If one side does not need its space, the other side gets the rest of the space.
     """
-    low, high = tf.gather(sentences, sentence), tf.gather(sentences, sentence + 1)
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))
     spare, behind = room - (last - first), high - last
     before = tf.minimum(first - low, tf.maximum(spare // 2, spare - behind))
@@ -84,38 +99,3 @@ def _with_context(first, last, sentences, sentence, offsets, room) -> tuple[tf.T
     spare -= first - tf.gather(offsets, begin)
     end = tf.searchsorted(offsets, last + tf.minimum(spare, behind), side="right", out_type=tf.int64) - 1
     return begin, end
-
-
-def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
-    """Returns the tags of the predicted entities in a tag scheme; see `TaggingTask.predicted_tags`.
-
-    Args:
-      labels: int32 [W], indices into `names`.
-      sentences: int64 [B + 1], see `make_rows`.
-      scheme: one of the schemes in `tag_schemes`.
-
-    Returns:
-      string [W], the tag of each word.
-    """
-    prefixes, types = zip(*map(tag_schemes.split_tag, names), strict=True)
-    known = sorted(set(types))
-    prefix, type_ = tf.gather(list(prefixes), labels), tf.gather([known.index(name) for name in types], labels)
-    word = tf.range(tf.size(labels, tf.int64))
-    is_first = tf.gather(sentences, tf.ragged.row_splits_to_segment_ids(sentences)) == word
-    before = tf.where(is_first, tag_schemes.OUTSIDE, tf.roll(prefix, 1, 0))
-    same = type_ == tf.roll(type_, 1, 0)
-    # `tag_schemes.entities` follows the same rule.
-    continues = _among(prefix, "IE") & _among(before, "BI") & same
-    ends = ~tf.concat([continues[1:], [False]], 0)[: tf.size(labels)]
-    if scheme == tag_schemes.IOB1:
-        written = tf.where(~continues & (before != tag_schemes.OUTSIDE) & same, "B", "I")
-    elif scheme == tag_schemes.BIOES:
-        written = tf.where(continues, tf.where(ends, "E", "I"), tf.where(ends, "S", "B"))
-    else:
-        written = tf.where(continues, "I", "B")
-    named = tf.gather([f"-{name}" if name else "" for name in known], type_)
-    return tf.where(prefix == tag_schemes.OUTSIDE, tag_schemes.OUTSIDE, tf.strings.join([written, named]))
-
-
-def _among(prefix: tf.Tensor, prefixes: str) -> tf.Tensor:
-    return tf.reduce_any(prefix[:, tf.newaxis] == tf.constant(list(prefixes)), 1)
