@@ -8,9 +8,8 @@ import codecs
 import dataclasses
 import functools
 import json
-import operator
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -38,9 +37,10 @@ class Question:
     Attributes:
       id: the question's id, which is unique in its file.
       context: the passage that the question is about.
-      answers: the annotators' answers; () for a question without an answer; None if the file lacks answers.
-      is_impossible: whether the file marks the question as unanswerable. If the question has no `is_impossible` in
-        the file, the value is true if `answers` is ().
+      answers: the annotators' answers; () for a question without an answer; None if the file lacks answers. As in the
+        official metric, an answer without text is no answer.
+      is_impossible: whether the file marks the question as unanswerable; `answers` is then (). If the question has no
+        `is_impossible` in the file, the value is true if `answers` is ().
       place: where the question is in its file, for messages.
     """
 
@@ -58,7 +58,7 @@ class Question:
     @property
     def label(self) -> Answer | None:
         """The answer for training; None if absent."""
-        return self.answers[0] if self.answers and not self.is_impossible else None
+        return self.answers[0] if self.answers else None
 
 
 class ContextWords(NamedTuple):
@@ -95,7 +95,7 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
     comparison, each sequence of white space counts as one space. As in google-research/bert, an answer with a no-break
     space or other special white space is not found.
     """
-    last = answer.start + len(answer.text) - 1
+    last = answer.start + len(answer.text.rstrip()) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):
         return None
     words = words_of(context)
@@ -105,27 +105,40 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 
 def read_questions(path: str) -> list[Question]:
-    """Reads a file in SQuAD's layout, or JSON Lines (.jsonl) or Parquet with a question per row, as datasets writes."""
+    """Reads a file in SQuAD's layout, or a file with a question per row, as the libraries datasets and pandas write it.
+
+    The rows may be in JSON Lines (.jsonl), in Parquet, or in the list of a JSON file (its only value, or `data`).
+    """
     questions, place = [], path
-    lines = tables.read_objects(path) if path.lower().endswith((".jsonl", ".parquet")) else ()
     try:
-        for line, entry in lines:
-            place = f"{path}, line {line}"
-            questions.append(_question(entry, _text(entry["context"]), place))
-        for number, article in enumerate(() if lines else _parsed(path)["data"]):
-            place = f"{path}, data[{number}]"
-            for at, paragraph in enumerate(article["paragraphs"]):
-                place = of_paragraph = f"{path}, data[{number}].paragraphs[{at}]"
+        for place, entry in _entries(path):
+            if "paragraphs" not in entry:
+                questions.append(_question(entry, _text(entry["context"]), place))
+                continue
+            of_article = place
+            for at, paragraph in enumerate(entry["paragraphs"]):
+                place = of_paragraph = f"{of_article}.paragraphs[{at}]"
                 context = _text(paragraph["context"])
-                for index, entry in enumerate(paragraph["qas"]):
+                for index, asked in enumerate(paragraph["qas"]):
                     place = f"{of_paragraph}.qas[{index}]"
-                    questions.append(_question(entry, context, place))
+                    questions.append(_question(asked, context, place))
     except (KeyError, TypeError, AttributeError) as error:
         what = f"the key {error} is missing" if isinstance(error, KeyError) else error
         raise InputError(f"{place}: {what}; the file must have SQuAD's layout") from error
     if not questions:
-        raise InputError(f"{path}: holds no question; give each paragraph its questions in 'qas'")
+        raise InputError(f"{path}: holds no question")
     return questions
+
+
+def _entries(path: str) -> Iterator[tuple[str, Any]]:
+    """Yields the articles or questions of a file, and their places."""
+    if path.lower().endswith((".jsonl", ".parquet")):
+        for line, entry in tables.read_objects(path):
+            yield f"{path}, line {line}", entry
+        return
+    content = _parsed(path)
+    for number, entry in enumerate(content if isinstance(content, list) else content["data"]):
+        yield f"{path}, data[{number}]", entry
 
 
 def _parsed(path: str) -> Any:
@@ -149,14 +162,24 @@ def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
     answers = None
     if entry.get("answers") is not None or _boolean(entry.get("is_impossible", False)):
         found = entry.get("answers") or ()
+        if isinstance(found, str):
+            raise TypeError(f"answers is the text {found!r:.60}, not a list; write it as JSON or Parquet, not as CSV")
         if isinstance(found, Mapping):  # of the library datasets
             pairs = zip(found["text"], found["answer_start"], strict=True)
             found = [{"text": text, "answer_start": start} for text, start in pairs]
-        answers = tuple(Answer(_text(answer["text"]), operator.index(answer["answer_start"])) for answer in found)
+        written = [answer for answer in found if _text(answer["text"]).strip()]
+        answers = tuple(Answer(_text(answer["text"]), _whole_number(answer["answer_start"])) for answer in written)
     id_ = entry["id"]
     id_ = str(id_) if isinstance(id_, int) else _text(id_)  # some annotation tools write ids as numbers
     is_impossible = _boolean(entry.get("is_impossible", answers == ()))
+    answers = () if is_impossible else answers
     return Question(id_, _text(entry["question"]), context, answers, is_impossible, f"{place} (id {id_})")
+
+
+def _whole_number(value: Any) -> int:
+    if not isinstance(value, (int, float)) or value != int(value):  # pandas writes a column with gaps as floats
+        raise TypeError(f"answer_start is {value!r:.60}, which is not a whole number")
+    return int(value)
 
 
 def _boolean(value: Any) -> bool:

@@ -48,8 +48,6 @@ def _strata(questions: Sequence[Question]) -> tuple[list[str], list[Hashable]]:
 def _read_file(path: str, split: str, has_unanswerable: bool) -> list[Question]:
     """Reads the questions of a file; in a training file, skips the questions that cannot be used for training."""
     questions = read_questions(path)
-    if not has_unanswerable:
-        questions = [dataclasses.replace(question, is_impossible=False) for question in questions]
     if split == "train":
         return _trainable(path, questions, has_unanswerable)
     if split == "dev":
@@ -86,7 +84,7 @@ def _trainable(path: str, questions: Sequence[Question], has_unanswerable: bool)
         if not question.answers and not (question.is_impossible and has_unanswerable):
             remedy = "set its is_impossible to true" if has_unanswerable else "give --version_2_with_negative"
             raise InputError(f"{path}: question {question.id} has no answer; {remedy}, or remove the question")
-        if question.is_impossible or answer_words(question.context, question.answers[0]):
+        if not question.answers or answer_words(question.context, question.answers[0]):
             kept.append(question)
         else:
             wrong.append(question)

@@ -158,7 +158,7 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
       The two indices; (-1, -1) for a question without an answer. None if the file lacks answers, if the answer is not
       at its `answer_start`, or if the answer covers no token.
     """
-    if question.is_impossible or question.answers == ():
+    if question.answers == ():
         return -1, -1
     if question.answers is None or (words := answer_words(question.context, question.answers[0])) is None:
         return None

@@ -289,9 +289,8 @@ def test_the_best_threshold_may_give_no_answer():
 def test_answers_not_at_offset_are_counted_and_named(tmp_path, caplog):
     good = [paragraph("the man said so", ["man"], f"good {i}") for i in range(3)]
     wrong = [paragraph("the man said so", ["man"], f"wrong {i}") for i in range(4)]
-    for entry, start in zip(wrong, (9, -4, 900, 14), strict=True):
+    for entry, start in zip(wrong, (9, -4, 900, 13), strict=True):
         entry["qas"][0]["answers"][0]["answer_start"] = start
-    wrong[3]["qas"][0]["answers"][0]["text"] = " "
     good[2]["qas"][0]["answers"][0]["answer_start"] = 5  # within a word, which the original accepts
     path = write(tmp_path / "train.json", *good, *wrong)
     task = make_task(path)
@@ -321,12 +320,13 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
         ("question,context\nwho?,a man\n", "a.json: is not JSON .*line 1 column 1"),
         (b"{\xff", "not UTF-8"),
         (gzip.compress(b"{}", mtime=0), "is compressed with gzip; unpack it"),
-        ({"data": []}, "a.json: holds no question; give each paragraph its questions in 'qas'"),
-        ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'paragraphs' is missing"),
+        ({"data": []}, "a.json: holds no question"),
+        ({"data": [{"title": "x"}]}, r"a.json, data\[0\]: the key 'context' is missing"),
         ([QA], r"data\[0\].paragraphs\[0\]: the key 'context' is missing"),
         ({"qas": [QA | {"id": 3.5}]}, r"qas\[0\]: 3.5 is not a text"),
         ({"qas": [{"id": "1", "answers": []}]}, r"qas\[0\]: the key 'question' is missing"),
-        ({"qas": [QA | {"answers": [{"text": "a", "answer_start": "4"}]}]}, r"qas\[0\]: 'str' object cannot be interp"),
+        ({"qas": [QA | {"answers": [{"text": "a", "answer_start": "4"}]}]}, r"qas\[0\]: answer_start is '4', which is"),
+        ({"qas": [QA | {"answers": "[{'text': 'a'}]"}]}, r"qas\[0\]: answers is the text .*, not a list; write it"),
         ({"qas": [QA, QA | {"id": 1}]}, r"qas\[1\] \(id 1\): .* is also the id of data\[0\].paragraphs\[0\].qas\[0\]"),
         ({"qas": [{"id": "1", "question": "?"}]}, "question 1 has no answers"),
         ({"qas": [QA | {"answers": []}]}, "question 1 has no answer; give --version_2_with_negative"),
@@ -359,6 +359,9 @@ def read_one(tmp_path, **changes):
     ("changes", "is_impossible"),
     [
         ({"answers": []}, True),
+        ({"answers": [{"text": "", "answer_start": -1}]}, True),
+        ({"answers": [{"text": "man", "answer_start": 4}, {"text": " ", "answer_start": None}]}, False),
+        ({"is_impossible": True, "answers": [{"text": "man", "answer_start": 4}]}, True),
         ({"is_impossible": "False"}, False),
         ({"is_impossible": "true", "answers": []}, True),
         ({"is_impossible": 0}, False),
@@ -368,6 +371,25 @@ def read_one(tmp_path, **changes):
 def test_is_impossible_may_be_missing_or_no_boolean(tmp_path, changes, is_impossible):
     question = read_one(tmp_path, **changes)
     assert question.is_impossible is is_impossible and len(question.answers) == (not is_impossible)
+
+
+def test_questions_in_rows_as_pandas_writes_them(tmp_path):
+    """`answer_start` becomes a float if another row of the column has none."""
+    pandas = pytest.importorskip("pandas")
+    context = "the man said so"
+    rows = [
+        {"id": 1, "context": context, "question": "who?", "text": "man", "answer_start": 4},
+        {"id": 2, "context": context, "question": "why?", "text": "", "answer_start": None},
+    ]
+    table = pandas.DataFrame(rows)
+    table["answers"] = table.apply(lambda row: {"text": [row.text], "answer_start": [row.answer_start]}, axis=1)
+    table = table[["id", "context", "question", "answers"]]
+    table.to_json(tmp_path / "list.json", orient="records")
+    table.to_json(tmp_path / "lines.jsonl", orient="records", lines=True)
+    (tmp_path / "data.json").write_text(json.dumps({"data": json.loads((tmp_path / "list.json").read_text())}))
+    for name in ("list.json", "lines.jsonl", "data.json"):
+        first, second = make_task(str(tmp_path / name), has_unanswerable=True).data.read("train")
+        assert (first.id, first.answers, second.answers, second.is_impossible) == ("1", (Answer("man", 4),), (), True)
 
 
 def test_a_contradicting_question_names_its_key(tmp_path):
