@@ -53,14 +53,15 @@ class BertTokenizer(tf.Module):
     """The tokenizer of google-research/bert (FullTokenizer), as a TensorFlow graph.
 
     Without files that state the rules, the vocabulary decides them: if it has tokens with capital letters, text keeps
-    its case and its accents; otherwise text is lower-cased and loses its accents.
+    its case and its accents; otherwise text is lower-cased, and loses its accents unless the vocabulary has accents.
 
     Args:
       vocab_file: vocabulary with one token per line, or a model's folder, at any tf.io.gfile path; or
         `hf://owner/model`. The files of transformers, KerasHub and TF Hub in the folder of the vocabulary state the
         rules. Or the tokens in the order of their ids, or `TokenizerRules`.
       do_lower_case: whether to lower-case text; None for the rule of the files, else of the vocabulary.
-      strip_accents: whether to strip accents; None for the rule of the files, else the same as `do_lower_case`.
+      strip_accents: whether to strip accents; None for the rule of the files, else of the vocabulary, or the same as a
+        given `do_lower_case`.
 
     Attributes:
       rules: the `TokenizerRules`.

@@ -46,7 +46,9 @@ class GeneratorSettings(RunnerSettings):
         "tokens with capital letters", None, first=True,
     )  # fmt: skip
     strip_accents: bool | None = setting(
-        "strip accents; default: as the same files say, else the same as --do_lower_case", None
+        "strip accents; default: as the same files say, else the same as --do_lower_case, but not if only the "
+        "vocabulary decides and has accents",
+        None,
     )
     do_whole_word_mask: bool = setting("mask whole words instead of single tokens", False, group="Masking", first=True)
     max_ngram_size: int | None = setting(

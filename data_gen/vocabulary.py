@@ -18,6 +18,7 @@ from absl import logging
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
+from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
 from data_gen.corpus_check import check_corpus
@@ -40,7 +41,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     """Learns or extends a vocabulary, and writes the vocabulary file.
 
     A new vocabulary starts with the special tokens ([PAD] 0, [UNK], [CLS], [SEP], [MASK]), then [unusedN].
-    The settings and a summary are written to `NAME.settings.json` in the same folder.
+    The tokenizer's rules, the settings and a summary are written to `NAME.settings.json` in the same folder.
 
     Returns:
       The tokens in the order of their ids.
@@ -53,11 +54,12 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
             f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
         )
     check_corpus(files, settings.input_format, sentences=False)
-    casing = existing.casing if existing else {"do_lower_case": settings.do_lower_case is not False}
-    settings = dataclasses.replace(settings, **casing)
+    lower = settings.do_lower_case is not False
+    casing = lower, lower if settings.strip_accents is None else settings.strip_accents
+    if existing:
+        casing = existing.rules.do_lower_case, existing.rules.strip_accents
     counted = count_words(
-        files, settings.do_lower_case, settings.max_words, settings.input_format, settings.text_field,
-        settings.strip_accents,
+        files, casing[0], settings.max_words, settings.input_format, settings.text_field, casing[1]
     )  # fmt: skip
     if not counted.counts:
         raise InputError(
@@ -68,9 +70,9 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     text = _extended(existing, counted, settings) if existing else _learned(counted, settings)
     tokens = [line.strip() for line in text.rstrip("\n").split("\n")]
     summary = _summary(tokens, counted, existing)
+    rules = tokenizer_rules.of_tokens(tokens, *casing, existing.rules.added_tokens if existing else ())
+    tokenizer_files.write_learned(settings.output_file, rules, {**dataclasses.asdict(settings), "summary": summary})
     storage.write_text(settings.output_file, text)
-    kept = {**dataclasses.asdict(settings), "summary": summary}
-    storage.write_json(f"{settings.output_file}.settings.json", kept)
     _log_result(settings.output_file, summary)
     return tokens
 

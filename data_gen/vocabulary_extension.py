@@ -40,12 +40,12 @@ class ExistingVocabulary:
       path: the vocabulary's file.
       tokens: the tokens in the order of their ids.
       wanted: number of tokens to add.
-      casing: the values of `do_lower_case` and `strip_accents`.
+      rules: the rules of the vocabulary's tokenizer.
     """
 
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
-        rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
+        self.rules = rules = tokenizer_files.read(path, settings.do_lower_case, settings.strip_accents)
         self.path = rules.vocab_file
         self.tokens = self._lines = list(rules.vocabulary)
         if tokenizer_files.is_whole(rules):
@@ -69,7 +69,6 @@ class ExistingVocabulary:
                     "use --extend_slots=end with a larger --vocab_size to add tokens at its end"
                 )
         tokenizer_rules.log_casing(rules, settings.do_lower_case)
-        self.casing = {"do_lower_case": rules.do_lower_case, "strip_accents": rules.strip_accents}
 
     def text_with(self, added: Sequence[str]) -> str:
         lines = list(self._lines)

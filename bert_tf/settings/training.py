@@ -11,7 +11,10 @@ LOWER_CASE = (
     "lower-case text; default: from the run, else from the files beside the vocabulary or the checkpoint; else true, "
     "or false if the vocabulary has tokens with capital letters"
 )
-STRIP_ACCENTS = "strip accents; default: from the same files, else the same as --do_lower_case"
+STRIP_ACCENTS = (
+    "strip accents; default: from the same files, else the same as --do_lower_case, but not if only the vocabulary "
+    "decides and has accents"
+)
 IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a different tokenizer"
 
 

@@ -1,6 +1,7 @@
 """Reads and writes the files that state the rules of a tokenizer.
 
-The files are those of google-research/bert (only a vocabulary), transformers, KerasHub, and TF Hub's SavedModels.
+The files are those of `learn_vocab`, google-research/bert (only a vocabulary), transformers, KerasHub, and TF Hub's
+SavedModels.
 """
 
 import os
@@ -21,6 +22,7 @@ VOCABULARY = "vocab.txt"
 CONFIG = "tokenizer_config.json"
 # transformers and KerasHub give different files the same name. Since version 5, transformers writes no vocab.txt.
 JSON = "tokenizer.json"
+_LEARNED = ".settings.json"
 _ADDED, _SPECIAL_MAP = "added_tokens.json", "special_tokens_map.json"
 _OF_KERAS_HUB = os.path.join("assets", "tokenizer")
 _ASSETS = re.compile(r"(^|/)assets(/tokenizer)?$")
@@ -171,7 +173,27 @@ def _decoder(rules: TokenizerRules) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
+def write_learned(vocab_file: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:
+    """Writes the rules of a vocabulary of `learn_vocab` to the file that is named after it, with further entries.
+
+    A folder may have several such vocabularies, so a `tokenizer_config.json` could not state their rules.
+    """
+    ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
+    added = {"added_tokens": [[ids[token.content], *token] for token in rules.added_tokens]}
+    storage.write_json(vocab_file + _LEARNED, {**more, **rules.facts, **added})
+
+
+def _of_learn_vocab(vocab_file: str) -> _Stated | None:
+    path = vocab_file + _LEARNED
+    if not (entries := read_json_if_exists(path)):
+        return None
+    added = {id_: AddedToken(*token) for id_, *token in entries["added_tokens"]}
+    return _Stated(path, entries["do_lower_case"], entries["strip_accents"], added)
+
+
 def _stated(vocab_file: str) -> _Stated:
+    if learned := _of_learn_vocab(vocab_file):
+        return learned
     folder = os.path.dirname(vocab_file)
     # The rules of a preset of KerasHub and of a SavedModel are in the folder above the folder `assets`.
     for place in dict.fromkeys((folder, _ASSETS.sub("", folder))):

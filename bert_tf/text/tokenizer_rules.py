@@ -6,7 +6,8 @@ Paper: section 3 ("Input/Output Representations").
 import dataclasses
 import functools
 import re
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from absl import logging
@@ -19,8 +20,8 @@ UNUSED = re.compile(r"\[unused\d+\]")
 # Ordinary text in any language has fewer tokens that are [UNK].
 MOST_UNKNOWN = 0.05
 # A vocabulary whose share of tokens with capital letters is smaller is uncased. Published cased vocabularies have more
-# than a fifth, and published uncased vocabularies have none.
-_LEAST_CAPITALS = 0.01
+# than a fifth, and published uncased vocabularies have none. The same holds for accents.
+_LEAST_SHARE = 0.01
 
 
 class AddedToken(NamedTuple):
@@ -95,8 +96,21 @@ def flag_value(value: bool) -> str:
 
 def has_capitals(vocabulary: Sequence[str]) -> bool:
     """Returns whether a vocabulary is cased: whether it has tokens with capital letters."""
+    return _is_common(vocabulary, lambda word: word != word.lower())
+
+
+def has_accents(vocabulary: Sequence[str]) -> bool:
+    """Returns whether a vocabulary has tokens with marks of category Mn: accents, or vowels of Hindi and Thai."""
+    return _is_common(vocabulary, lambda word: any(map(_is_mark, unicodedata.normalize("NFD", word))))
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character) == "Mn"
+
+
+def _is_common(vocabulary: Sequence[str], holds: Callable[[str], bool]) -> bool:
     words = [token for token in vocabulary if not token.startswith("[") and any(map(str.isalpha, token))]
-    return sum(word != word.lower() for word in words) > _LEAST_CAPITALS * len(words)
+    return sum(map(holds, words)) > _LEAST_SHARE * len(words)
 
 
 def of_unknown(share: float, vocab_file: str, do_lower_case: bool) -> str:
@@ -123,7 +137,10 @@ def log_casing(rules: TokenizerRules, given: bool | None) -> None:
     elif given is None and rules.source:
         logging.info("--do_lower_case=%s, as %s says", flag_value(lower), rules.source)
     elif given is None:
-        logging.info("--do_lower_case=%s, because %s has %s with capital letters", flag_value(lower), name, found)
+        kept = "" if rules.strip_accents == lower else "; --strip_accents=false, because it has tokens with accents"
+        logging.info(
+            "--do_lower_case=%s, because %s has %s with capital letters%s", flag_value(lower), name, found, kept
+        )
 
 
 def check_vocabulary(tokens: Sequence[str], path: str) -> None:
@@ -155,14 +172,16 @@ def of_tokens(
     Args:
       tokens: the tokens in the order of their ids.
       do_lower_case: None to let the vocabulary decide: if it has tokens with capital letters, text keeps its case.
-      strip_accents: None for the same value as `do_lower_case`, as in the original.
+      strip_accents: None for the same value as `do_lower_case`, as in the original; but if the vocabulary decides, and
+        has tokens with accents, text keeps its accents.
 
     Raises:
       InputError: see `bert_tf.tokenization.load_vocabulary`.
     """
     check_vocabulary(tokens, vocab_file or "the vocabulary")
     lower = not has_capitals(tokens) if do_lower_case is None else do_lower_case
-    strip = lower if strip_accents is None else strip_accents
+    if strip_accents is None:
+        strip_accents = lower and not (do_lower_case is None and has_accents(tokens))
     return TokenizerRules(
-        tuple(tokens), lower, strip, tuple(AddedToken(*token) for token in added_tokens), vocab_file, source
+        tuple(tokens), lower, strip_accents, tuple(AddedToken(*token) for token in added_tokens), vocab_file, source
     )

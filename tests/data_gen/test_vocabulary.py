@@ -121,6 +121,33 @@ def test_case_and_accents_stay_where_asked(tmp_path):
     assert tokens[5:] == ["##t", "##é", "É", "##té", "Été"]
 
 
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("für über jahre", {"strip_accents": False}),
+     ("the of and Of", {"do_lower_case": False, "vocab_size": 400}),
+     ("उपलब्ध नहीं コンテンツタイプ", {"do_lower_case": False})],
+    ids=["accents", "few capitals", "no capitals"],
+)  # fmt: skip
+def test_a_tokenizer_treats_text_as_learning_did(tmp_path, text, options):
+    """Also if another vocabulary is in the same folder."""
+    rare = " ".join(map(chr, range(0x4E00, 0x4E00 + 130)))  # so that few tokens have capitals
+    _, output = learn(tmp_path, [text, rare], **{"vocab_size": 1000} | options)
+    _, other = learn(tmp_path, [text, rare], 1000, "other.txt")
+    words = text.split()
+    assert BertTokenizer(str(output)).tokenize(text) == words
+    assert BertTokenizer(str(other)).tokenize(text) != words
+
+
+def test_a_vocabulary_alone_decides_whether_accents_stay(tmp_path):
+    """But if a file states the rules of transformers, accents follow the case as they do there."""
+    for text, stays in (("उपलब्ध नहीं", True), ("für über jahre", True), ("the of and", False)):
+        tokens, _ = learn(tmp_path, [text], 1000, do_lower_case=False, overwrite=True)
+        assert BertTokenizer(tokens).strip_accents is not stays and BertTokenizer(tokens).do_lower_case
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"do_lower_case": True, "strip_accents": None}))
+    (tmp_path / "bare.txt").write_text("\n".join([*SPECIAL_TOKENS, "für", "über"]))
+    assert BertTokenizer(str(tmp_path / "bare.txt")).strip_accents
+
+
 def test_the_order_of_files_and_lines_does_not_matter(tmp_path, corpus_file):
     with open(corpus_file, encoding="utf-8") as file:
         lines = file.read().splitlines()

@@ -119,6 +119,10 @@ def test_added_tokens_keep_their_ids(tmp_path, form):
     tokens, output = extend(tmp_path, TEXT, SPELLING, **flags)
     assert tokens[: len(SPELLING) + 1] == [*SPELLING, "[URL]"] and len(tokens) == len(SPELLING) + 4
     assert output.read_text(encoding="utf-8").splitlines() == tokens
+    expected = (
+        ["abcd", "[URL]"] if form == "added_tokens.json" else ["abcd", *BertTokenizer(str(folder)).tokenize("[URL]")]
+    )
+    assert BertTokenizer(str(output)).tokenize("abcd [URL]") == expected
 
 
 def test_in_unused_slots_all_other_ids_stay(tmp_path):
