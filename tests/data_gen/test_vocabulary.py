@@ -138,7 +138,7 @@ def test_a_tokenizer_treats_text_as_learning_did(tmp_path, text, options):
     assert BertTokenizer(str(other)).tokenize(text) != words
 
 
-def test_a_vocabulary_alone_decides_whether_accents_stay(tmp_path):
+def test_a_bare_vocabulary_decides_if_accents_stay(tmp_path):
     """But if a file states the rules of transformers, accents follow the case as they do there."""
     for text, stays in (("उपलब्ध नहीं", True), ("für über jahre", True), ("the of and", False)):
         tokens, _ = learn(tmp_path, [text], 1000, do_lower_case=False, overwrite=True)

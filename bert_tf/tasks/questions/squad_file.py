@@ -38,7 +38,7 @@ class Question:
       id: the question's id, which is unique in its file.
       context: the passage that the question is about.
       answers: the annotators' answers; () for a question without an answer; None if the file lacks answers. As in the
-        official metric, an answer without text is no answer.
+        official metric, an answer without text does not count.
       is_impossible: whether the file marks the question as unanswerable; `answers` is then (). If the question has no
         `is_impossible` in the file, the value is true if `answers` is ().
       place: where the question is in its file, for messages.
