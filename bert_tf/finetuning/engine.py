@@ -137,7 +137,6 @@ def _execute(run: PreparedRun, lock: run_folder.Lock | None) -> dict[str, float]
     if settings.do_train:
         _train(run, objective, lock, dev_outputs)
     if not (settings.do_eval or settings.do_predict):
-        _require_finite_loss(run, objective)
         return {}
     step = 0 if is_taken_over else _restore(run, model)
     run = run.with_activations(model, ("dev", "test"))
@@ -355,19 +354,6 @@ def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_o
     if writes_predictions and strategies.is_chief(run.strategy):
         evaluated_data.write_predictions(folder, data, run.task, split, predictions)
     return scores
-
-
-def _require_finite_loss(run: PreparedRun, objective: FineTuningObjective) -> None:
-    """Raises NotFinite if the loss of the trained weights on a batch of training rows is not finite.
-
-    If a run neither evaluates nor predicts, no other check computes a loss with its last weights.
-    """
-    settings = run.settings
-    batch_size = settings.train_batch_size // settings.gradient_accumulation_steps  # fits into memory, as in training
-    rows = {"train": run.splits["train"].first(batch_size)}
-    _, loss = _predictions(dataclasses.replace(run, splits=rows), objective, "train", batch_size)
-    newest = checkpoint_folder.prefixes(settings.output_dir)[0]
-    metrics.require_finite(loss, f"step {checkpoint_folder.step_of(newest)} of {settings.output_dir}")
 
 
 def _predict(run: PreparedRun, objective: FineTuningObjective, step: int) -> None:

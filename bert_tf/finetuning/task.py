@@ -78,17 +78,6 @@ class Split:
                 digest.update(name.encode() + values.numpy().tobytes())
         return digest.hexdigest()
 
-    def first(self, count: int) -> "Split":
-        """Returns a split with all rows of the first `count` examples, or of all examples if there are fewer.
-
-        `examples` and `activations` are not shortened, because they are found by index.
-        """
-        ends = [*np.flatnonzero(np.diff(self.example_ids)) + 1, len(self)]  # the rows of an example are consecutive
-        rows = int(ends[min(count, len(ends)) - 1])
-        columns = {name: column[:rows] for name, column in self.columns.items()}
-        lengths = None if self.lengths is None else self.lengths[:rows]
-        return dataclasses.replace(self, columns=columns, example_ids=self.example_ids[:rows], lengths=lengths)
-
 
 class Task(abc.ABC):
     """The data, the head, the loss, the scores and the files of a task.
