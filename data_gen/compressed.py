@@ -4,6 +4,7 @@ import bz2
 import contextlib
 import gzip
 import lzma
+import os
 import zlib
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
@@ -48,6 +49,11 @@ def open_binary(path: str) -> Iterator[BinaryIO]:
 def is_compressed(path: str) -> bool:
     """Returns whether `open_binary` decompresses the file."""
     return _opener_of(path) is not None
+
+
+def plain_name(path: str) -> str:
+    """Returns the path without the extension of a compression."""
+    return os.path.splitext(path)[0] if is_compressed(path) else path
 
 
 def _opener_of(path: str) -> Callable | None:

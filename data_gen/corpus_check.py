@@ -71,10 +71,11 @@ def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
     if not lines:  # a long beginning without text
         return
     tagged = sum(line.startswith("<") and line.endswith(">") for line in lines)
-    if any(line.startswith("<mediawiki") for line in lines[:3]):
-        yield "looks like a MediaWiki XML dump; give --input_format=wikipedia"
-    elif lines[0].startswith(("<?xml", "<!DOCTYPE", "<html")) or tagged > len(lines) / 2:
-        yield "looks like XML or HTML, whose tags are read as text; extract its text first"
+    if lines[0].startswith(("<?xml", "<!DOCTYPE", "<html")) or tagged > len(lines) / 2:
+        yield (
+            "looks like XML or HTML, whose tags are read as text; extract its text, or for a MediaWiki dump give "
+            "--input_format=wikipedia"
+        )
     elif sum(map(bool, map(_JSON_LINE.match, lines))) > len(lines) / 2:
         yield "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"
     elif re.match(r'\[\s*[{"]', text.lstrip()):

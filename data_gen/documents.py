@@ -6,8 +6,9 @@ which is read as a stream and split into chunks on the fly.
 """
 
 import dataclasses
+import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import tensorflow as tf
@@ -26,6 +27,7 @@ _ENDS = {
     "jsonl": re.compile(rb"\n"),
     "wikipedia": re.compile(rb"</page>"),
 }
+_FORMATS = {".jsonl": "jsonl", ".json": "jsonl", ".parquet": "parquet", ".xml": "wikipedia"}
 _REMEDY = {
     "lines": "separate documents by a blank line",
     "documents": "give one document per line",
@@ -48,6 +50,14 @@ class Source:
     path: str
     start: int
     end: int
+
+
+def format_of(files: Sequence[str], given: str | None) -> str:
+    """Returns the given format, or the format that the extensions of the files state; "lines" if they state none."""
+    found = {_FORMATS.get(os.path.splitext(compressed.plain_name(path))[1].lower(), "lines") for path in files}
+    if not given and len(found) > 1:
+        raise InputError(f"--input_file: has the formats {', '.join(sorted(found))}; give files of one format")
+    return given or found.pop()
 
 
 def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> list[Source]:

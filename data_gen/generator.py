@@ -19,7 +19,7 @@ from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.masking import MaskingRule
 from bert_tf.text.tokenizer_rules import CLS, SEP, TokenizerRules
 from data_gen.corpus_check import check_corpus
-from data_gen.documents import plan_sources
+from data_gen.documents import format_of, plan_sources
 from data_gen.examples import SpecialTokens, UnitCounts
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
@@ -38,6 +38,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     """
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
+    settings = dataclasses.replace(settings, input_format=format_of(files, settings.input_format))
     check_corpus(files, settings.input_format)
     rules = tokenizer_files.read(settings.vocab_file, settings.do_lower_case, settings.strip_accents)
     storage.check_outputs(outputs, read=[*files, rules.vocab_file])

@@ -9,20 +9,20 @@ from bert_tf.jobs.settings import RunnerSettings
 _MAX_LENGTH = 16384
 
 
-def _input_format():
+def _input_format() -> str | None:
     """Returns a new field for the flag --input_format, because two settings classes cannot share one field object."""
     return setting(
         "lines: one sentence per line, a blank line or the end of a file after each document; documents: one document "
         "per line; jsonl: one JSON object with a text per line; parquet: one document per row; wikipedia: a MediaWiki "
-        "XML dump",
-        "lines",
+        "XML dump; default: jsonl, parquet or wikipedia for .jsonl, .json, .parquet or .xml, else lines",
+        None,
         choices=("lines", "documents", "jsonl", "parquet", "wikipedia"),
         first=True,
     )
 
 
 def _text_field():
-    return setting("with --input_format=jsonl or parquet: name of the field that contains the text", "text")
+    return setting("with the formats jsonl and parquet: name of the field that contains the text", "text")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +39,7 @@ class GeneratorSettings(RunnerSettings):
     )
     output_file: str = setting("TFRecord file to write: one path, a comma-separated list, or PATH@N for N shards")
     vocab_file: str = setting("vocabulary, one token per line", "", first=True)
-    input_format: str = _input_format()
+    input_format: str | None = _input_format()
     text_field: str = _text_field()
     do_lower_case: bool | None = setting(
         "lower-case text; default: as the files beside the vocabulary say, else true, or false if the vocabulary has "
@@ -162,7 +162,7 @@ class VocabularySettings:
 
     input_file: str = setting("text to learn from: comma-separated paths and globs; .gz, .bz2 and .xz are decompressed")
     output_file: str = setting("vocabulary file to write")
-    input_format: str = _input_format()
+    input_format: str | None = _input_format()
     text_field: str = _text_field()
     vocab_size: int = setting(
         "number of tokens, including special tokens and [unusedN]; fewer if the text provides fewer tokens",

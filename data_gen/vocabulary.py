@@ -22,6 +22,7 @@ from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.word_splitting import MAX_CHARACTERS_PER_WORD
 from bert_tf.tokenization import SPECIAL_TOKENS
 from data_gen.corpus_check import check_corpus
+from data_gen.documents import format_of
 from data_gen.merges import JOINER, Merges
 from data_gen.segmentation import measure
 from data_gen.settings import VocabularySettings
@@ -53,6 +54,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
         raise InputError(
             f"--output_file={settings.output_file}: exists; give another name, or --overwrite to replace it"
         )
+    settings = dataclasses.replace(settings, input_format=format_of(files, settings.input_format))
     check_corpus(files, settings.input_format, sentences=False)
     lower = settings.do_lower_case is not False
     casing = lower, lower if settings.strip_accents is None else settings.strip_accents

@@ -8,7 +8,7 @@ _SIGNATURES = {
     b"PK\x03\x04": "is a workbook (.xlsx, .ods) or another zip archive; save its text or table as UTF-8",
     b"\xd0\xcf\x11\xe0": "is an Excel workbook or another old office document; save its text or table as UTF-8",
     b"%PDF-": "is a PDF; extract its text first",
-    b"PAR1\x15": "is a Parquet file; give --input_format=parquet, or name it .parquet if there is no such flag",
+    b"PAR1\x15": "is a Parquet file; name it .parquet if the command reads Parquet, else save it as JSON Lines",
     b"\xff\xfe\x00\x00": "is UTF-32, not UTF-8; convert it: iconv -f UTF-32 -t UTF-8",
     b"\xff\xfe": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
     b"\xfe\xff": "is UTF-16, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",

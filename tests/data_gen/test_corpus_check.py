@@ -36,7 +36,7 @@ LINE = json.dumps({"text": "Il est rentré."}) + "\n"
     "content, input_format, message",
     [
         (TEXT.encode("latin-1"), "lines", "has bytes that are not UTF-8 and are dropped; convert it, for example from"),
-        (DUMP.encode(), "lines", "looks like a MediaWiki XML dump; give --input_format=wikipedia"),
+        (DUMP.encode(), "lines", "looks like XML or HTML"),
         (PAGE.encode(), "documents", "looks like XML or HTML"),
         (LINE.encode() * 3, "lines", "looks like JSON Lines, whose keys are read as text; give --input_format=jsonl"),
         (b"a\rb\r\r" * 9, "lines", "has only carriage returns as line ends; convert them: tr"),

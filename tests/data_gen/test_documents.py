@@ -169,3 +169,19 @@ def test_a_blank_line_across_two_reads_is_found(tmp_path):
         path = tmp_path / "a"
         path.write_bytes(text)
         assert len(documents.plan_sources(str(path), "lines", 1)) == 2
+
+
+@pytest.mark.parametrize(
+    ("names", "format"),
+    [
+        (["a.txt", "b.TXT.gz", "corpus"], "lines"),
+        (["c4.00000-of-01024.json.gz", "b.jsonl"], "jsonl"),
+        (["train-00000-of-00003.parquet"], "parquet"),
+        (["enwiki-latest-pages-articles.xml.bz2"], "wikipedia"),
+    ],
+)
+def test_extensions_state_the_format(names, format):
+    assert documents.format_of(names, None) == format
+    assert documents.format_of([*names, "other.parquet"], "documents") == "documents"
+    with pytest.raises(InputError, match="has the formats .*; give files of one format"):
+        documents.format_of([*names, "other.jsonl", "other.txt"], None)

@@ -54,7 +54,7 @@ def test_records_equal_those_of_json_lines(tmp_path, path, vocab_file):
     made = {}
     for form in ("parquet", "jsonl"):
         settings = GeneratorSettings(
-            input_file=f"{tmp_path}/dump.{form}", input_format=form, output_file=f"{tmp_path}/{form}.tfrecord",
+            input_file=f"{tmp_path}/dump.{form}", output_file=f"{tmp_path}/{form}.tfrecord",
             vocab_file=vocab_file, max_seq_length=32, max_predictions_per_seq=5, dupe_factor=1,
         )  # fmt: skip
         with LocalRunner(1) as runner:
