@@ -30,15 +30,17 @@ def opened(path: str) -> Iterator:
             raise InputError(f"{path}: is not a Parquet file, or is damaged ({str(error).splitlines()[0]})") from error
 
 
-def rows(path: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the number of each row, counted from 1, and its cells by the names of the columns.
 
-    The library datasets stores classes as numbers, and their names beside the data. Such cells contain the names here,
-    and None for the number -1, which means that the class is unknown.
+    Args:
+      names_classes: whether cells with classes contain the names of the classes. The library datasets stores classes as
+        numbers, and their names beside the data; the number -1 means that the class is unknown, and becomes None.
     """
     with opened(path) as file:
         described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
-        classes = {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}
+        features = described.get("info", {}).get("features", {}) if names_classes else {}
+        classes = {name: _classes(feature) for name, feature in features.items()}
         batches = (batch.to_pylist() for batch in file.iter_batches())
         for number, row in enumerate(itertools.chain.from_iterable(batches), 1):
             yield number, {name: _named(cell, classes.get(name)) for name, cell in row.items()}

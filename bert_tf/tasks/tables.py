@@ -170,11 +170,15 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
     return tuple(entries[column] for column in columns)
 
 
-def read_objects(path: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines."""
+def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines.
+
+    Args:
+      names_classes: see `parquet_files.rows`.
+    """
     require_file(path)
     if path.lower().endswith(EXTENSIONS["parquet"]):
-        yield from parquet_files.rows(path)
+        yield from parquet_files.rows(path, names_classes)
         return
     for number, line in enumerate(decoded_lines(path), 1):
         if not line.strip():

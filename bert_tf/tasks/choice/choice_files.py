@@ -27,9 +27,8 @@ from bert_tf.tasks.split_files import file_data, with_labels_if_right
 # names, the first in this list is used.
 _CONTEXT = ("context", "sent1")
 _START = ("start", "question", "sent2")
-# If a file has several of these columns, the first in this list is used. The first column of SWAG's files has no name;
-# it contains the example's index.
-_IDS = ("id", "", "fold-ind")
+# If a file has several of these columns, the first in this list is used.
+_IDS = ("id", "fold-ind")
 _LABEL = "label"
 _CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
 # SWAG's "full" files have no numbered endings. One column has the right ending, and further columns have wrong endings.
@@ -163,7 +162,7 @@ def _read_table(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
         raise InputError(f"{path}, line 1: there is no column {_LABEL!r}; the file has {_told(header)}")
     for line, cells in rows:
         place = f"{path}, line {line}"
-        choices = tuple(cells[column] for column in columns.choices)
+        choices = _without_blank_end([cells[column] for column in columns.choices])
         label = None
         if has_labels:
             label = 0 if columns.is_full else _number(place, cells[columns.label]) - columns.first_label
@@ -171,6 +170,12 @@ def _read_table(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
         id = None if columns.id is None else cells[columns.id].strip() or None
         context = " ".join(cells[column] for column in columns.context)
         yield ChoiceExample(context, start, choices, label, id, place)
+
+
+def _without_blank_end(choices: Sequence[str | None]) -> tuple[str | None, ...]:
+    """Returns the choices of a row that has fewer choices than the table has columns for them."""
+    last = max((number for number, choice in enumerate(choices) if choice and str(choice).strip()), default=-1)
+    return tuple(choices[: last + 1])
 
 
 def _number(place: str, cell: str) -> int:
@@ -184,13 +189,13 @@ def _number(place: str, cell: str) -> int:
 
 
 def _read_objects(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    for line, entries in tables.read_objects(path):
+    for line, entries in tables.read_objects(path, names_classes=False):  # the numbers count the choices
         place = f"{path}, line {line}"
         context = _text(place, entries, _CONTEXT, is_needed=True)
         start = _text(place, entries, _START, is_needed=False)
         fields = list(entries.values())
         numbered = [fields[at] for at in _numbered([name.lower() for name in entries], _CHOICE)]
-        choices = entries.get("choices", numbered or None)
+        choices = entries.get("choices", list(_without_blank_end(numbered)) or None)
         if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
             what = "there is no field 'choices'" if choices is None else "the choices are not a list of strings"
             raise InputError(f"{place}: {what}; give a list of texts")
@@ -218,14 +223,15 @@ def _label(place: str, label: Any, choices: Sequence[str]) -> int:
     if not isinstance(label, str):
         told = "there is no label" if label is None else f"the label is {json_lines.meaning(label)}"
         raise InputError(f"{place}: {told}; give the number of the right choice, from 0, or its text")
+    label = label.strip()
     texts = [choice.strip() for choice in choices]
-    if label.strip() in texts:
-        return texts.index(label.strip())
-    if label.strip().isdecimal():
-        return int(label)
-    raise InputError(
-        f"{place}: the label {label!r} is not one of the choices; give the text of a choice, or its number from 0"
-    )
+    meant = {texts.index(label)} if label in texts else set()
+    if label.isdecimal() and (int(label) < len(texts) or not meant):
+        meant.add(int(label))
+    if len(meant) != 1:
+        what = "the text of one choice and the number of another" if meant else "not one of the choices"
+        raise InputError(f"{place}: the label {label!r} is {what}; give the number of the choice, from 0, as a number")
+    return meant.pop()
 
 
 def race_files(folder: str) -> list[str]:

@@ -195,6 +195,8 @@ def _labels_in(texts: TextData) -> tuple[str, ...]:
     what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
     if texts.kind == MULTI_LABEL and not labels:
         raise InputError(f"{what}; check --label_column and --label_separator")
+    if texts.kind == MULTI_LABEL and {*labels} <= {"0", "1"}:
+        raise InputError(f"{what}; if each label has a column, give all of them, as in --label_column=a,b")
     if texts.kind == MULTI_LABEL:
         return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):

@@ -54,7 +54,11 @@ class ClassifierSettings(FineTuningSettings):
     )  # fmt: skip
     text_b_column: str | None = setting("own data: column of the second text", None, first=True, new_run="")
     label_column: str | None = setting(
-        "own data: column of the label, by name or by number from 0", None, first=True, new_run="label"
+        "own data: column of the label, by name or by number from 0; with --multi_label also comma-separated columns "
+        "with 0 or 1",
+        None,
+        first=True,
+        new_run="label",
     )
     labels: str = setting(
         "own data: comma-separated labels; default: from the run in --output_dir, else the sorted labels of the "

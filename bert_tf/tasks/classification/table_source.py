@@ -12,6 +12,7 @@ from typing import Any
 from absl import logging
 
 from bert_tf.core.errors import InputError
+from bert_tf.core.flag_parsing import items
 from bert_tf.core.json_lines import meaning
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification.example import Example, TextData
@@ -19,7 +20,9 @@ from bert_tf.tasks.split_files import file_data, with_labels_if_right
 
 # The flags that decide how a user's files are read.
 COLUMN_FLAGS = ("text_a_column", "text_b_column", "label_column", "has_header", "quoted", "label_separator")
-_BETWEEN_STRINGS = re.compile(r"(?<=['\"])\s+(?=['\"])")
+# NumPy writes no commas between the elements of a list.
+_BETWEEN_STRINGS, _BETWEEN_NUMBERS = re.compile(r"(?<=['\"])\s+(?=['\"])"), re.compile(r"(?<=[\d.])\s+(?=[-\d])")
+_UNREADABLE_LIST = re.compile(r"\[[^\[\]]*[\s,'\"][^\[\]]*\]")
 _WHOLE_FLOAT = re.compile(r"\A(-?\d+)\.0+\Z")
 
 
@@ -32,7 +35,8 @@ class TextTable:
     Attributes:
       flags: the values of the flags in `COLUMN_FLAGS`, which describe the columns.
       format: format of all files; if "", a file's extension determines the format of this file.
-      has_label_sets: whether a cell may contain any number of labels.
+      has_label_sets: whether an example has any number of labels: all in one cell, or in a column for each label that
+        contains 1 if the label applies, else 0.
       id: column of the examples' ids in the test data; "" if absent.
       id_is_of: folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
     """
@@ -47,7 +51,13 @@ class TextTable:
         """Returns data with one file per split; for the paths, see `file_data`."""
         names = functools.partial(tables.file_names, format=self.format)
         data = file_data(data_dir, paths, names, self.read, facts=self.flags)
-        return TextData(data, kind, bool(self.flags["text_b_column"]))
+        labels = self._label_columns if len(self._label_columns) > 1 else ()
+        return TextData(data, kind, bool(self.flags["text_b_column"]), labels)
+
+    @property
+    def _label_columns(self) -> tuple[str, ...]:
+        named = self.flags["label_column"]
+        return items(named) if self.has_label_sets else (named,) * bool(named)
 
     def read(self, path: str, split: str) -> list[Example]:
         """Reads a file; examples of "test" may lack labels."""
@@ -69,23 +79,28 @@ class TextTable:
         layout = tables.Layout(self.format or tables.format_of(path), flags["has_header"], flags["quoted"])
 
         def read(with_labels: bool) -> list[Example]:
-            named = columns | {"label": flags["label_column"]} if with_labels else columns
-            wanted = {field: column for field, column in named.items() if column}
-            return [
-                self._example(f"{path}, line {line}", dict(zip(wanted, cells, strict=True)))
-                for line, cells in tables.read_columns(path, layout, tuple(wanted.values())).rows
-            ]
+            wanted = {field: column for field, column in columns.items() if column}
+            labels, count = self._label_columns if with_labels else (), len(wanted)
+            examples = []
+            for line, cells in tables.read_columns(path, layout, (*wanted.values(), *labels)).rows:
+                texts, given = (
+                    dict(zip(*both, strict=True)) for both in ((wanted, cells[:count]), (labels, cells[count:]))
+                )
+                examples.append(self._example(f"{path}, line {line}", texts, given))
+            return examples
 
         return with_labels_if_right(path, split, read)
 
-    def _example(self, place: str, cells: Mapping[str, Any]) -> Example:
+    def _example(self, place: str, cells: Mapping[str, Any], labels: Mapping[str, Any]) -> Example:
         texts = {name: "" if cells[name] is None else cells[name] for name in ("text_a", "text_b") if name in cells}
         for text in texts.values():
             if not isinstance(text, str):
                 raise InputError(f"{place}: the text is {meaning(text)}, not a string; fix the line")
-        label = None
-        if "label" in cells:
-            label = self._labels(place, cells["label"]) if self.has_label_sets else label_text(place, cells["label"])
+        label, given = None, list(labels.values())
+        if len(given) > 1:
+            label = _marked(place, labels)
+        elif given:
+            label = self._labels(place, given[0]) if self.has_label_sets else label_text(place, given[0])
         name = None if cells.get("id") is None else str(cells["id"]).strip()
         return Example(texts["text_a"], texts.get("text_b"), label, name, place=place)
 
@@ -94,6 +109,8 @@ class TextTable:
         parts, separator = cell, self.flags["label_separator"]
         if isinstance(cell, str):
             parts = _list_in(cell)
+            if parts is None and _UNREADABLE_LIST.fullmatch(cell.strip()):
+                raise InputError(f"{place}: the list of labels {cell.strip()} cannot be read; write it as ['a', 'b']")
             if parts is None:
                 parts = [part.strip() for part in cell.split(separator)] if cell.strip() else []
                 if "" in parts:
@@ -111,6 +128,15 @@ class TextTable:
                 "labels that apply"
             )
         return tuple(dict.fromkeys(labels))
+
+
+def _marked(place: str, cells: Mapping[str, Any]) -> tuple[str, ...]:
+    """Returns the labels whose cells contain 1."""
+    found = {name: label_text(place, cell).lower() for name, cell in cells.items()}
+    for name, text in found.items():
+        if text not in ("0", "1", "false", "true"):
+            raise InputError(f"{place}: {name} is {text!r}, but with several columns of labels, a cell is 0 or 1")
+    return tuple(name for name, text in found.items() if text in ("1", "true"))
 
 
 def _list_in(cell: str) -> list | None:
@@ -131,8 +157,8 @@ def _list_in(cell: str) -> list | None:
 
 
 def _literal(text: str) -> Any:
-    # NumPy writes no commas between strings, and Python would join such strings.
-    return ast.literal_eval(_BETWEEN_STRINGS.sub(", ", text))
+    between = _BETWEEN_STRINGS if re.search("['\"]", text) else _BETWEEN_NUMBERS
+    return ast.literal_eval(between.sub(", ", text))
 
 
 def label_text(place: str, cell: Any) -> str:

@@ -1,6 +1,7 @@
 """Reads and writes CoNLL files.
 
-Each line has a word and its tag. A blank line ends a sentence, and a -DOCSTART- line starts a document.
+Each line has a word and its tag. A blank line ends a sentence, and a -DOCSTART- line starts a document. A line before a
+sentence is a comment if it begins with # and differs from the lines of words in its columns or in its tag.
 """
 
 import dataclasses
@@ -14,7 +15,8 @@ from bert_tf.tasks.tables import decoded_lines
 from bert_tf.tasks.tagging import tag_schemes
 
 DOCUMENT_START = "-DOCSTART-"
-_BLANK = " \t\r\n"
+BLANK = " \t\r\n"
+_COMMENT = "#"
 _LANGUAGES = ("eng", "esp", "ned", "deu")
 # File names of CoNLL-2003 and CoNLL-2002: the official names, and the names in common copies of the data.
 FILE_NAMES = {
@@ -73,7 +75,7 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
     """Reads the sentences of a file. Columns are separated by tabs or, in a line without a tab, by spaces."""
     sentences: list[Sentence] = []
     rows: list[tuple[str, str]] = []
-    first_line, width, starts_document = 0, 0, False
+    first_line, width, starts_document = 0, _width(path), False
     for number, line in itertools.chain(enumerate(decoded_lines(path), 1), [(0, "")]):
         cells = _cells(line)
         if not cells or cells[0] == DOCUMENT_START:
@@ -83,9 +85,10 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
             starts_document = bool(cells) or (starts_document and not rows)
             rows = []
             continue
+        if not rows and _is_comment(cells, width, layout.tag if with_tags else None):
+            continue
         place = f"{path}, line {number}"
-        if not width:
-            width = len(cells)
+        if not first_line:
             _check_columns(place, layout, with_tags, width)
         if len(cells) != width or not all(cells):
             raise InputError(
@@ -101,9 +104,32 @@ def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> li
     return sentences
 
 
+def _width(path: str) -> int:
+    """Returns the number of columns of the first line that cannot be a comment, else of the last line."""
+    width = 0
+    for cells in filter(None, map(_cells, decoded_lines(path))):
+        if cells[0] != DOCUMENT_START:
+            width = len(cells)
+            if not cells[0].startswith(_COMMENT):
+                break
+    return width
+
+
+def _is_comment(cells: Sequence[str], width: int, tag_column: int | None) -> bool:
+    if not cells[0].startswith(_COMMENT):
+        return False
+    if len(cells) != width or tag_column is None or not -width <= tag_column < width:
+        return len(cells) != width
+    try:
+        tag_schemes.split_tag(cells[tag_column])
+    except ValueError:
+        return True
+    return False
+
+
 def _cells(line: str) -> list[str]:
-    text = line.strip(_BLANK)
-    return [cell.strip(_BLANK) for cell in text.split("\t")] if "\t" in text else re.split(" +", text) if text else []
+    text = line.strip(BLANK)
+    return [cell.strip(BLANK) for cell in text.split("\t")] if "\t" in text else re.split(" +", text) if text else []
 
 
 def _check_columns(place: str, layout: WordColumns, with_tags: bool, width: int) -> None:
@@ -128,12 +154,6 @@ def _check_words(path: str, layout: WordColumns, sentences: Sequence[Sentence]) 
             f"{path}: column {layout.word} contains the numbers of words, not the words; give the column of the words "
             "as --word_column"
         )
-
-
-def count_columns(path: str) -> int:
-    """Returns the number of columns of the first line with a word; 0 if there is no such line."""
-    rows = filter(None, map(_cells, decoded_lines(path)))
-    return next((len(cells) for cells in rows if cells[0] != DOCUMENT_START), 0)
 
 
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:

@@ -53,9 +53,6 @@ class NerSettings(FineTuningSettings):
     entity_types: str = setting(
         "comma-separated types of entities; default: from the run in --output_dir, else from the training data", ""
     )
-    test_has_tags: bool = setting(
-        "the test data has a column of tags; has no effect on a file with only one column", True
-    )
     document_context: bool | None = setting(
         "fill the rest of a sentence's row with the neighboring sentences of the document, as in the paper; these "
         "sentences are not tagged in this row", None, group="Model", new_run=False,

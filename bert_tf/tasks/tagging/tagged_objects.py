@@ -6,18 +6,13 @@ from typing import Any
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.tagging import tag_schemes
-from bert_tf.tasks.tagging.conll_files import Sentence
+from bert_tf.tasks.tagging.conll_files import BLANK, Sentence
 
 _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 
 
 def has_objects(path: str) -> bool:
     return any(path.lower().endswith(tables.EXTENSIONS[name]) for name in tables.OF_OBJECTS)
-
-
-def has_tags(path: str) -> bool:
-    """Returns whether the first row has tags."""
-    return any(row.get(name) for _, row in [next(tables.read_objects(path), (0, {}))] for name in _TAGS)
 
 
 def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
@@ -51,9 +46,12 @@ def _strings(place: str, row: Mapping[str, Any], names: Sequence[str]) -> tuple[
     if column is None:
         raise InputError(f"{place}: there is no field {' or '.join(names)}; the line has {', '.join(row) or 'none'}")
     cells = row[column]
-    if not isinstance(cells, list) or not all(isinstance(cell, str) and cell.strip() for cell in cells):
+    if not isinstance(cells, list) or not all(isinstance(cell, str) for cell in cells):
         raise InputError(
             f"{place}: {column} is not a list of strings; write the names of the tags instead of numbers, or give the "
             "Parquet file of a dataset, which has the names too"
         )
-    return tuple(cell.strip() for cell in cells)
+    found = tuple(cell.strip(BLANK) for cell in cells)
+    if "" in found:
+        raise InputError(f"{place}: number {found.index('')} of {column}, counted from 0, is empty; remove the word")
+    return found

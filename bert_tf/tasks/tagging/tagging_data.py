@@ -16,7 +16,7 @@ from bert_tf.finetuning.resolution import Command
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 from bert_tf.tasks import tables
-from bert_tf.tasks.split_files import file_data
+from bert_tf.tasks.split_files import file_data, with_labels_if_right
 from bert_tf.tasks.tagging import conll_files, tag_schemes, tagged_objects
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
@@ -34,7 +34,7 @@ def tagging_task(command: Command) -> TaggingTask:
     parameters = known.parameters if known else {}
     reads = command.values("word_column", "tag_column", "tag_scheme", "repair_tags")
     layout = WordColumns(reads["word_column"], reads["tag_column"])
-    tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"], settings.test_has_tags)
+    tagged = TaggedFiles(layout, reads["tag_scheme"], reads["repair_tags"])
     data = file_data(settings.data_dir, settings.data_paths, _file_names, tagged.read, facts=reads)
     features = settings.feature_layers or parameters.get("features", _FINE_TUNING)
     uses_features = features != _FINE_TUNING
@@ -60,9 +60,13 @@ def _file_names(split: str) -> list[str]:
 
 
 def _load(data: TaskData, types: tuple[str, ...], split: str) -> list[Sentence]:
-    sentences = data.load(split)
-    check_types(sentences, types, split)
-    return sentences
+    def read(with_tags: bool) -> list[Sentence]:
+        if with_tags:
+            check_types(data.load(split), types)
+            return data.load(split)
+        return [dataclasses.replace(sentence, tags=None) for sentence in data.load(split)]
+
+    return with_labels_if_right(data.title(split), split, read)
 
 
 def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[str], list[Hashable]]:
@@ -115,13 +119,11 @@ class TaggedFiles:
       scheme: scheme of the tags; "auto" to recognize the scheme of each file.
       repairs: whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences
         are refused.
-      test_has_tags: whether to read the tags of a test file that has more than one column.
     """
 
     layout: WordColumns
     scheme: str = AUTO
     repairs: bool = False
-    test_has_tags: bool = True
 
     def scheme_of(self, sentences: Sequence[Sentence]) -> str:
         if self.scheme != AUTO:
@@ -130,10 +132,10 @@ class TaggedFiles:
 
     def read(self, path: str, split: str) -> list[Sentence]:
         """Reads the sentences of a file; sentences of the test data may lack tags."""
-        has_objects = tagged_objects.has_objects(path)
-        has_tags = tagged_objects.has_tags if has_objects else lambda path: conll_files.count_columns(path) != 1
-        with_tags = split != "test" or (self.test_has_tags and has_tags(path))
-        if has_objects:
+        return with_labels_if_right(path, split, functools.partial(self._read, path))
+
+    def _read(self, path: str, with_tags: bool) -> list[Sentence]:
+        if tagged_objects.has_objects(path):
             sentences = tagged_objects.read_sentences(path, with_tags)
         else:
             sentences = conll_files.read_sentences(path, self.layout, with_tags)
@@ -163,16 +165,15 @@ class TaggedFiles:
                         path, len(faults), scheme.upper(), line, reason)  # fmt: skip
 
 
-def check_types(sentences: Sequence[Sentence], types: Sequence[str], split: str) -> None:
+def check_types(sentences: Sequence[Sentence], types: Sequence[str]) -> None:
     """Raises InputError if a tag has a type that is not in `types`; the message names the file and the line."""
     for sentence in sentences:
         for number, tag in enumerate(sentence.tags or ()):
             prefix, type_ = tag_schemes.split_tag(tag)
             if prefix != tag_schemes.OUTSIDE and type_ not in types:
-                remedy = ", or give --notest_has_tags" if split not in ("train", "dev") else ""
                 raise InputError(
                     f"{sentence.path}, line {sentence.line_of(number)}: the tag {tag!r} has an unknown type; known "
-                    f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types{remedy}"
+                    f"types: {', '.join(types)}; fix the tag, or list all types in --entity_types"
                 )
 
 

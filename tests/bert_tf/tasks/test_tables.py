@@ -80,21 +80,20 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
     ]  # fmt: skip
     tagged = {"tokens": [["Ada", "Lovelace", "met"], [], ["Charles"]], "ner_tags": [[1, 2, 0], [], [1]]}
     path = file(tagged, tokens=datasets.List(text), ner_tags=datasets.List(classes))
-    for split, tags in (("train", [("B-PER", "I-PER", "O"), ("B-PER",)]), ("test", [None, None])):
-        found = TaggedFiles(WordColumns(), test_has_tags=False).read(path, split)
-        assert [(sentence.words, sentence.line) for sentence in found] == [
-            (("Ada", "Lovelace", "met"), 1),
-            (("Charles",), 3),
-        ]
-        assert [sentence.tags for sentence in found] == tags
+    found = TaggedFiles(WordColumns()).read(path, "train")
+    assert [(sentence.words, sentence.line) for sentence in found] == [
+        (("Ada", "Lovelace", "met"), 1),
+        (("Charles",), 3),
+    ]
+    assert [sentence.tags for sentence in found] == [("B-PER", "I-PER", "O"), ("B-PER",)]
     answer = {"text": ["France"], "answer_start": [12]}
     path = file({"id": ["x"], "context": ["Paris is in France."], "question": ["Where?"], "answers": [answer]})
     assert read_questions(path)[0].label == Answer("France", 12)
     endings = {f"ending{number}": ["a", f"b {number}"] for number in range(3)}
-    numbers = datasets.ClassLabel(names=["0", "1", "2"])
-    path = file({"sent1": ["it", "it"], "sent2": ["is", "was"], **endings, "label": [2, 0]},
-                sent1=text, sent2=text, **dict.fromkeys(endings, text), label=numbers)  # fmt: skip
-    assert [example.label for example in read_file(path, "train")] == [2, 0]
+    for names in (["0", "1", "2"], ["choice1", "choice2", "choice3"], ["a", "b 1", "b 0"]):
+        path = file({"sent1": ["it", "it"], "sent2": ["is", "was"], **endings, "label": [2, 0]}, sent1=text, sent2=text,
+                    **dict.fromkeys(endings, text), label=datasets.ClassLabel(names=names))  # fmt: skip
+        assert [example.label for example in read_file(path, "train")] == [2, 0]
 
 
 @pytest.mark.parametrize(

@@ -39,13 +39,18 @@ def read(path, split="train"):
 
 
 def test_reads_swag_columns_with_and_without_labels(tmp_path):
-    expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "7")
+    expected = ChoiceExample("The man said.", "He", ("was, so", "is", "will", "had"), 2, "3416")
     assert read(write(tmp_path / "a.csv", SWAG + ",label", ROW + ",2.0")) == [expected]
     (example,) = read(write(tmp_path / "b.csv", SWAG, ROW), "test")
     assert example.label is None and example.choices == expected.choices
     table = [SWAG + ",label", ROW.replace('"was, so"', "was so") + ",2.0"]
     (example,) = read(write(tmp_path / "b.tsv", *(line.replace(",", "\t") for line in table)))
     assert example == dataclasses.replace(expected, choices=("was so", *expected.choices[1:]))
+    lines = ["", ",sent1,ending0,ending1,ending2,label", "0,c,a,b,c,2", "0,d,a,b,,1"]  # pandas, after concat
+    assert [(len(e.choices), e.label, e.id) for e in read(write(tmp_path / "d.csv", *lines[1:]))] == [
+        (3, 2, None),
+        (2, 1, None),
+    ]
     path = write(tmp_path / "c.csv", "video-id,fold-ind,Sent1,sent2,Ending1,Ending2,Ending3,Label", "v,5,so,,a,b,c,1")
     assert read(path) == [ChoiceExample("so", "", ("a", "b", "c"), 1, "5")]
 
@@ -104,14 +109,15 @@ def test_race_folder_has_questions_of_all_levels(tmp_path):
 
 def test_json_lines_have_any_number_of_choices(tmp_path):
     lines = [
-        {"context": "c", "choices": ["x", "y"], "label": "y", "id": 4},
+        {"context": "c", "choices": ["x", "y"], "label": "y", "id": 44},
         {"context": "c", "question": "q", "choices": ["1", "2", "3"], "label": 2.0},
         {"context": "c", "start": "s", "choices": ["1", "2", "3"], "label": "3"},
         {"video-id": "v", "sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "label": 1},  # SWAG on the hub
+        {"sent1": "c", "sent2": "s", "ending0": "x", "ending1": "y", "ending2": None, "label": 1},
     ]
     found = read(write(tmp_path / "a.jsonl", *map(json.dumps, lines)))
     assert [(e.start, len(e.choices), e.label, e.id) for e in found] == [
-        ("", 2, 1, "4"), ("q", 3, 2, None), ("s", 3, 2, None), ("s", 2, 1, None),
+        ("", 2, 1, "44"), ("q", 3, 2, None), ("s", 3, 2, None), ("s", 2, 1, None), ("s", 2, 1, None),
     ]  # fmt: skip
 
 
@@ -127,6 +133,8 @@ def test_json_lines_have_any_number_of_choices(tmp_path):
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is not one of"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"]}'], "line 1: there is no label"),
+        ("a.jsonl", ['{"context": "a", "choices": ["1", "2"], "label": "1"}'],
+         "line 1: the label '1' is the text of one choice and the number of another; give the number"),
         ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are not a list of strings"),
         ("a.jsonl", ['{"context": "a", "label": 0}'], "line 1: there is no field 'choices'"),
         ("a.jsonl", ['{"choices": ["b", "c"], "label": 0}'], "line 1: there is no field 'context'"),

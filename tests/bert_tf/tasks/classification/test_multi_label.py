@@ -33,6 +33,12 @@ def make(folder, content, end="csv", **changes):
         ("csv", """text,label\na,"{'y z', 'x'}"\nb,set()\nc,{'y z'}\n""", {}),
         ("csv", """text,label\na,['x' 'y z']\nb,[]\nc,['y z']\n""", {}),  # NumPy: arrays
         ("jsonl", '{"text":"a","label":["x","y z"]}\n{"text":"b","label":[]}\n{"text":"c","label":"y z"}\n', {}),
+        ("csv", "text,x,n,y z\na,1,5,1.0\nb,0,5,0.0\nc,False,5,True\n", {"label_column": "x,y z"}),
+        (
+            "jsonl",
+            '{"text":"a","x":1,"y z":true}\n{"text":"b","x":0,"y z":false}\n{"text":"c","x":0.0,"y z":1}\n',
+            {"label_column": "x,y z"},
+        ),
     ],
 )
 def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, changes):
@@ -58,11 +64,22 @@ def test_a_cell_has_any_number_of_labels(tmp_path, vocab_file, end, content, cha
         ("csv", 'text,label\na,"[1, 0, 1]"\n', {}, "line 2: .* which are 0 or 1 for each label"),
         ("csv", "text,label\na,1 0 1\n", {}, "line 2: the labels are '1 0 1', which are 0 or 1 for each label"),
         ("jsonl", '{"text": "a", "label": [1.0, 0.0, 1.0]}', {}, "line 1: .* which are 0 or 1 for each label"),
+        ("csv", "text,label\na,[1 0 0 1]\n", {}, "line 2: .* which are 0 or 1 for each label"),
+        ("csv", 'text,label\na,"[sport, money]"\n', {}, r"line 2: the list of labels \[sport, money\] cannot be read"),
+        ("csv", """text,label\na,"['x', nan]"\n""", {}, r"line 2: the list of labels \['x', nan\] cannot be read"),
+        ("csv", "text,x,y\na,1,0\nb,0,1\n", {"label_column": "x"}, "if each label has a column, give all of them"),
+        ("csv", "text,x,y\na,1,2\n", {"label_column": "x,y"}, "line 2: y is '2', but with several columns of labels"),
     ],
 )
 def test_bad_label_sets_are_refused(tmp_path, end, content, changes, message):
     with pytest.raises(InputError, match=message):
         make(tmp_path, content, end, **changes).data.read("train")
+
+
+def test_numbers_of_numpy_have_no_commas(tmp_path):
+    """As `Dataset.to_csv` writes columns of lists of classes."""
+    task = make(tmp_path, "text,label\na,[1 3]\nb,[]\nc,[ 3. 12.]\n")
+    assert [example.label for example in task.data.read("train")] == [("1", "3"), (), ("3", "12")]
 
 
 def test_labels_may_stand_in_brackets(tmp_path):

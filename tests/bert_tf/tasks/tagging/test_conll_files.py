@@ -1,6 +1,7 @@
 """Reading files of CoNLL-2003, CoNLL-2002 and similar formats; errors name file and line."""
 
 import gzip
+import logging
 
 import pytest
 
@@ -41,6 +42,34 @@ def test_the_layouts_of_the_shared_tasks(tmp_path):
     assert read(tmp_path, "Bonn\nRom\n", with_tags=False) == [Sentence(("Bonn", "Rom"), None, 1)]
     # a document starts right before its first sentence, without a blank line
     assert [s.starts_document for s in read(tmp_path, "a O\n-DOCSTART- O\nb O\n\nc O\n")] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("comment", "columns"),
+    [
+        ("#\tn-tv.de vom 26.02.2005 [2005-02-26]", "1\t{}\t{}\tO"),  # GermEval
+        ("# id 5239d808\tdomain=train", "{} _ _ {}"),  # MultiCoNER
+        ("# sent_id = 1", "{} NN I-NP {}"),  # as many columns as a word
+    ],
+)
+def test_comments_precede_sentences(tmp_path, comment, columns):
+    """But # may also be a word."""
+    rows = [columns.format(*row) for row in (("Rom", "B-LOC"), ("#", "O"), ("#1", "B-X"))]
+    content = "\n".join([comment, comment, *rows, "", comment, rows[0], "", *rows[1:], ""])
+    layout = WordColumns(1, 2) if columns[0] == "1" else WordColumns()
+    (first, *others) = read(tmp_path, content, layout)
+    assert first == Sentence(("Rom", "#", "#1"), ("B-LOC", "O", "B-X"), 3)
+    assert [sentence.words for sentence in others] == [("Rom",), ("#", "#1")]
+    assert [len(sentence.words) for sentence in read(tmp_path, content, layout, with_tags=False)][-1] == 2
+
+
+@pytest.mark.parametrize("content", ["Bonn\nRom\n", "Bonn _\nRom _\n", "Bonn NNP\nRom NNP\n", "Bonn B-X\nRom I-Y\n"])
+def test_test_data_may_lack_tags(tmp_path, caplog, content):
+    (tmp_path / "test.txt").write_text(content)
+    with caplog.at_level(logging.INFO):
+        (found,) = TaggedFiles(WordColumns()).read(f"{tmp_path}/test.txt", "test")
+    assert (found.words, found.tags) == (("Bonn", "Rom"), None)
+    assert "test.txt: is read without labels, so metrics are not computed" in caplog.text
 
 
 @pytest.mark.parametrize(
