@@ -113,24 +113,22 @@ class FeaturesSettings(JobSettings, VectorSettings):
     output_file: str = setting(
         "file to write: one path, a comma-separated list, or PATH@N for N shards; each shard has a worker of its own"
     )
-    input_format: str = setting(
-        "lines: one text per line; jsonl: one JSON object per line",
-        "lines",
+    input_format: str | None = setting(
+        "lines: one text per line; jsonl: one JSON object per line; default: jsonl for .jsonl or .json, else lines",
+        None,
         choices=("lines", "jsonl"),
         first=True,
     )
     text_field: str = setting(
-        "with --input_format=jsonl: name of the field that contains the text; with commas, the texts of several fields "
+        "with JSON Lines: name of the field that contains the text; with commas, the texts of several fields "
         "are joined by a space, such as title,text of a collection in BEIR's layout",
         "text",
     )
     text_b_field: str = setting(
-        "with --input_format=jsonl: name of the field that contains the second text; empty if each line has one text",
+        "with JSON Lines: name of the field that contains the second text; empty if each line has one text",
         "",
     )
-    id_field: str = setting(
-        "with --input_format=jsonl: name of the field whose value the output repeats as id; empty: no id", ""
-    )
+    id_field: str = setting("with JSON Lines: name of the field whose value the output repeats as id; empty: no id", "")
     output_format: str | None = setting(
         "jsonl: JSON Lines, as in google-research/bert; parquet: compact; default: the format of --output_file's "
         "extension, or jsonl", None, choices=_FORMATS, group="Output", first=True,
@@ -154,11 +152,10 @@ class FeaturesSettings(JobSettings, VectorSettings):
         format = format_of_output(self.output_file, self.output_format, _FORMATS)
         object.__setattr__(self, "output_format", format)
         is_json = self.input_format == "jsonl"
+        if self.input_format is None:
+            is_json = self.input_file.lower().endswith((".jsonl", ".json"))
+            object.__setattr__(self, "input_format", "jsonl" if is_json else "lines")
         for name in ("text_field", "text_b_field", "id_field"):
             is_default = getattr(self, name) == getattr(FeaturesSettings, name)
             require(is_default or is_json, f"--{name} needs --input_format=jsonl; give both flags")
-        require(
-            is_json or not self.input_file.endswith(".jsonl"),
-            f"--input_file={self.input_file}: JSON Lines need --input_format=jsonl; give this flag",
-        )
-        require(self.input_format == "lines" or bool(self.text_field), "--text_field is empty; name a field")
+        require(not is_json or bool(self.text_field), "--text_field is empty; name a field")

@@ -145,13 +145,13 @@ def test_fields_of_a_collection_are_joined(folder, tmp_path):
                  {"text": "all"}]  # fmt: skip
     (tmp_path / "documents.jsonl").write_text("".join(json.dumps(one) + "\n" for one in documents))
     (tmp_path / "lines.txt").write_text("He had it\nshe\nwas\nall\n")
-    flags = {"input_file": str(tmp_path / "documents.jsonl"), "input_format": "jsonl", "text_field": "title,text"}
+    flags = {"input_file": str(tmp_path / "documents.jsonl"), "text_field": "title,text"}
     joined = extracted(folder, tmp_path / "joined", **flags)
     assert joined == extracted(folder, tmp_path / "lines", input_file=str(tmp_path / "lines.txt"))
 
 
 def test_alignment_and_ids_in_json_lines(folder, tmp_path, expected):
-    flags = {"input_file": f"{folder}/input.jsonl", "input_format": "jsonl", "id_field": "name", "alignment": True}
+    flags = {"input_file": f"{folder}/input.jsonl", "id_field": "name", "alignment": True}
     (data,) = extracted(folder, tmp_path / "out", layers="0", **flags)
     entry, features = json.loads(data.splitlines()[4]), expected[4]
     assert entry["id"] == "n4\u00e9"
@@ -410,7 +410,6 @@ def _values(data: bytes) -> np.ndarray:
     [
         ({"id_field": "id"}, "--id_field needs --input_format=jsonl"),
         ({"text_field": "body"}, "--text_field needs --input_format=jsonl"),
-        ({"input_file": "a.jsonl"}, "--input_file=a.jsonl: JSON Lines need --input_format=jsonl"),
         ({"num_gpus": 1, "num_workers": 4}, "--num_gpus=1 computes in one local process"),
         ({"spark_master": "local"}, "needs --runner=spark"),
         ({"output_file": "x.csv"}, "=x.csv: .csv is not a supported format; use .jsonl, .parquet"),
