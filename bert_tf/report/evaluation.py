@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
-from sklearn import metrics
 
 from bert_tf.core import storage
 from bert_tf.finetuning import description, distillation
@@ -61,6 +60,8 @@ def _head(name: str, folder: str) -> str:
 
 def draw(part: Part) -> str:
     if isinstance(part, Confusions):
+        from sklearn import metrics  # takes more than a second, and other parts do not need it
+
         return confusions(metrics.confusion_matrix(part.truth, part.answers, labels=part.labels), part.labels)
     if isinstance(part, Histogram):
         return elements.section("", elements.charts([charts.histogram(part.title, part.groups, part.what)], "single"))
