@@ -35,12 +35,13 @@ def rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, dict[str,
 
     Args:
       names_classes: whether cells with classes contain the names of the classes. The library datasets stores classes as
-        numbers, and their names beside the data; the number -1 means that the class is unknown, and becomes None.
+        numbers, and their names beside the data. The number -1 means that the class is unknown, and becomes None.
     """
     with opened(path) as file:
         described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
-        features = described.get("info", {}).get("features", {}) if names_classes else {}
-        classes = {name: _classes(feature) for name, feature in features.items()}
+        classes = {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}
+        if not names_classes:
+            classes = {name: range(len(names)) for name, names in classes.items() if names}
         batches = (batch.to_pylist() for batch in file.iter_batches())
         for number, row in enumerate(itertools.chain.from_iterable(batches), 1):
             yield number, {name: _named(cell, classes.get(name)) for name, cell in row.items()}
@@ -52,7 +53,7 @@ def _classes(feature: Any) -> Sequence[str] | None:
     return inner.get("names") if isinstance(inner, Mapping) and inner.get("_type") == "ClassLabel" else None
 
 
-def _named(cell: Any, names: Sequence[str] | None) -> Any:
+def _named(cell: Any, names: Sequence[str] | Sequence[int] | None) -> Any:
     if names is None or cell is None:
         return cell
     if isinstance(cell, list):

@@ -156,7 +156,7 @@ def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
     """Returns the number of each row's line, and its cells by the names of the columns."""
     layout = Layout(tables.format_of(path))
     if layout.format in tables.OF_OBJECTS:
-        return list(tables.read_objects(path))
+        return list(tables.read_objects(path, names_classes=False))  # right and wrong pairs have the scores 1 and 0
     found = tables.read_columns(path, layout)
     return [(line, dict(zip(found.names, cells, strict=True))) for line, cells in found.rows]
 

@@ -6,6 +6,7 @@ from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
 from bert_tf.tasks.choice.choice_files import read_file
 from bert_tf.tasks.classification.table_source import TextTable
+from bert_tf.tasks.embeddings.data import read_table
 from bert_tf.tasks.questions.squad_file import Answer, read_questions
 from bert_tf.tasks.tagging.conll_files import WordColumns
 from bert_tf.tasks.tagging.tagging_data import TaggedFiles
@@ -90,6 +91,10 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
     path = file({"id": ["x"], "context": ["Paris is in France."], "question": ["Where?"], "answers": [answer]})
     assert read_questions(path)[0].label == Answer("France", 12)
     endings = {f"ending{number}": ["a", f"b {number}"] for number in range(3)}
+    equal = datasets.ClassLabel(names=["not_equivalent", "equivalent"])
+    path = file({"sentence1": ["a", "b", "c"], "sentence2": ["d", "e", "f"], "label": [1, 0, -1]},
+                sentence1=text, sentence2=text, label=equal)  # fmt: skip
+    assert [example.label for example in read_table(path, "test")] == [1.0, 0.0, None]
     for names in (["0", "1", "2"], ["choice1", "choice2", "choice3"], ["a", "b 1", "b 0"]):
         path = file({"sent1": ["it", "it"], "sent2": ["is", "was"], **endings, "label": [2, 0]}, sent1=text, sent2=text,
                     **dict.fromkeys(endings, text), label=datasets.ClassLabel(names=names))  # fmt: skip
