@@ -42,7 +42,8 @@ def make_rows(
     splits = np.cumsum([0, *(len(sentence.words) for sentence in sentences)])
     documents = None
     if document_context:
-        documents = [0, *(i for i, each in enumerate(sentences) if i and each.starts_document), len(sentences)]
+        starts = [i for i, sentence in enumerate(sentences) if i and sentence.starts_document]
+        documents = tf.constant([0, *starts, len(sentences)], tf.int64)
     rows = word_rows.make_rows(tf.gather(words, order), tf.constant(splits), room, documents)
     # The rows label all words in the order of the text; the first token of a row has the position 1.
     firsts = tf.gather(rows.tokens.row_starts(), rows.words.value_rowids()) + rows.words.values - 1

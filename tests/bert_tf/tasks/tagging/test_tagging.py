@@ -114,6 +114,7 @@ class Span(NamedTuple):
 def spans_of(counts, room, documents=None):
     """The rows of sentences with `counts` words. Each word has one token, whose id is the word's index."""
     words = tf.RaggedTensor.from_row_lengths(tf.range(sum(counts)), np.ones(sum(counts), np.int64))
+    documents = None if documents is None else tf.constant(documents, tf.int64)
     rows = word_rows.make_rows(words, tf.constant(np.cumsum([0, *counts])), room, documents)
     for sentence, tokens, places in zip(rows.sentences.numpy(), rows.tokens, rows.words, strict=True):
         begin, end = tokens.numpy()[[0, -1]] + [0, 1]
