@@ -14,14 +14,15 @@ import numpy as np
 import tensorflow as tf
 from absl import logging
 
+from bert_tf.checkpoint_formats.sentence_transformers import document_prompt
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.features.extractor import FeatureExtractor
 from bert_tf.tasks import tables
 from bert_tf.tasks.embeddings import data, retrieval
-from bert_tf.tasks.embeddings.data import PAIRS, Texts
-from bert_tf.tasks.embeddings.prompts import DOCUMENT, QUERY
+from bert_tf.tasks.embeddings.data import PAIRS, TEXTS, Texts
+from bert_tf.tasks.embeddings.prompts import QUERY
 from bert_tf.tasks.embeddings.settings import MiningSettings
 
 
@@ -34,29 +35,42 @@ def mine(settings: MiningSettings) -> None:
     positives: dict[str, list[str]] = {}
     for pair in pairs:
         positives.setdefault(pair.texts[0], []).append(pair.texts[1])
-    corpus = list(dict.fromkeys([*_corpus(settings.corpus_file), *(pair.texts[1] for pair in pairs)]))
+    titles = _corpus(settings.corpus_file)
+    for pair in pairs:
+        titles.setdefault(pair.texts[1], "")
+    corpus = list(titles)
     length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
     extractor, anchors = FeatureExtractor.of_texts(settings.init_checkpoint, **length), list(positives)
-    queries, documents = _vectors(extractor, QUERY, anchors), _vectors(extractor, DOCUMENT, corpus)
-    place, found = {text: number for number, text in enumerate(corpus)}, {}
+    queries = _vectors(extractor, QUERY, anchors)
+    documents = _vectors(extractor, document_prompt(extractor.prompts), corpus)
+    places: dict[str, list[int]] = {}  # a document with a title is also found by its text alone
+    for number, text in enumerate(corpus):
+        for form in {text, text.removeprefix(titles[text]).strip()}:
+            places.setdefault(form, []).append(number)
+    found = {}
     with ProgressBar("mining", len(anchors), "anchors") as progress:
         for number, values in retrieval.cosines(queries, documents):
             anchor = anchors[number]
-            own = [place[text] for text in positives[anchor]]
+            own = [place for text in positives[anchor] for place in places[text]]
             rng = np.random.default_rng((settings.random_seed, number))
-            found[anchor] = [corpus[one] for one in _chosen(values, own, place.get(anchor), settings, rng)]
+            found[anchor] = [corpus[one] for one in _chosen(values, own, places.get(anchor, ()), settings, rng)]
             progress.update()
     _write(settings, pairs, found)
 
 
-def _corpus(path: str) -> list[str]:
+def _corpus(path: str) -> dict[str, str]:
+    """Returns the texts of a corpus, each with its title, which is the beginning of the text, or ""."""
     if not path:
-        return []
-    if os.path.basename(path) == "corpus.jsonl":
-        return list(data.texts_by_id(path).values())
-    if path.lower().endswith((".jsonl", ".tsv", ".csv")):
-        return [example.texts[0] for example in data.read_table(path, "train")]
-    return [line.strip() for line in tables.decoded_lines(path) if line.strip()]
+        return {}
+    extension = os.path.splitext(path)[1].lower()
+    if not any(extension in known for known in tables.EXTENSIONS.values()):
+        return {line.strip(): "" for line in tables.decoded_lines(path) if line.strip()}
+    if tables.format_of(path) in tables.OF_OBJECTS and "_id" in next(tables.read_objects(path), (0, {}))[1]:
+        return {f"{title} {text}".strip(): title for title, text in data.titled_texts(path).values()}
+    examples = data.read_table(path, "train")
+    if examples and data.form_of(examples) != TEXTS:
+        raise InputError(f"--corpus_file={path}: holds {examples[0].form}; give one text per row in the column text")
+    return {example.texts[0]: "" for example in examples}
 
 
 def _vectors(extractor: FeatureExtractor, prompt: str, texts: Sequence[str]) -> np.ndarray:
@@ -65,12 +79,12 @@ def _vectors(extractor: FeatureExtractor, prompt: str, texts: Sequence[str]) -> 
 
 
 def _chosen(
-    values: np.ndarray, own: Sequence[int], itself: int | None, settings: MiningSettings, rng: np.random.Generator
+    values: np.ndarray, own: Sequence[int], itself: Sequence[int], settings: MiningSettings, rng: np.random.Generator
 ) -> list[int]:
     """Returns the indices of the negatives of an anchor, the most similar first."""
     values = values.copy()
     least = min(values[own])
-    values[[*own, *([] if itself is None else [itself])]] = -np.inf
+    values[[*own, *itself]] = -np.inf
     ranked = retrieval.highest(values, settings.max_rank)[settings.min_rank - 1 :]
     ranked = ranked[(values[ranked] < least - settings.margin) & np.isfinite(values[ranked])]
     if settings.sampling == "random" and len(ranked) > settings.num_negatives:

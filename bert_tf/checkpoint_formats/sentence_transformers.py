@@ -47,6 +47,16 @@ def read_prompts(folder: str) -> dict[str, str]:
     return found
 
 
+def document_prompt(prompts: Mapping[str, str]) -> str:
+    """Returns the name of the prompt for documents, as sentence-transformers looks for it; "" if there is none."""
+    return next((name for name in ("document", "passage", "corpus") if prompts.get(name)), "")
+
+
+def stated_dimensions(folder: str) -> int | None:
+    """Returns how many of the first numbers of a vector sentence-transformers keeps; None for all."""
+    return _prompts(folder).get("truncate_dim")
+
+
 def _prompts(folder: str) -> dict:
     return read_json_if_exists(os.path.join(folder, PROMPTS))
 

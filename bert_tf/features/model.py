@@ -36,6 +36,7 @@ def resolve(settings: VectorSettings) -> VectorSettings:
         changes |= {
             "pooling": sentence_transformers.pooling_mode(folder) if mode is None else mode,
             "normalize": sentence_transformers.is_normalized(folder) if normalize is None else normalize,
+            "dimensions": settings.dimensions or sentence_transformers.stated_dimensions(folder),
         }
     sentence_transformers.check_pooling(changes.get("pooling") or settings.pooling, contents.require_config())
     if settings.is_pooled and settings.prompt is None:

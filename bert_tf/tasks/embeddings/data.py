@@ -7,6 +7,7 @@ Models", 2021. A collection is a folder with `corpus.jsonl`, `queries.jsonl` and
 import dataclasses
 import math
 import os
+import re
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a c
 # Possible names of the columns of pairs and of scored pairs. If a file has several of these pairs, the first is used.
 _PAIRS = (("anchor", "positive"), ("query", "document"), ("question", "answer"))
 _SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
-_NEGATIVE, _TEXT = "negative", "text"
+_NEGATIVE, _TEXT = re.compile(r"negatives?(_?\d+)?"), "text"
 # Possible names of the column of scores, as in sentence-transformers; right and wrong pairs have the scores 1 and 0.
 _SCORES = ("score", "label")
 _JUDGMENT = ("query-id", "corpus-id", "score")
@@ -124,7 +125,7 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     if not rows:
         return []
     names = list(dict.fromkeys(name for _, row in rows for name in row))
-    negatives = [name for name in names if name.startswith(_NEGATIVE)]
+    negatives = list(filter(_NEGATIVE.fullmatch, names))
     pair = next((pair for pair in (*_PAIRS, *_SCORED) if set(pair) <= set(names)), ())
     # The test data of scored pairs may lack the scores.
     score = next((name for name in _SCORES if name in names), "")
@@ -132,14 +133,23 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     if pair and (score or (pair in _SCORED and split == "test")):
         form = SCORED
     columns = [*pair, *negatives] if pair else [_TEXT]
-    if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and negatives):
+    if form == SCORED and pair in _PAIRS and score == "score":  # perhaps votes for an answer
         raise InputError(
-            f"{path}: has the columns {', '.join(names)}; give anchor and positive (and negative_1, ...), or "
-            "sentence1, sentence2 and score, or text"
+            f"{path}: has the column {score} beside {' and '.join(pair)}; drop this column, or name scored texts "
+            "sentence1 and sentence2"
+        )
+    if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and negatives):
+        listed = ", or ".join(map(" and ".join, _PAIRS))
+        raise InputError(
+            f"{path}: has the columns {', '.join(names)}; give {listed} (and negative_1, ...), or sentence1, "
+            "sentence2 and score, or text"
         )
     found = []
     for place, row in rows:
-        texts = [_text(place, row, name) for name in columns if name not in negatives or not _is_absent(row.get(name))]
+        texts = [_text(place, row, name) for name in columns if name not in negatives]
+        texts += [
+            _checked(place, name, cell) for name in columns if name in negatives for cell in _cells(row.get(name))
+        ]
         label = _score(place, score, row.get(score), split) if form == SCORED else None
         if form == TEXTS and split == "train":
             texts *= 2
@@ -147,9 +157,12 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     return found
 
 
-def _is_absent(cell: Any) -> bool:
-    """Returns whether a row has no text in a column of negatives; tables have NaN or an empty cell there."""
-    return cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+def _cells(cell: Any) -> list[Any]:
+    """Returns the texts in a column of negatives: one, a list, or none. Tables have NaN or an empty cell for none."""
+    if isinstance(cell, list):
+        return cell
+    is_absent = cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
+    return [] if is_absent else [cell]
 
 
 def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
@@ -162,12 +175,16 @@ def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
 
 
 def _text(place: str, row: Mapping[str, Any], name: str) -> str:
-    text = row.get(name)
-    text = without_surrogates(text) if isinstance(text, str) else text
+    if name not in row:
+        raise InputError(f"{place}: {name} is missing; give a text in each row")
+    return _checked(place, name, row[name])
+
+
+def _checked(place: str, name: str, text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
-        what = "is empty" if isinstance(text, str) else "is not a string" if name in row else "is missing"
+        what = "is empty" if isinstance(text, str) else "is not a string"
         raise InputError(f"{place}: {name} {what}; give a text in each row")
-    return text
+    return without_surrogates(text)
 
 
 def _score(place: str, name: str, value: Any, split: str) -> float | None:
@@ -231,7 +248,12 @@ def _judgments(path: str) -> Iterator[tuple[str, str, str, str]]:
 
 def texts_by_id(path: str) -> dict[str, str]:
     """Reads the texts of a `corpus.jsonl` or `queries.jsonl`; a title comes before its text."""
-    found: dict[str, str] = {}
+    return {id: f"{title} {text}".strip() for id, (title, text) in titled_texts(path).items()}
+
+
+def titled_texts(path: str) -> dict[str, tuple[str, str]]:
+    """Reads the titles and the texts of a `corpus.jsonl` or `queries.jsonl` by their ids; a title may be ""."""
+    found: dict[str, tuple[str, str]] = {}
     for line, entries in tables.read_objects(path):
         place = f"{path}, line {line}"
         id, title, text = (entries.get(name, "") for name in ("_id", "title", "text"))
@@ -240,5 +262,5 @@ def texts_by_id(path: str) -> dict[str, str]:
             raise InputError(f"{place}: _id must be a string that no other line has; fix the line")
         if not isinstance(title, str) or not isinstance(text, str) or not f"{title}{text}".strip():
             raise InputError(f"{place}: the text is empty; give each line a text, and optionally a title")
-        found[id] = f"{title} {text}".strip()
+        found[id] = title, text
     return found

@@ -50,7 +50,7 @@ class VectorFiles:
         """Returns the values that sentence-transformers' files in a folder state."""
         normalize, prompts = stated_files.is_normalized(folder), stated_files.read_prompts(folder)
         mode = stated_files.pooling_mode(folder)
-        return cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(DOCUMENT, ""))
+        return cls(mode, normalize, prompts.get(QUERY, ""), prompts.get(stated_files.document_prompt(prompts), ""))
 
     @property
     def sizes(self) -> tuple[int, ...]:

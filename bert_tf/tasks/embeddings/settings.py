@@ -89,8 +89,8 @@ class MiningSettings:
     input_file: str = setting("pairs: .tsv, .csv or .jsonl with the columns anchor and positive")
     output_file: str = setting("file to write: JSON Lines with anchor, positive, negative_1, ...")
     corpus_file: str = setting(
-        "texts among which negatives are searched: .jsonl or .tsv with the column text, BEIR's corpus.jsonl, or one "
-        "text per line; empty: the positives of all pairs", "", first=True,
+        "texts among which negatives are searched: a table (.jsonl, .parquet, .csv, .tsv) with the column text, BEIR's "
+        "corpus.jsonl, or one text per line; empty: the positives of all pairs", "", first=True,
     )  # fmt: skip
     num_negatives: int = setting("number of negatives per pair", 1, first=True, above=0)
     min_rank: int = setting("rank of the most similar text that may be a negative, from 1", 1, first=True, above=0)

@@ -231,6 +231,11 @@ def test_prompts_are_those_of_sentence_transformers(pretrained, tmp_path):
     np.testing.assert_allclose(short, asked[:, :3] / np.linalg.norm(asked[:, :3], axis=1, keepdims=True), rtol=1e-5)
     with pytest.raises(InputError, match="--dimensions=99: the model's vectors have"):
         FeatureExtractor(folder, sentence_vectors=True, dimensions=99)
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"truncate_dim": 3}))
+    cut = FeatureExtractor(folder, sentence_vectors=True)
+    assert cut.vector_size == 3 and cut.with_prompt("", dimensions=2).vector_size == 2
+    np.testing.assert_allclose(cut.sentences(texts), plain[:, :3])
+    (folder / "config_sentence_transformers.json").write_text(json.dumps({"prompts": prompts}))
     sentence_transformer(folder, {"pooling_mode": "mean", "include_prompt": False})
     with pytest.raises(InputError, match="include_prompt is false"):
         FeatureExtractor(folder, sentence_vectors=True)

@@ -85,6 +85,18 @@ def test_judgments_without_header_or_texts(tmp_path, caplog):
     assert data.read(folder, "dev")[2].texts == ("man",)
 
 
+def test_only_texts_are_negatives(tmp_path):
+    """As in files of mined negatives, with the ids and the scores of the negatives, or with lists."""
+    path = write(tmp_path / "a.csv", "anchor,positive,negative,negative_id,negative_score", "a,b,c,d17,0.3")
+    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "c")]
+    lines = (
+        {"anchor": "a", "positive": "b", "negatives": ["c", "d"]},
+        {"anchor": "e", "positive": "f", "negatives": []},
+    )
+    path = write(tmp_path / "a.jsonl", *map(json.dumps, lines))
+    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "c", "d"), ("e", "f")]
+
+
 def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     path = write(tmp_path / "a.tsv", "sentence1\tsentence2", "the\tman")
     (example,) = data.read(path, "test")
@@ -95,8 +107,10 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
     ("lines", "message"),
     [
         (["anchor\tother", "a\tb"], "a.tsv: has the columns anchor, other; give anchor and positive"),
-        (["sentence1\tsentence2", "a\tb"], "give anchor and positive .*, or sentence1, sentence2 and score"),
-        (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
+        (["sentence1\tsentence2", "a\tb"], "give anchor and positive.*, or sentence1, sentence2 and score"),
+        (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the column score beside anchor and positive; drop"),
+        (["question\tanswer\tscore", "a\tb\t13"], "has the column score beside question and answer; drop this column"),
+        (["sentence1\tsentence2\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
         (["anchor\tpositive", "a\t "], "a.tsv, line 2: positive is empty; give a text in each row"),
         (["sentence1\tsentence2\tscore", "a\tb\tgood"], "a.tsv, line 2: score is 'good', not a finite number"),
         (["anchor\tpositive", 'a\t"a ""b"" c"'], "a.tsv, line 2: a text is in double quotes .*; save the file as .csv"),

@@ -270,5 +270,16 @@ def test_mined_negatives_are_similar_and_not_positive(folder, tmp_path):
     mine(MiningSettings(**own_options, num_negatives=1))
     (line,) = map(json.loads, (tmp_path / "both.jsonl").read_text().splitlines())
     assert line["negative_1"] == "by hand" and line["negative_2"] in corpus
+    titled = [{"_id": "a", "title": "said", "text": "was"}, {"_id": "b", "title": "", "text": "said"},
+              {"_id": "c", "title": "the", "text": "man"}, {"_id": "d", "text": "the"}]  # fmt: skip
+    write(tmp_path / "docs.json", *rows(*titled))
+    own_options |= {"corpus_file": str(tmp_path / "docs.json")}
+    mine(MiningSettings(**own_options, num_negatives=9))
+    (line,) = map(json.loads, (tmp_path / "both.jsonl").read_text().splitlines())
+    assert {line[name] for name in line if name.startswith("negative")} <= {"by hand", "the", "said"}, (
+        "no positive, no anchor"
+    )
+    with pytest.raises(InputError, match="holds pairs; give one text per row in the column text"):
+        mine(MiningSettings(**own_options | {"corpus_file": str(tmp_path / "own.jsonl")}, num_negatives=1))
     mine(MiningSettings(**options, num_negatives=1, margin=3.0))
     assert all("negative_1" not in json.loads(line) for line in output.read_text().splitlines())
