@@ -177,7 +177,8 @@ def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
 
 
 def _whole_number(value: Any) -> int:
-    if not isinstance(value, (int, float)) or value != int(value):  # pandas writes a column with gaps as floats
+    # pandas writes a column with gaps as floats.
+    if not isinstance(value, (int, float)) or not float(value).is_integer():
         raise TypeError(f"answer_start is {value!r:.60}, which is not a whole number")
     return int(value)
 
