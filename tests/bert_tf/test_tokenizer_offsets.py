@@ -102,7 +102,7 @@ def test_offsets_near_the_word_limit_are_right(tmp_path, lower):
 
 
 def test_offsets_by_hand(tmp_path):
-    tokenizer = BertTokenizer(write_vocabulary(tmp_path, ["e", "##t", "e\u0301", ".", "\u1100", "##\u1161"]))
+    tokenizer = BertTokenizer(write_vocabulary(tmp_path, ["e", "##t", "e\u0301", ".", "\u1100", "##\u1161"]), True)
     #                                   0 2  3  4 5   6     9           12
     texts = ["Ét. ? e\u0301\x00t", b"\xff\xc3e\xe2\x82t", "가", " " + "a" * 300 + "é"]
     assert ours_with_offsets(tokenizer, texts) == [
