@@ -41,8 +41,9 @@ def mine(settings: MiningSettings) -> None:
     corpus = list(titles)
     length = {} if settings.max_seq_length is None else {"max_seq_length": settings.max_seq_length}
     extractor, anchors = FeatureExtractor.of_texts(settings.init_checkpoint, **length), list(positives)
-    queries = _vectors(extractor, QUERY, anchors)
-    documents = _vectors(extractor, document_prompt(extractor.prompts), corpus)
+    prompts = extractor.prompts
+    queries = extractor.with_prompt(QUERY if QUERY in prompts else "").sentences(anchors)
+    documents = extractor.with_prompt(document_prompt(prompts)).sentences(corpus)
     places: dict[str, list[int]] = {}  # a document with a title is also found by its text alone
     for number, text in enumerate(corpus):
         for form in {text, text.removeprefix(titles[text]).strip()}:
@@ -65,17 +66,12 @@ def _corpus(path: str) -> dict[str, str]:
     extension = os.path.splitext(path)[1].lower()
     if not any(extension in known for known in tables.EXTENSIONS.values()):
         return {line.strip(): "" for line in tables.decoded_lines(path) if line.strip()}
-    if tables.format_of(path) in tables.OF_OBJECTS and "_id" in next(tables.read_objects(path), (0, {}))[1]:
+    if tables.has_objects(path) and "_id" in next(tables.read_objects(path), (0, {}))[1]:
         return {f"{title} {text}".strip(): title for title, text in data.titled_texts(path).values()}
     examples = data.read_table(path, "train")
     if examples and data.form_of(examples) != TEXTS:
         raise InputError(f"--corpus_file={path}: holds {examples[0].form}; give one text per row in the column text")
     return {example.texts[0]: "" for example in examples}
-
-
-def _vectors(extractor: FeatureExtractor, prompt: str, texts: Sequence[str]) -> np.ndarray:
-    name = prompt if prompt in extractor.prompts else ""
-    return extractor.with_prompt(name).sentences(texts)
 
 
 def _chosen(

@@ -56,8 +56,7 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
         )
     settings = dataclasses.replace(settings, input_format=format_of(files, settings.input_format))
     check_corpus(files, settings.input_format, sentences=False)
-    lower = settings.do_lower_case is not False
-    casing = lower, lower if settings.strip_accents is None else settings.strip_accents
+    casing = settings.do_lower_case is not False, settings.strip_accents
     if existing:
         casing = existing.rules.do_lower_case, existing.rules.strip_accents
     counted = count_words(

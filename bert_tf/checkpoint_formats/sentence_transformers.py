@@ -49,7 +49,8 @@ def read_prompts(folder: str) -> dict[str, str]:
 
 def document_prompt(prompts: Mapping[str, str]) -> str:
     """Returns the name of the prompt for documents, as sentence-transformers looks for it; "" if there is none."""
-    return next((name for name in ("document", "passage", "corpus") if prompts.get(name)), "")
+    known = [name for name in ("document", "passage", "corpus") if name in prompts]
+    return next(filter(prompts.get, known), "".join(known[:1]))
 
 
 def stated_dimensions(folder: str) -> int | None:

@@ -151,10 +151,9 @@ class FeaturesSettings(JobSettings, VectorSettings):
     def _check_formats(self):
         format = format_of_output(self.output_file, self.output_format, _FORMATS)
         object.__setattr__(self, "output_format", format)
+        named_json = self.input_file.lower().endswith((".jsonl", ".json"))
+        object.__setattr__(self, "input_format", self.input_format or ("jsonl" if named_json else "lines"))
         is_json = self.input_format == "jsonl"
-        if self.input_format is None:
-            is_json = self.input_file.lower().endswith((".jsonl", ".json"))
-            object.__setattr__(self, "input_format", "jsonl" if is_json else "lines")
         for name in ("text_field", "text_b_field", "id_field"):
             is_default = getattr(self, name) == getattr(FeaturesSettings, name)
             require(is_default or is_json, f"--{name} needs --input_format=jsonl; give both flags")

@@ -72,6 +72,11 @@ def format_of(path: str) -> str:
     raise InputError(f"{path}: the extension is not one of {known}; give --data_format")
 
 
+def has_objects(path: str) -> bool:
+    """Returns whether a file's extension belongs to a format of `OF_OBJECTS`."""
+    return any(path.lower().endswith(EXTENSIONS[name]) for name in OF_OBJECTS)
+
+
 class Columns(NamedTuple):
     """Columns of a file.
 

@@ -80,27 +80,24 @@ class TextTable:
 
         def read(with_labels: bool) -> list[Example]:
             wanted = {field: column for field, column in columns.items() if column}
-            labels, count = self._label_columns if with_labels else (), len(wanted)
-            examples = []
-            for line, cells in tables.read_columns(path, layout, (*wanted.values(), *labels)).rows:
-                texts, given = (
-                    dict(zip(*both, strict=True)) for both in ((wanted, cells[:count]), (labels, cells[count:]))
-                )
-                examples.append(self._example(f"{path}, line {line}", texts, given))
-            return examples
+            labels = self._label_columns if with_labels else ()
+            return [
+                self._example(f"{path}, line {line}", dict(zip(wanted, cells, strict=False)), cells[len(wanted) :])
+                for line, cells in tables.read_columns(path, layout, (*wanted.values(), *labels)).rows
+            ]
 
         return with_labels_if_right(path, split, read)
 
-    def _example(self, place: str, cells: Mapping[str, Any], labels: Mapping[str, Any]) -> Example:
+    def _example(self, place: str, cells: Mapping[str, Any], labels: Sequence[Any]) -> Example:
         texts = {name: "" if cells[name] is None else cells[name] for name in ("text_a", "text_b") if name in cells}
         for text in texts.values():
             if not isinstance(text, str):
                 raise InputError(f"{place}: the text is {meaning(text)}, not a string; fix the line")
-        label, given = None, list(labels.values())
-        if len(given) > 1:
-            label = _marked(place, labels)
-        elif given:
-            label = self._labels(place, given[0]) if self.has_label_sets else label_text(place, given[0])
+        label = None
+        if len(labels) > 1:
+            label = _marked(place, dict(zip(self._label_columns, labels, strict=True)))
+        elif labels:
+            label = self._labels(place, labels[0]) if self.has_label_sets else label_text(place, labels[0])
         name = None if cells.get("id") is None else str(cells["id"]).strip()
         return Example(texts["text_a"], texts.get("text_b"), label, name, place=place)
 

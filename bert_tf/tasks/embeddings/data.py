@@ -132,7 +132,6 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
     form = PAIRS if pair in _PAIRS else TEXTS
     if pair and (score or (pair in _SCORED and split == "test")):
         form = SCORED
-    columns = [*pair, *negatives] if pair else [_TEXT]
     if form == SCORED and pair in _PAIRS and score == "score":  # perhaps votes for an answer
         raise InputError(
             f"{path}: has the column {score} beside {' and '.join(pair)}; drop this column, or name scored texts "
@@ -146,10 +145,8 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
         )
     found = []
     for place, row in rows:
-        texts = [_text(place, row, name) for name in columns if name not in negatives]
-        texts += [
-            _checked(place, name, cell) for name in columns if name in negatives for cell in _cells(row.get(name))
-        ]
+        texts = [_text(place, row, name) for name in pair or [_TEXT]]
+        texts += [_checked(place, name, cell) for name in negatives for cell in _cells(row.get(name))]
         label = _score(place, score, row.get(score), split) if form == SCORED else None
         if form == TEXTS and split == "train":
             texts *= 2

@@ -167,8 +167,11 @@ def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
         if isinstance(found, Mapping):  # of the library datasets
             pairs = zip(found["text"], found["answer_start"], strict=True)
             found = [{"text": text, "answer_start": start} for text, start in pairs]
-        written = [answer for answer in found if _text(answer["text"]).strip()]
-        answers = tuple(Answer(_text(answer["text"]), _whole_number(answer["answer_start"])) for answer in written)
+        answers = tuple(
+            Answer(_text(answer["text"]), _whole_number(answer["answer_start"]))
+            for answer in found
+            if _text(answer["text"]).strip()
+        )
     id_ = entry["id"]
     id_ = str(id_) if isinstance(id_, int) else _text(id_)  # some annotation tools write ids as numbers
     is_impossible = _boolean(entry.get("is_impossible", answers == ()))

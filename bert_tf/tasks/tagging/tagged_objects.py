@@ -11,10 +11,6 @@ from bert_tf.tasks.tagging.conll_files import BLANK, Sentence
 _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 
 
-def has_objects(path: str) -> bool:
-    return any(path.lower().endswith(tables.EXTENSIONS[name]) for name in tables.OF_OBJECTS)
-
-
 def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
     """Reads the sentences of a file."""
     sentences = []

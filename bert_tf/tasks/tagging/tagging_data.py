@@ -135,7 +135,7 @@ class TaggedFiles:
         return with_labels_if_right(path, split, functools.partial(self._read, path))
 
     def _read(self, path: str, with_tags: bool) -> list[Sentence]:
-        if tagged_objects.has_objects(path):
+        if tables.has_objects(path):
             sentences = tagged_objects.read_sentences(path, with_tags)
         else:
             sentences = conll_files.read_sentences(path, self.layout, with_tags)
