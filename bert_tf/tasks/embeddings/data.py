@@ -5,6 +5,7 @@ Models", 2021. A collection is a folder with `corpus.jsonl`, `queries.jsonl` and
 """
 
 import dataclasses
+import itertools
 import math
 import os
 import re
@@ -26,9 +27,10 @@ from bert_tf.tasks.tables import Layout
 # The forms of data: an anchor with its positive and negatives, two texts with a score, one text, and a collection.
 PAIRS, SCORED, TEXTS, COLLECTION = "pairs", "scored pairs", "single texts", "a collection"
 # Possible names of the columns of pairs and of scored pairs. If a file has several of these pairs, the first is used.
-_PAIRS = (("anchor", "positive"), ("query", "document"), ("question", "answer"))
+_ANCHORS, _POSITIVES = ("anchor", "query", "question"), ("positive", "document", "passage", "answer", "pos")
+_PAIRS = tuple(itertools.product(_ANCHORS, _POSITIVES))
 _SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
-_NEGATIVE, _TEXT = re.compile(r"negatives?(_?\d+)?"), "text"
+_NEGATIVE, _TEXT = re.compile(r"negatives?(_?\d+)?|neg"), "text"
 # Possible names of the column of scores, as in sentence-transformers; right and wrong pairs have the scores 1 and 0.
 _SCORES = ("score", "label")
 _JUDGMENT = ("query-id", "corpus-id", "score")
@@ -138,24 +140,27 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
             "sentence1 and sentence2"
         )
     if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and negatives):
-        listed = ", or ".join(map(" and ".join, _PAIRS))
+        listed = " and ".join(map("|".join, (_ANCHORS, _POSITIVES)))
         raise InputError(
             f"{path}: has the columns {', '.join(names)}; give {listed} (and negative_1, ...), or sentence1, "
             "sentence2 and score, or text"
         )
+    first, *second = pair or (_TEXT,)
     found = []
     for place, row in rows:
-        texts = [_text(place, row, name) for name in pair or [_TEXT]]
-        texts += [_checked(place, name, cell) for name in negatives for cell in _cells(row.get(name))]
+        text = _checked(place, first, row.get(first))
+        more = [_checked(place, name, cell) for name in negatives for cell in _cells(row.get(name))]
         label = _score(place, score, row.get(score), split) if form == SCORED else None
-        if form == TEXTS and split == "train":
-            texts *= 2
-        found.append(Texts(tuple(texts), form, label, place=place))
+        if not second:
+            found.append(Texts((text,) * (2 if split == "train" else 1), form, place=place))
+        for name in second:
+            for cell in _cells(row.get(name)) or [None]:  # each of several positives makes an example
+                found.append(Texts((text, _checked(place, name, cell), *more), form, label, place=place))
     return found
 
 
 def _cells(cell: Any) -> list[Any]:
-    """Returns the texts in a column of negatives: one, a list, or none. Tables have NaN or an empty cell for none."""
+    """Returns the texts in a cell: one, a list, or none. Tables have NaN or an empty cell for none."""
     if isinstance(cell, list):
         return cell
     is_absent = cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
@@ -171,15 +176,9 @@ def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
     return [(line, dict(zip(found.names, cells, strict=True))) for line, cells in found.rows]
 
 
-def _text(place: str, row: Mapping[str, Any], name: str) -> str:
-    if name not in row:
-        raise InputError(f"{place}: {name} is missing; give a text in each row")
-    return _checked(place, name, row[name])
-
-
 def _checked(place: str, name: str, text: Any) -> str:
     if not isinstance(text, str) or not text.strip():
-        what = "is empty" if isinstance(text, str) else "is not a string"
+        what = "is not a string" if _cells(text) else "is empty"
         raise InputError(f"{place}: {name} {what}; give a text in each row")
     return without_surrogates(text)
 

@@ -36,6 +36,8 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
         ("a.tsv", ["anchor\tpositive\tnegative_1", "the\tman\twas"], PAIRS, ("the", "man", "was"), None),
         ("a.csv", ["question,answer", '"the, so",man'], PAIRS, ("the, so", "man"), None),
         ("a.jsonl", rows({"query": "a", "document": "b"}), PAIRS, ("a", "b"), None),
+        ("a.jsonl", rows({"query": "a", "positive": "b", "negative": "c"}), PAIRS, ("a", "b", "c"), None),
+        ("a.jsonl", rows({"query": "a", "answer": "b"}), PAIRS, ("a", "b"), None),
         ("a.csv", ["question, answer, label", 'why, "so, it is", 0'], SCORED, ("why", "so, it is"), 0.0),
         ("a.tsv", ["index\tsentence1\tsentence2\tscore", '0\t"the\tman\t3.5'], SCORED, ('"the', "man"), 3.5),
         ("a.jsonl", rows({"text": "the man"}), TEXTS, ("the man", "the man"), None),
@@ -44,6 +46,12 @@ def collection(folder, qrels=("q1\td2\t2", "q2\td1\t1", "q1\td1\t0")):
 def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
     first, *_ = data.read(write(tmp_path / name, *lines), "train")
     assert (first.form, first.texts, first.label) == (form, texts, label)
+
+
+def test_each_of_several_positives_makes_a_pair(tmp_path):
+    """As in the files that FlagEmbedding trains on."""
+    path = write(tmp_path / "a.jsonl", *rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]}))
+    assert [example.texts for example in data.read(path, "train")] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
 
 
 def test_only_training_reads_a_single_text_twice(tmp_path):
@@ -106,8 +114,8 @@ def test_the_scores_of_a_test_file_may_be_missing(tmp_path):
 @pytest.mark.parametrize(
     ("lines", "message"),
     [
-        (["anchor\tother", "a\tb"], "a.tsv: has the columns anchor, other; give anchor and positive"),
-        (["sentence1\tsentence2", "a\tb"], "give anchor and positive.*, or sentence1, sentence2 and score"),
+        (["anchor\tother", "a\tb"], "a.tsv: has the columns anchor, other; give anchor.*positive"),
+        (["sentence1\tsentence2", "a\tb"], "give anchor.*positive.*, or sentence1, sentence2 and score"),
         (["anchor\tpositive\tnegative\tscore", "a\tb\tc\t1"], "has the column score beside anchor and positive; drop"),
         (["question\tanswer\tscore", "a\tb\t13"], "has the column score beside question and answer; drop this column"),
         (["sentence1\tsentence2\tnegative\tscore", "a\tb\tc\t1"], "has the columns .*score; give"),
