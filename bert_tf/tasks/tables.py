@@ -8,6 +8,7 @@ spreadsheets in countries with a decimal comma. In the format `jsonl`, each line
 import csv
 import dataclasses
 import io
+import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -178,6 +179,8 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
 def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines.
 
+    The file is in JSON Lines or Parquet, or is a JSON list of objects.
+
     Args:
       names_classes: see `parquet_files.rows`.
     """
@@ -185,7 +188,12 @@ def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, M
     if path.lower().endswith(EXTENSIONS["parquet"]):
         yield from parquet_files.rows(path, names_classes)
         return
-    for number, line in enumerate(decoded_lines(path), 1):
+    lines = decoded_lines(path)
+    first = next(lines, "")
+    lines = itertools.chain([first], lines)
+    if first.lstrip().startswith("["):  # as pandas writes a table without lines=True
+        lines = map(json.dumps, _list_of(path, lines))
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
@@ -198,6 +206,15 @@ def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, M
         except json_lines.LineError as error:
             raise InputError(f"{path}, line {number}: {error}") from error
         yield number, entries
+
+
+def _list_of(path: str, lines: Iterable[str]) -> list[Any]:
+    try:
+        return json.loads("\n".join(lines))
+    except ValueError as error:
+        raise InputError(
+            f"{path}: is not a JSON list ({error}); write one list of objects, or one object per line"
+        ) from error
 
 
 def decoded_lines(path: str) -> Iterator[str]:

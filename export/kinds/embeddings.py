@@ -21,9 +21,9 @@ from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
+from bert_tf.text.characters import NOWHERE, Characters
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
-from export.kinds.characters import NOWHERE, Characters
 from export.settings import ExportSettings
 
 EMBEDDINGS = "embeddings"

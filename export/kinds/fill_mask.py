@@ -15,10 +15,10 @@ from bert_tf.checkpoint_formats.contents import Contents
 from bert_tf.config import BertConfig
 from bert_tf.pretraining import scoring
 from bert_tf.pretraining.objective import BertPretrainer
+from bert_tf.text.characters import NOWHERE
 from bert_tf.tokenization import MASK
 from export.kinds import row_groups
 from export.kinds.base import ServedCheckpoint
-from export.kinds.characters import NOWHERE
 from export.settings import ExportSettings
 
 FILL_MASK = "fill_mask"

@@ -15,9 +15,9 @@ from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.tasks.questions import squad_results, squad_task
 from bert_tf.tasks.questions.squad_answers import Decoding
+from bert_tf.text.characters import Characters
 from export.kinds import row_groups, spans
 from export.kinds.base import ServedTask
-from export.kinds.characters import Characters
 from export.settings import ExportSettings
 
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from bert_tf.tasks.questions.squad_answers import NULL_WITHOUT_WINDOW, Decoding, Spans, best_spans
 from bert_tf.tasks.questions.squad_windows import Windows
-from export.kinds.characters import NOWHERE, Characters
+from bert_tf.text.characters import NOWHERE, Characters
 
 
 class Contexts(NamedTuple):

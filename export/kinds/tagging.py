@@ -10,10 +10,10 @@ from collections.abc import Mapping
 import tensorflow as tf
 
 from bert_tf.tasks.tagging import tagging_task, word_rows
+from bert_tf.tasks.tagging.running_text import TextWords, of_sentences, of_spaces
+from bert_tf.text.characters import NOWHERE
 from export.kinds import row_groups, written_tags
 from export.kinds.base import MoreSignatures, ServedTask
-from export.kinds.characters import NOWHERE
-from export.kinds.words import TextWords, of_sentences, of_spaces
 
 _SPECIAL_TOKENS = 2  # [CLS] and [SEP]
 # Maximum number of words in an answer, including padding. Each word takes about 60 bytes.

@@ -12,10 +12,9 @@ from bert_tf.finetuning.task import encoded_split
 from bert_tf.tasks.questions import squad_file
 from bert_tf.tasks.questions.squad_answers import Decoding
 from bert_tf.tasks.questions.squad_task import SquadTask
-from bert_tf.tasks.tagging import conll_files
+from bert_tf.tasks.tagging import conll_files, running_text
 from bert_tf.tasks.tagging.conll_files import WordColumns
 from bert_tf.tokenization import BertTokenizer
-from export.kinds import words
 from export.kinds.questions import ServedQuestions
 from export.kinds.tagging import ServedTagging
 from tests.bert_tf.tagging import make_task
@@ -69,7 +68,7 @@ def test_real_words_get_the_trainers_tags(data_dir, tokenizer, name):
         answers = served.answer_words(texts)
         rows = zip(answers["tags"].numpy(), answers["num_words"].numpy(), strict=True)
         assert [row[:count].astype(str).tolist() for row, count in rows] == task.predicted_tags(split, labels)
-    found = words.of_sentences(texts)
+    found = running_text.of_sentences(texts)
     text = [word.decode() for word in found.words.values.numpy()]
     expected = [word for sentence in sentences for word in sentence.words]
     assert len(set(expected) & set(text)) >= 0.99 * len(set(expected))

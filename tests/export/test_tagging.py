@@ -5,10 +5,10 @@ import pytest
 import tensorflow as tf
 
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.tasks.tagging import tag_schemes
+from bert_tf.tasks.tagging import running_text, tag_schemes
 from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tokenization import BertTokenizer
-from export.kinds import words, written_tags
+from export.kinds import written_tags
 from tests.bert_tf.tagging import ODD_WORDS, make_task
 from tests.conftest import WORDS
 from tests.export.exports import ask, export, put_together
@@ -100,7 +100,7 @@ def test_splits_running_text_with_character_offsets(tagger):
     ],
 )
 def test_the_words_of_running_text(text, expected):
-    found = words.of_sentences(tf.constant([text, "x"]))
+    found = running_text.of_sentences(tf.constant([text, "x"]))
     assert [word.decode() for word in found.words[0].numpy()] == expected.split(" ")
     starts, ends = found.starts.numpy(), found.ends.numpy()
     assert [text[a:b] for a, b in zip(starts[:-1], ends[:-1], strict=True)] == expected.split(" ")

@@ -1,11 +1,14 @@
-"""Reads tagged sentences from JSON Lines and Parquet files, with a sentence per row as the library datasets writes."""
+"""Reads tagged sentences from JSON Lines and Parquet files.
+
+A row has a sentence's words and tags, as in files of the library datasets, or a text with ranges of characters.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
-from bert_tf.tasks.tagging import tag_schemes
+from bert_tf.tasks.tagging import annotated_texts, tag_schemes
 from bert_tf.tasks.tagging.conll_files import BLANK, Sentence
 
 _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
@@ -13,8 +16,10 @@ _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 
 def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
     """Reads the sentences of a file."""
-    sentences = []
-    for line, row in tables.read_objects(path):
+    rows, sentences = list(tables.read_objects(path)), []
+    if rows and _is_annotated(rows[0][1]):
+        sentences, rows = annotated_texts.read_sentences(path, rows, with_tags), []
+    for line, row in rows:
         place = f"{path}, line {line}"
         words, tags = _strings(place, row, _WORDS), None
         if with_tags:
@@ -25,6 +30,12 @@ def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
     if not sentences:
         raise InputError(f"{path}: holds no sentence; write a sentence in each row")
     return sentences
+
+
+def _is_annotated(row: Mapping[str, Any]) -> bool:
+    """Whether a row has a text and no words; Prodigy's tokens are objects."""
+    words = next((row[name] for name in _WORDS if name in row), None)
+    return annotated_texts.TEXT in row and (not words or isinstance(words[0], Mapping))
 
 
 def _check(place: str, words: Sequence[str], tags: Sequence[str]) -> None:

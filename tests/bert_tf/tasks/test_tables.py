@@ -47,7 +47,7 @@ def test_doubled_quotes_of_a_tsv_from_pandas_are_named(tmp_path):
     assert tables.read_columns(str(path), tables.Layout(quoted=False), ["text"]).rows[0][1] == ("plain",)
 
 
-@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("end", ["csv", "parquet", "jsonl", "json"])
 def test_tables_that_pandas_wrote_are_read(tmp_path, end):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"text": ["a, b", 'she; "no"', None, "d"], "label": [1, 0, 1, 1]}, index=[3, 5, 8, 9])
@@ -56,12 +56,24 @@ def test_tables_that_pandas_wrote_are_read(tmp_path, end):
         "csv": lambda: frame.to_csv(path, sep=";", encoding="utf-8-sig"),  # as spreadsheets with decimal commas
         "parquet": lambda: frame.to_parquet(path),
         "jsonl": lambda: frame.to_json(path, orient="records", lines=True),
+        "json": lambda: frame.to_json(path, orient="records", indent=2),
     }[end]
     write()
     flags = {"text_a_column": "text", "text_b_column": "", "label_column": "label", "has_header": True, "quoted": None}
     examples = TextTable(flags).read(str(path), "train")
     assert [example.text_a for example in examples] == ["a, b", 'she; "no"', "", "d"]
     assert [example.label for example in examples] == ["1", "0", "1", "1"]
+
+
+def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
+    path = tmp_path / "a.json"
+    for content, message in [
+        ("[1, 2]", "line 1: is a number, not an object"),
+        ('["a", 1]\n["b", 0]', "not a JSON list"),
+    ]:
+        path.write_text(content)
+        with pytest.raises(InputError, match=message):
+            list(tables.read_objects(str(path)))
 
 
 @pytest.mark.torch
@@ -107,7 +119,7 @@ def test_parquet_of_the_library_datasets_is_read(tmp_path):
         ('{"tokens": ["a", "b"], "ner_tags": ["O"]}', "line 1: has 2 words, but 1 tags"),
         ('{"tokens": ["a"], "ner_tags": [0]}', "line 1: ner_tags is not a list of strings; write the names"),
         ('{"tokens": ["a"], "tags": ["PER"]}', "line 1: 'PER' is not a tag"),
-        ('{"text": "a"}', "line 1: there is no field tokens or words; the line has text"),
+        ('{"tags": ["O"]}', "line 1: there is no field tokens or words; the line has tags"),
         ('{"tokens": ["a", "b"], "tags": ["O", "B-PER"]}\n{"words": ["a", "b"], "tags": ["B-X", "I-PER"]}',
          "line 2: the tag I-PER"),
     ],

@@ -144,6 +144,14 @@ def test_an_export_tags_as_the_prediction_file(inputs, trained, tmp_path):
         row[:count].astype(str).tolist() for row, count in zip(found["tags"].numpy(), found["num_words"], strict=True)
     ]
     assert tags == columns(trained[0] / "test_predictions.txt")[1]
+    texts = [", ".join(sentence) + "." for sentence in words]
+    (tmp_path / "texts.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    out = shutil.copytree(trained[0], tmp_path / "run")
+    run_ner(settings(inputs, out, "--do_predict", f"--test_data_path={tmp_path}/texts.jsonl"))
+    found = tf.saved_model.load(str(tmp_path / "1")).signatures["serving_default"](text=tf.constant(texts))
+    pairs = zip(*(found[name].numpy().ravel() for name in ("words", "tags")), strict=True)
+    served = [f"{word.decode()} {tag.decode()}" for word, tag in pairs if word]
+    assert served == [line for line in (out / "test_predictions.txt").read_text().splitlines() if line]
     dev = [" ".join(s.words) for s in conll_files.read_sentences(str(inputs / "valid.txt"), WordColumns())]
     requests = (tmp_path / "1/assets.extra/tf_serving_warmup_requests").read_bytes()
     assert not any(text.encode() in requests for text in dev if len(text) > 3), "only fixed texts"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import tensorflow as tf
 import tensorflow_text as tf_text
 
-from export.kinds.characters import Characters
+from bert_tf.text.characters import Characters
 
 # Characters between words: white space, control and format characters.
 _BETWEEN = r"[\s\p{Z}\p{Cc}\p{Cf}]+"
