@@ -18,7 +18,7 @@ def main(settings: ScoringSettings) -> None:
     from bert_tf.settings.scoring import CHOOSE
 
     if settings.mode == CHOOSE:
-        from bert_tf.tasks.choice.zero_shot import choose
+        from bert_tf.zero_shot import choose
 
         choose(settings)
         return

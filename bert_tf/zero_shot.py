@@ -7,7 +7,6 @@ section 5 ("Zero-shot Behaviors").
 """
 
 import json
-import os
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,10 +19,9 @@ from bert_tf.pretraining import scoring_job
 from bert_tf.pretraining.fill_mask import BlankRow
 from bert_tf.pretraining.scoring import require_language_model
 from bert_tf.settings import ScoringSettings
-from bert_tf.tasks import tables
 from bert_tf.tasks.choice.choice_files import ChoiceExample, choice_data
+from bert_tf.tasks.classification.table_source import TextTable
 from bert_tf.tokenization import BertTokenizer
-from bert_tf.training import metrics_file
 
 _ROWS_AT_ONCE = 512
 
@@ -31,7 +29,7 @@ _ROWS_AT_ONCE = 512
 def choose(settings: ScoringSettings) -> dict[str, float]:
     """Chooses one of the texts of each example, and writes a JSON object per example to `output_file`.
 
-    If all right choices are known, the accuracy is also written to `eval_results.txt` beside the output.
+    If all right choices are known, the log has the accuracy.
 
     Returns:
       The accuracy by name; {} if right choices are unknown.
@@ -64,7 +62,6 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
     if None in right:
         return {}
     scores = {"accuracy": float(np.mean(right))}
-    metrics_file.write_results(os.path.dirname(settings.output_file) or ".", scores)
     most = np.bincount([example.label for example in examples]).max() / len(examples)
     logging.info("accuracy %.4f without training; the most frequent choice has %.4f", scores["accuracy"], most)
     return scores
@@ -76,18 +73,17 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
     texts = settings.texts_of_labels
     if not texts:
         return choice_data("", {"test": (path,)}).read("test")
-    layout = tables.Layout(tables.format_of(path))
-    _, rows = tables.read_columns(path, layout, [settings.text_column, settings.label_column])
+    columns = {"text_a_column": settings.text_column, "text_b_column": "", "label_column": settings.label_column}
+    table = TextTable(columns | {"has_header": True, "quoted": None})
     labels, examples = list(texts), []
-    for line, (text, label) in rows:
-        if str(label) not in texts:
+    for text in table.data("", {"test": (path,)}, "").data.load("test"):
+        if text.label is not None and text.label not in texts:
             raise InputError(
-                f"{path}, line {line}: the label {label!r} has no text in --label_texts, which names "
+                f"{text.place}: the label {text.label!r} has no text in --label_texts, which names "
                 f"{', '.join(labels)}; add it, or fix the line"
             )
-        examples.append(ChoiceExample(str(text), "", tuple(texts.values()), labels.index(str(label))))
-    if not examples:
-        raise InputError(f"{path}: holds no example; add a line for each text")
+        label = None if text.label is None else labels.index(text.label)
+        examples.append(ChoiceExample(text.text_a, "", tuple(texts.values()), label))
     return examples
 
 
