@@ -186,11 +186,11 @@ class TextClassifier(FinishedRun):
 
     def _outputs(self, examples: Sequence[Example], batch_size: int) -> np.ndarray:
         """Returns logits, or a regression's scores in the range of the training labels, float32 [N, C]."""
-        if (examples[0].text_b is not None) != self._has_pairs:
+        if examples and (examples[0].text_b is not None) != self._has_pairs:
             raise InputError(
                 f"texts: {self.folder} was trained on {'pairs' if self._has_pairs else 'single texts'}; give such texts"
             )
-        parts = []
+        parts = [np.zeros([0, len(self.labels) or 1], np.float32)]
         with ProgressBar("predicting", len(examples), "texts", compiles=True, delay=2.0) as shown:
             for start in range(0, len(examples), batch_size):
                 batch = examples[start : start + batch_size]

@@ -3,7 +3,15 @@
 import json
 from typing import Any
 
-_MEANING = {dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+_MEANING = {
+    dict: "an object",
+    list: "a list",
+    str: "a string",
+    bool: "a boolean",
+    int: "a number",
+    float: "a number",
+    type(None): "null",
+}
 
 
 class LineError(ValueError):
@@ -38,5 +46,5 @@ def without_surrogates(text: str) -> str:
 
 
 def meaning(value: Any) -> str:
-    """Returns the name of a JSON value's type, for messages."""
-    return _MEANING.get(type(value), "null")
+    """Returns the name of the type of a value in JSON or Parquet, for messages."""
+    return _MEANING.get(type(value), f"of the type {type(value).__name__}")

@@ -1,6 +1,7 @@
 """Opens Parquet files, and reads their rows; needs PyArrow."""
 
 import contextlib
+import decimal
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -55,7 +56,7 @@ def _classes(feature: Any) -> Sequence[str] | None:
 
 def _named(cell: Any, names: Sequence[str] | Sequence[int] | None) -> Any:
     if names is None or cell is None:
-        return cell
+        return float(cell) if isinstance(cell, decimal.Decimal) else cell  # databases write numbers as decimals
     if isinstance(cell, list):
         return [_named(each, names) for each in cell]
     return names[cell] if cell >= 0 else None

@@ -10,6 +10,7 @@ import dataclasses
 import io
 import itertools
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,7 @@ _SPLIT_NAMES = {"train": ("train",), "dev": ("dev", "val", "validation"), "test"
 _LONGEST_CELL = 1 << 30
 _QUOTE = '"'
 _BLOCK = 1 << 22
+_DECIMAL_COMMA = re.compile(r"\A([+-]?\d+),(\d+)\Z")
 _QUOTE_HINT = "; if cells are in double quotes, give --quoted"
 _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
@@ -39,6 +41,7 @@ class Layout:
     Attributes:
       format: a key of `EXTENSIONS`.
       has_header: whether the first line contains the names of the columns; has no effect on the formats `OF_OBJECTS`.
+      decimal_commas: whether a cell such as 1,5 is the number 1.5 in a csv file with semicolons between the columns.
       quoted: for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text.
         If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or
         if a cell in quotes has doubled quotes inside.
@@ -47,6 +50,7 @@ class Layout:
     format: str = "tsv"
     has_header: bool = True
     quoted: bool | None = None
+    decimal_commas: bool = True
 
     @property
     def has_quotes(self) -> bool:
@@ -94,8 +98,17 @@ class Columns(NamedTuple):
 def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
     """Returns the rows of a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars, or a Dataset.
 
-    The result is None for anything else, such as a list of texts.
+    The result is None for anything else, such as a list of texts. Arrays in cells become lists.
     """
+    rows = _rows_in(table)
+    if rows is None:
+        return None
+    return [{name: cell.tolist() if hasattr(cell, "tolist") else cell for name, cell in row.items()} for row in rows]
+
+
+def _rows_in(table: Any) -> Sequence[Mapping[str, Any]] | None:
+    if hasattr(table, "features") and not hasattr(table, "__len__"):  # a Dataset that streams
+        return list(table)
     if hasattr(table, "to_dicts"):  # of polars
         return table.to_dicts()
     if hasattr(table, "to_dict") and hasattr(table, "columns"):  # of pandas
@@ -104,7 +117,7 @@ def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
         return _rows_of_columns(table)
     if isinstance(table, (str, bytes)) or not hasattr(table, "__len__") or not len(table):
         return None
-    return list(table) if all(isinstance(row, Mapping) for row in table) else None
+    return table if all(isinstance(row, Mapping) for row in table) else None
 
 
 def _rows_of_columns(columns: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -135,6 +148,8 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     lines, quoted = list(decoded_lines(path)), layout.has_quotes
     delimiter = _delimiter(layout, lines)
     rows = _read_rows(path, lines, delimiter, quoted)
+    if delimiter == ";" and layout.decimal_commas:
+        rows = [(line, [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row]) for line, row in rows]
     if len(rows) <= layout.has_header:
         return Columns((), [])
     header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]

@@ -156,7 +156,7 @@ def test_the_same_call_is_done_and_other_texts_refused(trained, checkpoint):
         (["a", 3], ["x", "y"], r"texts\[1\]: is 3; give a string, or a pair of strings"),
         (["a", ("b", "c")], ["x", "y"], r"texts\[1\]: single texts and pairs are mixed"),
         (["a", "b"], ["x", "x "], "all labels are 'x'; a classifier needs at least two classes"),
-        (["a", "b"], ["x", None], "the labels mix other values and strings"),
+        (["a", "b", "c"], ["x", "y", None], r"the labels mix other values and strings, such as labels\[2\], which is"),
         (["a", "b"], [None, None], r"the label of texts\[0\] is None"),
         (["a", "b"], [["x"], [3]], r"the label of texts\[1\] has 3; give sets of strings"),
         (["a", "b"], [[], ()], "no text has a label"),
@@ -285,5 +285,7 @@ def test_predicts_labels_above_thresholds_of_run(checkpoint, tmp_path):
 
 def test_a_run_of_glue_is_evaluated_with_its_scores(tmp_path, vocab_file):
     put_together(tmp_path / "run", vocab_file, glue.task("CoLA", ""), spread=0.3)
-    found = TextClassifier.load(str(tmp_path / "run")).evaluate(["the man", "he said"], ["0", "1"])
+    model = TextClassifier.load(str(tmp_path / "run"))
+    assert model.predict([]) == [] and model.probabilities(pandas.Series([], dtype=str)).shape == (0, 2)
+    found = model.evaluate(["the man", "he said"], ["0", "1"])
     assert list(found) == ["matthews_correlation", "accuracy"]

@@ -1,5 +1,6 @@
 """Reads examples from lists of texts and labels in memory."""
 
+import collections
 import hashlib
 import json
 import math
@@ -99,7 +100,7 @@ def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "te
     if (rows := rows_of(texts)) is not None:
         texts = [_text_in(row, f"{what}[{number}]") for number, row in enumerate(rows)]
     texts = _list_of(texts, what)
-    if not texts:
+    if not texts and labels is not None:
         raise InputError(f"{what}: is empty; give at least one text")
     pairs = [_pair(text, f"{what}[{number}]") for number, text in enumerate(texts)]
     for number, (_, second) in enumerate(pairs):
@@ -144,7 +145,7 @@ def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
 
 def _stated_names(table: Any, column: Any) -> tuple[str, ...]:
     """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none."""
-    feature = getattr(table, "features", {}).get(column) if isinstance(column, str) else None
+    feature = (getattr(table, "features", None) or {}).get(column) if isinstance(column, str) else None
     return tuple(getattr(getattr(feature, "feature", feature), "names", ()))  # the names of one class or of a list
 
 
@@ -169,10 +170,15 @@ def _list_of(values: Any, what: str) -> list:
 
 
 def _kind_of(labels: Sequence) -> str:
-    types = {_type(label) for label in labels}
-    if len(types) > 1:
-        raise InputError(f"the labels mix {' and '.join(sorted(types))}; give labels of one kind")
-    return _KINDS.get("".join(types), CLASSIFICATION)
+    types = [_type(label) for label in labels]
+    counts = collections.Counter(types)
+    if len(counts) > 1:
+        odd = types.index(min(counts, key=counts.get))
+        raise InputError(
+            f"the labels mix {' and '.join(sorted(counts))}, such as labels[{odd}], which is {labels[odd]!r:.60}; give "
+            "labels of one kind, and leave out rows without a label"
+        )
+    return _KINDS.get("".join(counts), CLASSIFICATION)
 
 
 def _type(label) -> str:

@@ -77,6 +77,7 @@ class TextTable:
         flags = self.flags
         columns = {"text_a": flags["text_a_column"], "text_b": flags["text_b_column"], "id": id}
         layout = tables.Layout(self.format or tables.format_of(path), flags["has_header"], flags["quoted"])
+        layout = dataclasses.replace(layout, decimal_commas=not self.has_label_sets)  # "1,5" may be two labels
 
         def read(with_labels: bool) -> list[Example]:
             wanted = {field: column for field, column in columns.items() if column}

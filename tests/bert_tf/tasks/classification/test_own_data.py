@@ -1,10 +1,12 @@
 import csv
 import dataclasses
+import decimal
 import json
 import tempfile
 
 import hypothesis
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 from hypothesis import given
@@ -159,6 +161,20 @@ def test_flags_that_contradict_are_refused(changes, message):
 ROWS = [('a "quote", and\nlines', "very good"), ("b", "bad"), ("", "bad")]
 
 
+def test_numbers_of_spreadsheets_are_read(tmp_path):
+    numbers = pandas.Series([0.5, 3.25, 1000.0])
+    frame = pandas.DataFrame({"text": ["a", "1,5 km", "c"], "label": numbers})
+    frame.to_csv(tmp_path / "train.csv", sep=";", decimal=",")
+    frame.assign(label=numbers.map(decimal.Decimal)).to_parquet(tmp_path / "dev.parquet")
+    task = find_task(settings("own", tmp_path, regression=True, do_eval=True))
+    for split in ("train", "dev"):
+        examples = task.data.read(split)
+        assert [(one.text_a, float(one.label)) for one in examples] == list(zip(frame.text, numbers, strict=True))
+    write(tmp_path, "text;label\na;1,2\nb;2\n", end="csv")
+    sets = find_task(settings("own", tmp_path, multi_label=True)).data.read("train")
+    assert [one.label for one in sets] == [("1", "2"), ("2",)]
+
+
 def test_the_formats_give_the_same_examples(tmp_path):
     content = {
         "csv": '\ufefftext,label\r\n"a ""quote"", and\nlines",very good\r\nb,"bad"\r\n,bad\r\n\r\n',
@@ -206,7 +222,7 @@ def test_a_format_may_be_chosen_by_flag(tmp_path):
         ("jsonl", '{"text": "a", "label": 1e999}\n', "line 1: the label is a number beyond float64"),
         ("jsonl", '{"text": "\\ud800", "label": 1}\n', "line 1: has half of a surrogate pair"),
         ("jsonl", '{"text": "a", "label": 1}\n{"text": \n', "line 2: is not JSON"),
-        ("json", '[{"text": "a", "label": 1}]', "line 1: is a list, not an object; write one object per line"),
+        ("json", '[["a", 1]]', "line 1: is a list, not an object; write one object per line"),
         ("json", '{\n  "text": "a"\n}\n', "line 1: is not JSON .*write one object per line"),
         ("tsv", "\n \n\n", "holds no example; add a line for each text"),
         ("tsv", '"text"\t"label"\na\tb\n', r"no column 'text'; .*; if cells are in double quotes, give --quoted"),

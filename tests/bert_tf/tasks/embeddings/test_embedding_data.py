@@ -6,6 +6,7 @@ import pandas
 import pytest
 
 from bert_tf.core.errors import InputError
+from bert_tf.tasks import tables
 from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.embeddings.data import COLLECTION, PAIRS, SCORED, TEXTS
 
@@ -52,6 +53,18 @@ def test_each_of_several_positives_makes_a_pair(tmp_path):
     """As in the files that FlagEmbedding trains on."""
     path = write(tmp_path / "a.jsonl", *rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]}))
     assert [example.texts for example in data.read(path, "train")] == [("a", "b", "d", "e"), ("a", "c", "d", "e")]
+
+
+def test_the_lists_in_tables_of_pandas_are_read(tmp_path):
+    given = [
+        {"anchor": "a", "positive": ["b"], "negatives": ["c", "d"]},
+        {"anchor": "e", "positive": ["f"], "negatives": []},
+    ]
+    pandas.DataFrame(given).to_parquet(tmp_path / "a.parquet")
+    table = pandas.read_parquet(tmp_path / "a.parquet")  # the cells are arrays
+    found = data.of_rows([("row", row) for row in tables.rows_of(table)], "table", "train")
+    assert [example.texts for example in found] == [("a", "b", "c", "d"), ("e", "f")]
+    assert found == data.read(str(tmp_path / "a.parquet"), "train")
 
 
 def test_only_training_reads_a_single_text_twice(tmp_path):
