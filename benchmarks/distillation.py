@@ -93,12 +93,13 @@ def train(kind: Kind, output: pathlib.Path, rate: float, seed: int, *more: str) 
 def measure(name: str, kind: Kind, folder: pathlib.Path, args) -> list[pathlib.Path]:
     """Prints the scores of a task; returns the folders of the teacher and of the last kind of student, with seed 0."""
     teacher = folder / f"{name}-teacher"
-    scores = {"teacher": [train(kind, teacher, kind.rate, 0)]}
+    dtype = f"--dtype={args.dtype}"
+    scores = {"teacher": [train(kind, teacher, kind.rate, 0, dtype)]}
     for layers in map(int, args.layers.split(",")):
         config = folder / f"{layers}.json"
         whole = json.loads((pathlib.Path(checkpoint()) / "config.json").read_text())
         config.write_text(json.dumps(whole | {"num_hidden_layers": layers}))
-        student = (f"--transfer_layers={layers}", f"--bert_config_file={config}")
+        student = (f"--transfer_layers={layers}", f"--bert_config_file={config}", dtype)
         ways = {"alone": (), "taught": (f"--teacher={teacher}",)}
         if kind.unlabeled and args.unlabeled:
             ways["more texts"] = (f"--teacher={teacher}", *kind.unlabeled)
@@ -148,6 +149,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", default="SST-2", help="comma-separated: SST-2, MRPC, CoLA, STS-B, WNUT-17, vectors")
     parser.add_argument("--layers", default="2", help="numbers of the students' layers, comma-separated")
+    parser.add_argument("--dtype", default="float32", help="compute dtype of the training")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds of each student")
     parser.add_argument("--unlabeled", action=argparse.BooleanOptionalAction, default=True)
     parser.add_argument("--seconds", type=float, default=5, help="how long the clients ask; 0: no server is measured")

@@ -199,7 +199,7 @@ def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, M
     Args:
       names_classes: see `parquet_files.rows`.
     """
-    require_file(path)
+    _require_file(path)
     if path.lower().endswith(EXTENSIONS["parquet"]):
         yield from parquet_files.rows(path, names_classes)
         return
@@ -207,7 +207,7 @@ def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, M
     first = next(lines, "")
     lines = itertools.chain([first], lines)
     if first.lstrip().startswith("["):  # as pandas writes a table without lines=True
-        lines = map(json.dumps, _list_of(path, lines))
+        lines = map(json.dumps, json_of(path, lines, "write one list of objects, or one object per line"))
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -223,46 +223,36 @@ def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, M
         yield number, entries
 
 
-def _list_of(path: str, lines: Iterable[str]) -> list[Any]:
+def json_of(path: str, lines: Iterable[str], remedy: str) -> Any:
+    """Returns the value in the lines of a JSON file; `remedy` tells what to give instead of a file that is not JSON."""
     try:
         return json.loads("\n".join(lines))
-    except ValueError as error:
-        raise InputError(
-            f"{path}: is not a JSON list ({error}); write one list of objects, or one object per line"
-        ) from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: is not JSON ({error}); {remedy}") from error
 
 
 def decoded_lines(path: str) -> Iterator[str]:
     """Yields the lines of a file without their newlines."""
-    require_file(path)
+    _require_file(path)
     for number, line in enumerate(_lines(path), 1):
         if number == 1:
-            refuse_binary(path, line)
+            if what := why_no_text(line):
+                raise InputError(f"{path}: {what}")
             if b"\r" in line.rstrip(b"\r"):
                 raise InputError(f"{path}, line 1: has CR inside the line; save the file with LF or CRLF as line ends")
         try:
             yield line.decode("utf-8-sig" if number == 1 else "utf-8")
         except UnicodeDecodeError as error:
-            raise not_utf8(f"{path}, line {number}", error) from error
+            reason = f"not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8"
+            raise InputError(f"{path}, line {number}: {reason}") from error
 
 
-def require_file(path: str) -> None:
+def _require_file(path: str) -> None:
     """Raises InputError if the file does not exist or is a folder."""
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; check its path")
     if tf.io.gfile.isdir(path):
         raise InputError(f"{path}: is a folder, not a file; check its path")
-
-
-def refuse_binary(path: str, beginning: bytes) -> None:
-    """Raises InputError if a file is not text but, for example, a compressed file or a workbook."""
-    if what := why_no_text(beginning):
-        raise InputError(f"{path}: {what}")
-
-
-def not_utf8(place: str, error: UnicodeDecodeError) -> InputError:
-    """Returns the error for a file or a line that is not UTF-8; `place` names the file or the line."""
-    return InputError(f"{place}: not UTF-8 (byte {error.start + 1:,}, {error.reason}); save the file as UTF-8")
 
 
 def _lines(path: str) -> Iterator[bytes]:

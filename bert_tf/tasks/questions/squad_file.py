@@ -4,15 +4,11 @@ Paper: sections 4.2 and 4.3.
 """
 
 import bisect
-import codecs
 import dataclasses
 import functools
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
-
-import tensorflow as tf
 
 from bert_tf.core.errors import InputError
 from bert_tf.tasks import tables
@@ -136,26 +132,10 @@ def _entries(path: str) -> Iterator[tuple[str, Any]]:
         for line, entry in tables.read_objects(path):
             yield f"{path}, line {line}", entry
         return
-    content = _parsed(path)
+    remedy = "give a file in SQuAD's layout, or name JSON Lines .jsonl"
+    content = tables.json_of(path, tables.decoded_lines(path), remedy)
     for number, entry in enumerate(content if isinstance(content, list) else content["data"]):
         yield f"{path}, data[{number}]", entry
-
-
-def _parsed(path: str) -> Any:
-    tables.require_file(path)
-    with tf.io.gfile.GFile(path, "rb") as file:
-        content = file.read()
-    if not content.removeprefix(codecs.BOM_UTF8).strip():
-        raise InputError(f"{path}: is empty; give a file in SQuAD's layout")
-    tables.refuse_binary(path, content)
-    try:
-        return json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise tables.not_utf8(path, error) from error
-    except json.JSONDecodeError as error:
-        raise InputError(
-            f"{path}: is not JSON ({error}); give a file in SQuAD's layout, or name JSON Lines .jsonl"
-        ) from error
 
 
 def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:

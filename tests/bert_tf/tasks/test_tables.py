@@ -69,7 +69,7 @@ def test_a_list_that_is_not_of_objects_is_refused(tmp_path):
     path = tmp_path / "a.json"
     for content, message in [
         ("[1, 2]", "line 1: is a number, not an object"),
-        ('["a", 1]\n["b", 0]', "not a JSON list"),
+        ('["a", 1]\n["b", 0]', "is not JSON .*; write one list of objects, or one"),
     ]:
         path.write_text(content)
         with pytest.raises(InputError, match=message):

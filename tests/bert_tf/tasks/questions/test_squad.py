@@ -316,7 +316,7 @@ QA = {"id": "1", "question": "who?", "answers": [{"text": "man", "answer_start":
     ("content", "message"),
     [
         (None, r"no such file; check its path"),
-        ("", "a.json: is empty; give a file in SQuAD's layout"),
+        ("", "a.json: is not JSON .*; give a file in SQuAD's layout, or name JSON Lines .jsonl"),
         ("question,context\nwho?,a man\n", "a.json: is not JSON .*line 1 column 1"),
         (b"{\xff", "not UTF-8"),
         (gzip.compress(b"{}", mtime=0), "is compressed with gzip; unpack it"),
