@@ -191,6 +191,15 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
     return tuple(entries[column] for column in columns)
 
 
+def read_rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Returns the number of each row's line and the row's cells by the names of the columns; see `read_objects`."""
+    layout = Layout(format_of(path))
+    if layout.format in OF_OBJECTS:
+        return read_objects(path, names_classes)
+    names, rows = read_columns(path, layout)
+    return ((line, dict(zip(names, cells, strict=True))) for line, cells in rows)
+
+
 def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines.
 

@@ -7,6 +7,7 @@ Commonsense Stories", 2016. RACE: G. Lai et al., "RACE: Large-scale ReAding Comp
 its questions, each with four options.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -30,9 +31,9 @@ _START = ("start", "question", "sent2")
 # If a file has several of these columns, the first in this list is used.
 _IDS = ("id", "fold-ind")
 _LABEL = "label"
-_CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)", re.IGNORECASE)
+_CHOICE = re.compile(r"(?:ending|choice)[-_ ]?(\d+)")
 # SWAG's "full" files have no numbered endings. One column has the right ending, and further columns have wrong endings.
-_RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)", re.IGNORECASE)
+_RIGHT, _WRONG = "gold-ending", re.compile(r"distractor-(\d+)")
 # The Story Cloze Test has four sentences of context and two endings. Its labels count the endings from 1.
 _STORY = tuple(f"inputsentence{number}" for number in range(1, 5))
 _ENDINGS = ("randomfifthsentencequiz1", "randomfifthsentencequiz2")
@@ -81,10 +82,7 @@ def _strata(examples: Sequence[ChoiceExample]) -> tuple[list[str], list[Hashable
 
 def read_file(path: str, split: str) -> list[ChoiceExample]:
     """Reads a table, a JSON Lines or Parquet file, or a folder of RACE."""
-    if tf.io.gfile.isdir(path):
-        read = _read_race
-    else:
-        read = _read_objects if tables.format_of(path) in tables.OF_OBJECTS else _read_table
+    read = _read_race if tf.io.gfile.isdir(path) else _read_rows
     return with_labels_if_right(path, split, lambda has_labels: list(map(_checked, read(path, has_labels))))
 
 
@@ -93,7 +91,9 @@ def _checked(example: ChoiceExample) -> ChoiceExample:
     if not example.context.strip():
         raise InputError(f"{place}: the context is empty; fix or remove the line")
     if len(example.choices) < 2:
-        raise InputError(f"{place}: has {len(example.choices)} choices; give at least two")
+        raise InputError(
+            f"{place}: has {len(example.choices)} choices; give at least two, as ending0 and ending1 or choices"
+        )
     for number, choice in enumerate(example.choices):
         if not choice.strip():
             raise InputError(f"{place}: choice {number}, counted from 0, is empty; fix or remove the line")
@@ -105,110 +105,50 @@ def _checked(example: ChoiceExample) -> ChoiceExample:
     return example
 
 
-@dataclasses.dataclass(frozen=True)
-class _Columns:
-    """The indices of a table's columns; None for an absent column.
-
-    Attributes:
-      start, choices, label, id: see `ChoiceExample`.
-      is_full: whether the table is a "full" file of SWAG, where the first of the choices is the right ending.
-    """
-
-    context: tuple[int, ...]
-    start: int | None
-    choices: tuple[int, ...]
-    label: int | None
-    id: int | None
-    is_full: bool = False
-    first_label: int = 0
+def _read_rows(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
+    is_table = not tables.has_objects(path)
+    for line, entries in tables.read_rows(path, names_classes=False):  # the numbers count the choices
+        cells = {name.lower(): cell for name, cell in entries.items()}
+        for name in (_LABEL, _STORY_LABEL) if is_table else ():
+            with contextlib.suppress(KeyError, ValueError):
+                cells[name] = float(cells[name])
+        yield _example(f"{path}, line {line}", cells, has_labels)
 
 
-def _columns(path: str, header: Sequence[str]) -> _Columns:
-    """Finds the columns of a table by the names in the table's first line."""
-    names = [name.lower() for name in header]
-
-    def find(wanted: Sequence[str]) -> int | None:
-        return next((names.index(name) for name in wanted if name in names), None)
-
-    if {*_STORY, *_ENDINGS} <= {*names}:
-        story, endings = (tuple(map(names.index, columns)) for columns in (_STORY, _ENDINGS))
-        return _Columns(story, None, endings, find([_STORY_LABEL]), find([_STORY_ID]), first_label=1)
-    is_full = _RIGHT in names
-    numbered = _numbered(names, _WRONG if is_full else _CHOICE)
-    choices = (names.index(_RIGHT), *numbered) if is_full else numbered
-    context = find(_CONTEXT)
-    if context is None or not choices:
-        missing = "sent1 or context" if context is None else "ending0, ending1 and so on"
-        raise InputError(f"{path}, line 1: there is no column {missing}; the file has {_told(header)}")
-    return _Columns((context,), find(_START), choices, find([_LABEL]), find(_IDS), is_full)
+def _example(place: str, cells: Mapping[str, Any], has_labels: bool) -> ChoiceExample:
+    if {*_STORY, *_ENDINGS} <= cells.keys():
+        context, start = " ".join(_text(place, cells, [name]) for name in _STORY), ""
+        choices, label, first, ids = [cells[name] for name in _ENDINGS], cells.get(_STORY_LABEL), 1, [_STORY_ID]
+    else:
+        context, start = _text(place, cells, _CONTEXT), _text(place, cells, _START, is_needed=False)
+        endings = [cells[_RIGHT], *_numbered(cells, _WRONG)] if _RIGHT in cells else _numbered(cells, _CHOICE)
+        choices, label = cells.get("choices", _without_blank_end(endings)), 0 if _RIGHT in cells else cells.get(_LABEL)
+        first, ids = 0, _IDS
+    if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
+        raise InputError(f"{place}: the choices are not a list of strings; give a list of texts")
+    label = _label(place, label, choices) - first if has_labels else None
+    id = next((str(cells[name]).strip() or None for name in ids if cells.get(name) is not None), None)
+    return ChoiceExample(context, start, tuple(choices), label, id, place)
 
 
-def _told(header: Sequence[str]) -> str:
-    return ", ".join(name or "a column without a name" for name in header)
+def _numbered(cells: Mapping[str, Any], pattern: re.Pattern) -> list[Any]:
+    """Returns the choices of a row, sorted by the numbers in the names of their cells."""
+    found = {int(match[1]): cell for name, cell in cells.items() if (match := pattern.fullmatch(name))}
+    return [found[number] for number in sorted(found)]
 
 
-def _numbered(names: Sequence[str], pattern: re.Pattern) -> tuple[int, ...]:
-    """Returns the indices of the columns of the choices, sorted by the numbers in the columns' names."""
-    found = sorted((int(match[1]), column) for column, name in enumerate(names) if (match := pattern.fullmatch(name)))
-    return tuple(column for _, column in found)
-
-
-def _read_table(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    header, rows = tables.read_columns(path, tables.Layout(tables.format_of(path)))
-    if not rows:
-        return
-    columns = _columns(path, header)
-    if has_labels and not columns.is_full and columns.label is None:
-        raise InputError(f"{path}, line 1: there is no column {_LABEL!r}; the file has {_told(header)}")
-    for line, cells in rows:
-        place = f"{path}, line {line}"
-        choices = _without_blank_end([cells[column] for column in columns.choices])
-        label = None
-        if has_labels:
-            label = 0 if columns.is_full else _number(place, cells[columns.label]) - columns.first_label
-        start = "" if columns.start is None else cells[columns.start]
-        id = None if columns.id is None else cells[columns.id].strip() or None
-        context = " ".join(cells[column] for column in columns.context)
-        yield ChoiceExample(context, start, choices, label, id, place)
-
-
-def _without_blank_end(choices: Sequence[str | None]) -> tuple[str | None, ...]:
+def _without_blank_end(choices: list[Any]) -> list[Any]:
     """Returns the choices of a row that has fewer choices than the table has columns for them."""
     last = max((number for number, choice in enumerate(choices) if choice and str(choice).strip()), default=-1)
-    return tuple(choices[: last + 1])
+    return choices[: last + 1]
 
 
-def _number(place: str, cell: str) -> int:
-    try:
-        number = float(cell)  # some libraries write the integers of a column with missing values as floats
-        if number.is_integer():
-            return int(number)
-    except ValueError:
-        pass
-    raise InputError(f"{place}: the label {cell!r} is not a whole number; give the number of the right choice, from 0")
-
-
-def _read_objects(path: str, has_labels: bool) -> Iterator[ChoiceExample]:
-    for line, entries in tables.read_objects(path, names_classes=False):  # the numbers count the choices
-        place = f"{path}, line {line}"
-        context = _text(place, entries, _CONTEXT, is_needed=True)
-        start = _text(place, entries, _START, is_needed=False)
-        fields = list(entries.values())
-        numbered = [fields[at] for at in _numbered([name.lower() for name in entries], _CHOICE)]
-        choices = entries.get("choices", list(_without_blank_end(numbered)) or None)
-        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            what = "there is no field 'choices'" if choices is None else "the choices are not a list of strings"
-            raise InputError(f"{place}: {what}; give a list of texts")
-        label = _label(place, entries.get(_LABEL), choices) if has_labels else None
-        id = entries.get("id")
-        yield ChoiceExample(context, start, tuple(choices), label, None if id is None else str(id), place)
-
-
-def _text(place: str, entries: Mapping[str, Any], names: Sequence[str], is_needed: bool) -> str:
-    given = [name for name in names if entries.get(name) is not None]
+def _text(place: str, cells: Mapping[str, Any], names: Sequence[str], is_needed: bool = True) -> str:
+    given = [name for name in names if cells.get(name) is not None]
     if not given and is_needed:
-        raise InputError(f"{place}: there is no field {names[0]!r}; the line has {', '.join(entries) or 'none'}")
-    text = entries[given[0]] if given else ""
+        have = ", ".join(name or "a column without a name" for name in cells)
+        raise InputError(f"{place}: there is no {' or '.join(names)}; the line has {have or 'nothing'}")
+    text = cells[given[0]] if given else ""
     if not isinstance(text, str):
         raise InputError(f"{place}: {given[0]} is {json_lines.meaning(text)}, not a string; fix the line")
     return text

@@ -114,7 +114,8 @@ def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
 
 def read_table(path: str, split: str) -> list[Texts]:
     """Reads a table with the columns of one form; examples of "test" may lack scores."""
-    return of_rows([(f"{path}, line {line}", row) for line, row in _rows(path)], path, split)
+    rows = tables.read_rows(path, names_classes=False)  # right and wrong pairs have the scores 1 and 0
+    return of_rows([(f"{path}, line {line}", row) for line, row in rows], path, split)
 
 
 def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str) -> list[Texts]:
@@ -165,15 +166,6 @@ def _cells(cell: Any) -> list[Any]:
         return cell
     is_absent = cell is None or cell != cell or (isinstance(cell, str) and not cell.strip())
     return [] if is_absent else [cell]
-
-
-def _rows(path: str) -> list[tuple[int, Mapping[str, Any]]]:
-    """Returns the number of each row's line, and its cells by the names of the columns."""
-    layout = Layout(tables.format_of(path))
-    if layout.format in tables.OF_OBJECTS:
-        return list(tables.read_objects(path, names_classes=False))  # right and wrong pairs have the scores 1 and 0
-    found = tables.read_columns(path, layout)
-    return [(line, dict(zip(found.names, cells, strict=True))) for line, cells in found.rows]
 
 
 def _checked(place: str, name: str, text: Any) -> str:

@@ -5,6 +5,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas
 import pytest
 import tensorflow as tf
 
@@ -58,7 +59,10 @@ def test_reads_swag_columns_with_and_without_labels(tmp_path):
 def test_the_full_files_name_the_right_ending(tmp_path):
     header = "video-id,fold-ind,startphrase,gold-ending,distractor-0,distractor-1,gold-source,sent1,sent2"
     path = write(tmp_path / "full.csv", header, "v,9,s,right,wrong,bad,gold,first,then")
-    assert read(path) == [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
+    expected = [ChoiceExample("first", "then", ("right", "wrong", "bad"), 0, "9")]
+    assert read(path) == expected
+    pandas.read_csv(path).to_json(tmp_path / "full.json", orient="records")
+    assert read(str(tmp_path / "full.json")) == expected
 
 
 def test_story_cloze_has_two_endings_counted_from_one(tmp_path):
@@ -124,20 +128,20 @@ def test_json_lines_have_any_number_of_choices(tmp_path):
 @pytest.mark.parametrize(
     ("name", "lines", "message"),
     [
-        ("a.csv", [SWAG, ROW], "line 1: there is no column 'label'; the file has a column without a name, video-id"),
+        ("a.csv", [SWAG, ROW], "line 2: there is no label; give the number of the right choice, from 0, or its text"),
         ("a.csv", [SWAG + ",label", ROW + ",4"], "line 2: the label 4 is not the number of a choice"),
-        ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not a whole number"),
+        ("a.csv", [SWAG + ",label", ROW + ",x"], "line 2: the label 'x' is not one of the choices"),
         ("a.csv", ["sent1,ending0,label", "a,b,0"], "line 2: has 1 choices; give at least two"),
-        ("a.csv", ["text,ending0,ending1,label", "a,b,c,0"], "line 1: there is no column sent1 or context"),
-        ("a.tsv", [SWAG, ROW], "line 1: there is no column sent1 or context"),
+        ("a.csv", [",ending0,ending1,label", "a,b,c,0"], "line 2: there is no context or sent1; the line has a col"),
+        ("a.tsv", [SWAG, ROW], "line 2: there is no context or sent1"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", ""], "label": 0}'], "line 1: choice 1, counted from 0, is"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"], "label": "d"}'], "line 1: the label 'd' is not one of"),
         ("a.jsonl", ['{"context": "a", "choices": ["b", "c"]}'], "line 1: there is no label"),
         ("a.jsonl", ['{"context": "a", "choices": ["1", "2"], "label": "1"}'],
          "line 1: the label '1' is the text of one choice and the number of another; give the number"),
         ("a.jsonl", ['{"context": "a", "choices": "bc", "label": 0}'], "line 1: the choices are not a list of strings"),
-        ("a.jsonl", ['{"context": "a", "label": 0}'], "line 1: there is no field 'choices'"),
-        ("a.jsonl", ['{"choices": ["b", "c"], "label": 0}'], "line 1: there is no field 'context'"),
+        ("a.jsonl", ['{"context": "a", "label": 0}'], "line 1: has 0 choices; give at least two, as ending0 and"),
+        ("a.jsonl", ['{"choices": ["b", "c"], "label": 0}'], "line 1: there is no context or sent1; the line has choi"),
     ],
 )  # fmt: skip
 def test_bad_files_are_refused_by_file_and_line(tmp_path, name, lines, message):
