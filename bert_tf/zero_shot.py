@@ -47,11 +47,12 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
     for number, example in enumerate(examples):
         values = [next(found).log_probabilities for _ in example.choices]
         best = int(np.argmax([value.mean(dtype=np.float64) for value in values]))
+        names = list(settings.texts_of_labels) or range(len(example.choices))
         entry = {
             "id": example.id or str(number),
-            "prediction": best,
+            "prediction": names[best],
             "choice": example.choices[best],
-            "label": example.label,
+            "label": None if example.label is None else names[example.label],
             "log_likelihoods": [float(value.sum(dtype=np.float64)) for value in values],
             "tokens": [len(value) for value in values],
         }
@@ -83,7 +84,7 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
                 f"{', '.join(labels)}; add it, or fix the line"
             )
         label = None if text.label is None else labels.index(text.label)
-        examples.append(ChoiceExample(text.text_a, "", tuple(texts.values()), label))
+        examples.append(ChoiceExample(text.text_a, "", tuple(texts.values()), label, place=text.place))
     return examples
 
 
@@ -102,8 +103,8 @@ def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longe
             room = longest - 2 - len(choice)
             if not choice or room < 0:
                 raise InputError(
-                    f"the choice {text[:60]!r} has {len(choice)} tokens, but must have 1 to {longest - 2}; shorten it, "
-                    "or give a larger --max_seq_length"
+                    f"{example.place}: the choice {text[:60]!r} has {len(choice)} tokens, but must have 1 to "
+                    f"{longest - 2}; shorten it, or give a larger --max_seq_length"
                 )
             kept = context[max(0, len(context) - room) :]
             ids = np.array([tokenizer.cls_id, *kept, *choice, tokenizer.sep_id], np.int32)

@@ -72,7 +72,8 @@ def test_labels_are_chosen_by_their_texts(models, tmp_path):
     texts = json.dumps({"good": "it was good", "bad": "it was bad"})
     rows = ["text\tlabel", "the man said\tgood", f"{'word ' * 100}the man said\tbad"]
     found = score(tmp_path, models, "choose", rows, f"--label_texts={texts}", "--max_seq_length=24", name="rows.tsv")
-    assert [entry["label"] for entry in found] == [0, 1]
+    assert [entry["label"] for entry in found] == ["good", "bad"]
+    assert all(json.loads(texts)[entry["prediction"]] == entry["choice"] for entry in found)
     rows[2] = f"{'word ' * 40}the man said\tbad"
     again = score(tmp_path, models, "choose", rows, f"--label_texts={texts}", "--max_seq_length=24", name="rows.tsv")
     assert again == found  # the same last tokens remain
@@ -88,7 +89,7 @@ def test_texts_and_labels_that_pandas_wrote_are_read(models, tmp_path):
     assert found["csv"] == found["parquet"] and [entry["label"] for entry in found["csv"]] == [None] * 3
     table.iloc[:2].to_json(tmp_path / "table.jsonl", orient="records", lines=True)  # the labels are floats
     known = run(tmp_path, models, "choose", tmp_path / "table.jsonl", texts)
-    assert known == [entry | {"label": label} for entry, label in zip(found["csv"], (0, 1), strict=False)]
+    assert known == [entry | {"label": label} for entry, label in zip(found["csv"], ("1", "0"), strict=False)]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ Each text is split into words as a served model splits it. Each word that an ent
 """
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
@@ -16,18 +16,20 @@ from bert_tf.tasks.tagging.conll_files import Sentence
 from bert_tf.tasks.tagging.tag_schemes import Entity
 
 TEXT = "text"
-_ENTITIES = ("spans", "entities", "label", "labels")
+_ENTITIES = ("spans", "entities", "ents", "label", "labels")
 _START, _END, _TYPE = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels", "type")
 
 
-def read_sentences(path: str, rows: Iterable[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
+def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
     """Returns a sentence for each text, although a text may have several sentences; the tags are in the scheme IOB2.
 
     Args:
       rows: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out.
     """
+    given = len(rows)
     rows = [(line, row) for line, row in rows if row.get("answer", "accept") == "accept"]
-    field = next((name for name in _ENTITIES if any(isinstance(row.get(name), list) for _, row in rows)), None)
+    lists = {name for _, row in rows for name in _ENTITIES if isinstance(row.get(name), list) and row[name]}
+    field = next(filter(lists.__contains__, _ENTITIES), None)
     if with_tags and not field:
         raise InputError(
             f'{path}: the texts have no entities; write lists of them, such as [[0, 5, "PER"]], in the field entities'
@@ -45,8 +47,11 @@ def read_sentences(path: str, rows: Iterable[tuple[int, Mapping[str, Any]]], wit
             written = tuple(word.decode() for word in found)
             sentences.append(Sentence(written, tags, line, has_lines=False, path=path))
     if cut:
-        logging.warning("%s: in %d texts, entities begin or end inside of a word; the whole word is tagged; the first "
-                        "text is on line %d", path, len(cut), cut[0])  # fmt: skip
+        logging.warning("%s: in %d texts, entities begin or end inside of a word; the whole word belongs to its first "
+                        "entity; the first such text is on line %d", path, len(cut), cut[0])  # fmt: skip
+    if len(sentences) < given:
+        logging.warning("%s: %d rows are left out, because they were rejected or have no word", path,
+                        given - len(sentences))  # fmt: skip
     return sentences
 
 
@@ -60,19 +65,33 @@ def _entities(place: str, row: Mapping[str, Any], field: str) -> list[Entity]:
     """Returns the entities of a text by their characters, sorted; an entity is a list or an object."""
     found = []
     for entity in row.get(field) or ():
-        if isinstance(entity, Mapping):
-            entity = [next((entity[name] for name in names if name in entity), None) for names in (_START, _END, _TYPE)]
-        match entity:
+        match _parts(entity, row[TEXT]):
             case [int(start), int(end), str(type_) | [str(type_)]] if 0 <= start < end <= len(row[TEXT]) and type_:
                 found.append(Entity("_".join(type_.split()), start, end))
             case _:
                 needs = "a start and an end within the text, and one type"
                 raise InputError(f"{place}: {field} has {entity!r:.80}; an entity needs {needs}")
-    found.sort(key=lambda entity: entity.start)
+    found = sorted(set(found), key=lambda entity: entity.start)
     for one, other in itertools.pairwise(found):
         if other.start < one.end:
             raise InputError(f"{place}: {one.type} and {other.type} overlap at character {other.start}; remove one")
     return found
+
+
+def _parts(entity: Any, text: str) -> Any:
+    """Returns the start, the end and the type of an entity of a text."""
+    if not isinstance(entity, Mapping):
+        return entity
+    start, end, type_ = (
+        next((entity[name] for name in names if name in entity), None) for names in (_START, _END, _TYPE)
+    )
+    if isinstance(start, int) and isinstance(end, int) and entity.get(TEXT):
+        # Label Studio writes the text too, and counts UTF-16 units.
+        units = text.encode("utf-16-le")
+        first, last = (len(units[: 2 * at].decode("utf-16-le", "ignore")) for at in (start, end))
+        if text[start:end] != entity[TEXT] == text[first:last]:
+            start, end = first, last
+    return [start, end, type_]
 
 
 def _of_words(entities: Sequence[Entity], words: Sequence[Sequence[int]]) -> tuple[list[Entity], bool]:

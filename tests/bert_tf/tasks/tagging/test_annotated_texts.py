@@ -32,9 +32,16 @@ def objects(start, end, type_):
         {"tokens": [{"text": "EU", "start": 0}], "spans": objects("start", "end", lambda name: {"label": name})},
         {"label": [list(entity) for entity in reversed(ENTITIES)], "Comments": []},
         {"entities": objects("start_offset", "end_offset", lambda name: {"label": name}), "relations": []},
-        {"label": objects("start", "end", lambda name: {"text": "", "labels": [name]})},
+        {"ents": objects("start", "end", lambda name: {"label": name}) * 2},
+        # Label Studio counts UTF-16 units
+        {
+            "label": [
+                {"start": at + (at > 35), "end": to + (to > 35), "text": TEXT[at:to], "labels": [name]}
+                for at, to, name in ENTITIES
+            ]
+        },
     ],
-    ids=["prodigy", "doccano", "doccano with relations", "label studio"],
+    ids=["prodigy", "doccano", "doccano with relations", "spacy", "label studio"],
 )
 def test_ranges_of_characters_become_tags(tmp_path, row):
     (sentence,) = read(tmp_path, [{"text": TEXT, **row}])
@@ -46,9 +53,11 @@ def test_a_word_that_an_entity_cuts_belongs_to_it(tmp_path, caplog):
             {"text": "so"}]  # fmt: skip
     found = read(tmp_path, rows)
     assert [(sentence.tags, sentence.line) for sentence in found] == [(("O", "B-LOC"), 1), (("O",), 3)]
-    assert "in 1 texts, entities begin or end inside of a word; the whole word is tagged; the first" in caplog.text
-    (untagged,) = read(tmp_path, [{"text": TEXT}], "test")
-    assert untagged.words == tuple(word for word, _ in TAGGED) and untagged.tags is None
+    assert "in 1 texts, entities begin or end inside of a word; the whole word belongs to its first" in caplog.text
+    assert "1 rows are left out" in caplog.text
+    for row in ({"text": TEXT}, {"text": TEXT, "label": []}):
+        (untagged,) = read(tmp_path, [row], "test")
+        assert untagged.words == tuple(word for word, _ in TAGGED) and untagged.tags is None
 
 
 @pytest.mark.parametrize(
@@ -56,7 +65,7 @@ def test_a_word_that_an_entity_cuts_belongs_to_it(tmp_path, caplog):
     [
         ({}, "the texts have no entities; write lists of them"),
         ({"label": "good"}, "the texts have no entities; write lists of them"),
-        ({"text": None, "label": []}, "line 1: text is not a string"),
+        ({"text": None, "label": [[0, 1, "LOC"]]}, "line 1: text is not a string"),
         ({"label": [[0, 99, "ORG"]]}, r"line 1: label has \[0, 99, 'ORG'\]; an entity needs a start and an end within"),
         ({"label": [[0, 2, "ORG"], [1, 5, "PER"]]}, "line 1: ORG and PER overlap at character 1; remove one"),
     ],
