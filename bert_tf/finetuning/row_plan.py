@@ -10,6 +10,7 @@ R packed rows of a share.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -86,9 +87,7 @@ def plan_training(
     plans = []
     for given in (units, _evened(units, unit_lengths, shares)) if shares > 1 else (units,):
         ids = given if group_sizes is None else _rows_of(given, group_sizes)
-        # A sample is enough, because all batches except those that span two epochs have similar numbers of tokens.
-        sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
-        width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
+        width = _best_width(lengths, ids, _widths(lengths, packed_for), packed_for)
         plans.append(_placed(lengths, ids, given.shape[1], *_fit_all(lengths, ids, width), width))
     return min(plans, key=lambda plan: _cost(plan.shape.rows, plan.shape.width, packed_for))
 
@@ -122,7 +121,7 @@ def plan_evaluation(
         return _plan_packed_groups(lengths, group_sizes, size, max_seq_length, shares, packed_for)
     sample = np.random.default_rng(0).permutation(count)[:_SAMPLED_ROWS]
     candidates = [w for w in _widths(lengths, packed_for) if w <= size * max_seq_length] or [max_seq_length]
-    width = min(candidates, key=lambda w: _cost(_most_rows(lengths, sample[np.newaxis], w), w, packed_for))
+    width = _best_width(lengths, sample[np.newaxis], candidates, packed_for)
     row_of = _fit(lengths, width)
     total = int(row_of.max()) + 1
     # The longest rows are packed first, so the first packed rows have few rows. Shuffling the packed rows gives all
@@ -156,8 +155,7 @@ def _plan_packed_groups(
         order = training_order(tokens, in_share * shares, 0, count)
         padded = np.append(order, np.full(-count % (in_share * shares), count, order.dtype))
         ids = _rows_of(padded.reshape(-1, in_share), group_sizes)
-        sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
-        width = min(_widths(lengths, packed_for), key=lambda w: _cost(_most_rows(lengths, sample, w), w, packed_for))
+        width = _best_width(lengths, ids, _widths(lengths, packed_for), packed_for)
         rows, num_rows = _fit_all(lengths, ids, width)
         if num_rows * width <= most or in_share == size:
             return _placed(lengths, ids, in_share, rows, num_rows, width)
@@ -231,8 +229,13 @@ def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarr
     return np.where(rows < 0, num_rows, rows), num_rows
 
 
-def _most_rows(lengths: np.ndarray, ids: np.ndarray, width: int) -> int:
-    return _fit_all(lengths, ids, width)[1]
+def _best_width(lengths: np.ndarray, ids: np.ndarray, widths: Sequence[int], config: BertConfig) -> int:
+    """Returns the length of packed rows with the lowest cost for a sample of the shares.
+
+    A sample is enough, because all batches except those that span two epochs have similar numbers of tokens.
+    """
+    sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
+    return min(widths, key=lambda width: _cost(_fit_all(lengths, sample, width)[1], width, config))
 
 
 def _placed(lengths: np.ndarray, ids: np.ndarray, units: int, rows: np.ndarray, num_rows: int, width: int) -> RowPlan:
