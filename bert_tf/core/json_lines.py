@@ -4,14 +4,9 @@ import json
 from typing import Any
 
 _MEANING = {
-    dict: "an object",
-    list: "a list",
-    str: "a string",
-    bool: "a boolean",
-    int: "a number",
-    float: "a number",
+    dict: "an object", list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number",
     type(None): "null",
-}
+}  # fmt: skip
 
 
 class LineError(ValueError):
