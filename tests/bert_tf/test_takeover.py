@@ -192,6 +192,7 @@ def test_a_checkpoint_without_a_head_is_not_evaluated(tmp_path, vocab_file):
         export_saved_model(ExportSettings(checkpoint_dir=str(tmp_path / "hf"), export_dir=str(tmp_path / "1")))
 
 
+@pytest.mark.quick_cases("classification")
 @pytest.mark.parametrize("kind", ["classification", "questions"])
 def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
     """The new folder has the row length, the BiLSTM, the thresholds and how the data is read."""
@@ -223,6 +224,7 @@ def test_a_taken_over_run_keeps_its_settings(kind, vocab_file, tmp_path):
         )
 
 
+@pytest.mark.quick_cases("choice")
 @pytest.mark.parametrize("kind", ["choice", "questions"])
 def test_a_conversion_is_evaluated_as_its_run(kind, vocab_file, tmp_path):
     """Also without the record of the conversion, after transformers has saved the model again."""

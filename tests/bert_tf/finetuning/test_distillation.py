@@ -169,6 +169,7 @@ def test_unlabeled_texts_have_only_the_teachers_loss(kind, teacher, vocab_file, 
     assert with_more["teacher_loss"] != pytest.approx(plain["teacher_loss"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_benchmarks_student_reads_more_texts(tmp_path, vocab_file, teacher):
     (tmp_path / "more.csv").write_text("sentence\nthe man\n")
     (tmp_path / "SST-2").mkdir()
@@ -186,6 +187,7 @@ def test_a_benchmarks_student_reads_more_texts(tmp_path, vocab_file, teacher):
         run_classifier(parse(ClassifierSettings, [*shared, *more[:2], f"--output_dir={tmp_path}/other"]))
 
 
+@pytest.mark.slow
 def test_python_learns_from_a_teacher_and_more_texts(tmp_path, vocab_file, teacher):
     texts = [f"the {word} number {i}" for i, word in enumerate(small_runs.WORDS)]
     (tmp_path / "config.json").write_text(small_config().to_json_string())
