@@ -19,6 +19,7 @@ import tensorflow_text as tf_text
 
 from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.added_tokens import AddedTokenFinder
+from bert_tf.text.characters import Characters
 from bert_tf.text.tokenizer_rules import CLS as CLS
 from bert_tf.text.tokenizer_rules import MASK as MASK
 from bert_tf.text.tokenizer_rules import PAD as PAD
@@ -124,39 +125,38 @@ class BertTokenizer(tf.Module):
         Raises:
           ValueError: `texts` is a single text.
         """
-        return self._encode(texts, with_offsets=False)[0]
+        return self._encode(_tensor(texts), with_offsets=False)[0]
 
     def encode_with_offsets(
         self, texts: tf.Tensor | Sequence[str]
     ) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
-        """Tokenizes texts into token ids, and returns the byte range of each token in its text.
+        """Tokenizes texts into token ids, and returns the range of each token's characters in its text.
 
-        The range of a token starts at the first byte of the source character that became the token's first character.
-        The range ends after the last byte of the character that became the token's last character. Dropped characters
-        (a separate accent, a control character, an invalid byte) are in the range only if they are between these two
-        characters. If one character became several characters (as a Hangul syllable does), the tokens of these
-        characters share the bytes of the source character. If canonical ordering exchanges marks, each mark takes the
-        position of the mark that it replaces, so starts and ends never decrease. The range of [UNK] is the whole word.
+        The range of a token starts at the source character that became the token's first character, and ends after the
+        character that became the token's last character. Dropped characters (a separate accent, a control character)
+        are in the range only if they are between these two characters. If one character became several characters (as
+        a Hangul syllable does), the tokens of these characters share the source character. If canonical ordering
+        exchanges marks, each mark takes the position of the mark that it replaces, so starts and ends never decrease.
+        The range of [UNK] is the whole word.
 
         Args:
           texts: string [B], UTF-8.
 
         Returns:
           ids: RaggedTensor int32 [B, (tokens)], equal to the result of `encode`.
-          starts, ends: RaggedTensor int64 [B, (tokens)], byte offsets in the given text; ends are exclusive.
+          starts, ends: RaggedTensor int64 [B, (tokens)], indices of characters (code points) in the given text without
+            bytes that are not UTF-8; ends are exclusive.
 
         Raises:
           ValueError: `texts` is a single text.
         """
-        return self._encode(texts, with_offsets=True)
+        texts = _tensor(texts)
+        ids, *places = self._encode(texts, with_offsets=True)
+        characters, owners = Characters.of(texts), ids.value_rowids()
+        return ids, *(ids.with_values(characters.offsets(owners, place.values)) for place in places)
 
     def _encode(self, texts, with_offsets):
-        """Returns (ids,) or (ids, starts, ends)."""
-        if isinstance(texts, list | tuple):
-            texts = [text.encode("utf-8", "ignore") if isinstance(text, str) else text for text in texts]
-        texts = tf.convert_to_tensor(texts, tf.string)
-        if texts.shape.rank == 0:
-            raise ValueError("texts is a single text; give a list of texts")
+        """Returns (ids,) or (ids, starts, ends); the offsets count bytes."""
         splits, *values = self._encode_words(texts, with_offsets) if not self._added else tf.cond(
             self._added.are_in(texts),
             lambda: self._encode_around_added(texts, with_offsets),
@@ -226,6 +226,15 @@ class BertTokenizer(tf.Module):
     def to_tokens(self, ids: np.ndarray) -> list[str]:
         """Returns the tokens that have these ids."""
         return [self.vocabulary[i] for i in ids]
+
+
+def _tensor(texts: tf.Tensor | Sequence[str]) -> tf.Tensor:
+    if isinstance(texts, list | tuple):
+        texts = [text.encode("utf-8", "ignore") if isinstance(text, str) else text for text in texts]
+    texts = tf.convert_to_tensor(texts, tf.string)
+    if texts.shape.rank == 0:
+        raise ValueError("texts is a single text; give a list of texts")
+    return texts
 
 
 def _interleaved(first, first_rows, second, second_rows):

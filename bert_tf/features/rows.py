@@ -78,12 +78,11 @@ class RowMaker:
         first = np.cumsum(counts) - counts  # [N], each text's first segment
         second = np.where(counts > 1, first + 1, len(segments))
         shift = np.array([start for text in texts for start in text.starts])
-        characters = _Characters(segments)
         owner = np.repeat(np.arange(len(segments)), lengths[:-1])
         per_token = {
             "words": self._words(ids.values.numpy(), splits),
-            "starts": characters.of(starts.values.numpy(), owner) + shift[owner],
-            "ends": characters.of(ends.values.numpy(), owner) + shift[owner],
+            "starts": starts.values.numpy() + shift[owner],
+            "ends": ends.values.numpy() + shift[owner],
         }
 
         def packed(column: np.ndarray, cls: int = NOWHERE, sep: int = NOWHERE) -> dict[str, np.ndarray]:
@@ -111,18 +110,3 @@ class RowMaker:
         """Returns the index of each token's word in its segment. A token without "##" begins a new word."""
         begun = np.append(0, np.cumsum(~self._continues[ids]))
         return begun[1:] - 1 - np.repeat(begun[splits[:-1]], np.diff(splits))
-
-
-class _Characters:
-    """Converts byte offsets in texts to character offsets."""
-
-    def __init__(self, texts: Sequence[bytes]):
-        joined = np.frombuffer(b"".join(texts), np.uint8)
-        self._before = np.append(0, np.cumsum((joined & 0xC0) != 0x80))  # number of characters before each byte
-        sizes = np.array([len(text) for text in texts])
-        self._begins = np.cumsum(sizes) - sizes
-
-    def of(self, offsets: np.ndarray, owner: np.ndarray) -> np.ndarray:
-        """Returns the number of characters before byte `offsets[i]` of text `owner[i]`, for each i."""
-        begins = self._begins[owner]
-        return self._before[begins + offsets] - self._before[begins]

@@ -21,7 +21,7 @@ from bert_tf.features import pooling
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.modeling.heads import pool_tokens
 from bert_tf.settings.features import VectorSettings
-from bert_tf.text.characters import NOWHERE, Characters
+from bert_tf.text.characters import NOWHERE
 from export.kinds import row_groups
 from export.kinds.base import MoreSignatures, ServedCheckpoint
 from export.settings import ExportSettings
@@ -104,14 +104,13 @@ class ServedEmbeddings(ServedCheckpoint):
           `num_tokens`: int32 [B], the number of tokens, including [CLS] and [SEP].
         """
         ids, starts, ends = self.tokenizer.encode_with_offsets(text)
-        characters, owners = Characters.of(text), ids.value_rowids()
         inputs = self.rows(ids)
         is_token = inputs["input_mask"] > 0
         return {
             "embeddings": row_groups.compute(self._vectors, inputs),
             "tokens": tf.where(is_token, tf.gather(self.tokenizer.vocabulary, inputs["input_ids"]), ""),
-            "start": self._laid(ids.with_values(characters.offsets(owners, starts.values)), is_token),
-            "end": self._laid(ids.with_values(characters.offsets(owners, ends.values)), is_token),
+            "start": self._laid(starts, is_token),
+            "end": self._laid(ends, is_token),
             "num_tokens": tf.reduce_sum(inputs["input_mask"], 1),
         }
 

@@ -93,10 +93,7 @@ class ServedQuestions(ServedTask):
 
     def _contexts(self, texts: tf.Tensor) -> spans.Contexts:
         ids, starts, ends = self.tokenizer.encode_with_offsets(texts)
-        characters, owners = Characters.of(texts), ids.value_rowids()
-        return spans.Contexts(
-            ids, characters.offsets(owners, starts.values), characters.offsets(owners, ends.values), characters
-        )
+        return spans.Contexts(ids, starts.values, ends.values, Characters.of(texts))
 
 
 def _decoding_flags(settings: ExportSettings, description: TaskDescription) -> dict[str, int]:

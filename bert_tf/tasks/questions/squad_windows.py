@@ -181,23 +181,9 @@ def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:
     found = []
     for begin in range(0, len(texts), _TEXTS_PER_CALL):
         part = texts[begin : begin + _TEXTS_PER_CALL]
-        ids, starts, ends = encode(tf.constant([text.encode() for text in part]))
-        splits = ids.row_splits.numpy()
-        arrays = [ragged.values.numpy() for ragged in (ids, starts, ends)]
-        for number, text in enumerate(part):
-            own = [array[splits[number] : splits[number + 1]] for array in arrays]
-            characters = _characters(text)
-            found.append(Tokens(own[0], characters[own[1]], characters[own[2]]))
+        columns = encode(tf.constant([text.encode() for text in part]))
+        found += map(Tokens, *map(_by_row, columns))
     return found
-
-
-def _characters(text: str) -> np.ndarray:
-    """Returns, for each byte of a text in UTF-8, the index of the byte's character, int32 [bytes + 1].
-
-    The last element is the number of characters.
-    """
-    begins = (np.frombuffer(text.encode() + b"\0", np.uint8) & 0xC0) != 0x80  # the added byte marks the text's end
-    return (np.cumsum(begins) - 1).astype(np.int32)
 
 
 def _first_answer(question: Question) -> str:
@@ -205,8 +191,11 @@ def _first_answer(question: Question) -> str:
 
 
 def _ids(texts: Sequence[str], tokenizer: BertTokenizer) -> list[np.ndarray]:
-    ragged = tokenize([text.encode() for text in texts], tokenizer)
-    return np.split(ragged.values.numpy(), ragged.row_splits.numpy()[1:-1])
+    return _by_row(tokenize([text.encode() for text in texts], tokenizer))
+
+
+def _by_row(ragged: tf.RaggedTensor) -> list[np.ndarray]:
+    return np.split(ragged.values.numpy().astype(np.int32), ragged.row_splits.numpy()[1:-1])
 
 
 class _Rows:
