@@ -40,8 +40,9 @@ def test_columns_of_a_dataset_train_a_classifier(start, tmp_path):
     other = TextClassifier.train(table, "label", start, tmp_path / "whole", **dev, **SETTINGS)
     assert other.scores == pytest.approx(model.scores) and other.predict(table) == model.predict(table["text"])
     named = table.cast_column("label", ClassLabel(names=["negative", "neutral"]))
-    given = memory_source.memory_source(named, "label", None)
-    assert given.labels == ("negative", "neutral") and given.data.read("train")[1].label == "neutral"
+    for columns in ((named, "label"), (named["text"], named["label"]), (named.to_iterable_dataset(), "label")):
+        given = memory_source.memory_source(*columns, None)
+        assert given.labels == ("negative", "neutral") and given.data.read("train")[1].label == "neutral"
     frame = polars.DataFrame({"text": table["text"][:], "label": table["label"][:]})
     assert other.predict(frame) == other.predict(frame["text"]) == model.predict(table["text"])
     with pytest.raises(InputError, match="a dict of the tables train, dev is not a table; give one of the tables"):

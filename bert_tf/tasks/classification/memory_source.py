@@ -144,8 +144,13 @@ def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
 
 
 def _stated_names(table: Any, column: Any) -> tuple[str, ...]:
-    """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none."""
-    feature = (getattr(table, "features", None) or {}).get(column) if isinstance(column, str) else None
+    """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none.
+
+    `column` is the column, or its name in `table`.
+    """
+    if not isinstance(column, str):
+        table, column = getattr(column, "source", None), getattr(column, "column_name", None)
+    feature = (getattr(table, "features", None) or {}).get(column)
     return tuple(getattr(getattr(feature, "feature", feature), "names", ()))  # the names of one class or of a list
 
 
