@@ -20,6 +20,16 @@ _ENTITIES = ("spans", "entities", "ents", "label", "labels")
 _START, _END, _TYPE = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels", "type")
 
 
+def unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the text and the entities of a row of Label Studio, and any other row unchanged."""
+    data, annotations = row.get("data"), row.get("annotations")
+    if not isinstance(data, Mapping) or not isinstance(annotations, list):
+        return row
+    kept = next((each for each in annotations if not each.get("was_cancelled")), {})
+    values = [region.get("value", {}) for region in kept.get("result", ())]
+    return {**data, "entities": [value for value in values if "labels" in value]}
+
+
 def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
     """Returns a sentence for each text, although a text may have several sentences; the tags are in the scheme IOB2.
 

@@ -22,6 +22,11 @@ def read(path, rows, split="train"):
     return TaggedFiles(WordColumns()).read(str(path), split)
 
 
+# Label Studio counts UTF-16 units.
+LABEL_STUDIO = [{"start": at + (at > 35), "end": to + (to > 35), "text": TEXT[at:to], "labels": [name]}
+                for at, to, name in ENTITIES]  # fmt: skip
+
+
 def objects(start, end, type_):
     return [{"id": 1, start: at, end: to, **type_(name)} for at, to, name in ENTITIES]
 
@@ -33,16 +38,14 @@ def objects(start, end, type_):
         {"label": [list(entity) for entity in reversed(ENTITIES)], "Comments": []},
         {"entities": objects("start_offset", "end_offset", lambda name: {"label": name}), "relations": []},
         {"ents": objects("start", "end", lambda name: {"label": name}) * 2},
-        # Label Studio counts UTF-16 units
-        {
-            "label": [
-                {"start": at + (at > 35), "end": to + (to > 35), "text": TEXT[at:to], "labels": [name]}
-                for at, to, name in ENTITIES
-            ]
-        },
+        {"label": LABEL_STUDIO},
+        {"text": None, "data": {"text": TEXT}, "annotations": [
+            {"was_cancelled": True, "result": []},
+            {"result": [*({"type": "labels", "value": value} for value in LABEL_STUDIO), {"type": "relation"}]},
+        ]},
     ],
-    ids=["prodigy", "doccano", "doccano with relations", "spacy", "label studio"],
-)
+    ids=["prodigy", "doccano", "doccano with relations", "spacy", "label studio, minimal", "label studio"],
+)  # fmt: skip
 def test_ranges_of_characters_become_tags(tmp_path, row):
     (sentence,) = read(tmp_path, [{"text": TEXT, **row}])
     assert list(zip(sentence.words, sentence.tags, strict=True)) == TAGGED
