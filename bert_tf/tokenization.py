@@ -152,8 +152,17 @@ class BertTokenizer(tf.Module):
         """
         texts = _tensor(texts)
         ids, *places = self._encode(texts, with_offsets=True)
-        characters, owners = Characters.of(texts), ids.value_rowids()
-        return ids, *(ids.with_values(characters.offsets(owners, place.values)) for place in places)
+        # In plain texts, bytes are characters.
+        has_others = ~tf.strings.regex_full_match(texts, _PLAIN_TEXT)
+        characters = Characters.of(tf.boolean_mask(texts, has_others))
+        tokens = tf.where(tf.gather(has_others, ids.value_rowids()))
+        owners = tf.gather(tf.cumsum(tf.cast(has_others, tf.int64)) - 1, tf.gather_nd(ids.value_rowids(), tokens))
+
+        def in_characters(place):
+            of_others = characters.offsets(owners, tf.gather_nd(place.values, tokens))
+            return place.with_values(tf.tensor_scatter_nd_update(place.values, tokens, of_others))
+
+        return ids, *map(in_characters, places)
 
     def _encode(self, texts, with_offsets):
         """Returns (ids,) or (ids, starts, ends); the offsets count bytes."""
