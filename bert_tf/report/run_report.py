@@ -1,6 +1,5 @@
 """A run's report: one self-contained HTML file for any browser."""
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping, Sequence
 
@@ -16,7 +15,7 @@ from bert_tf.report import NAME, charts, evaluation, page, run_kinds, sweep_repo
 from bert_tf.report.page import elements
 from bert_tf.runs import evaluations, run_record
 from bert_tf.runs.evaluations import Evaluations, rank
-from bert_tf.training import metrics, metrics_file, optimization, progress
+from bert_tf.training import metrics, metrics_file, progress
 from bert_tf.training.metrics import Form, Metric
 
 # Titles for the splits of `metrics_file`; other splits are shown with their own names.
@@ -152,29 +151,11 @@ def _panels(
     begins, drawn = [phase.begun_at for phase in phases[1:]], []
     for metric in shown:
         lines = curves_of(metric.name, splits, kind.baselines.get(metric.name))
-        if lines and metric.name == metrics.LEARNING_RATE:
-            trained_steps = int(lines[0].points[-1][0])
-            points = sorted([*lines[0].points, *_turns_of_rate(phases, trained_steps)], key=lambda point: point[0])
-            lines = [dataclasses.replace(lines[0], points=points)]
         if any(len(line.points) > 1 for line in lines):  # single values are in the table
             options = {"log": metric.log_scale, "percent": _is_share(metric), "from_zero": metric.from_zero}
             options["last_step"] = last_step  # all panels have the same axis of steps
             drawn.append(charts.panel(metric.title, lines, phases=begins, **options))
     return drawn
-
-
-def _turns_of_rate(phases: Sequence[run_record.Phase], last_step: int) -> list[tuple[int, float]]:
-    """Returns (step, learning rate) at the first step of each phase, and at the first step after each warm-up.
-
-    The curve needs these points, because the loops of training may end at other steps.
-    """
-    points = []
-    for phase, end in zip(phases, [*(phase.begun_at for phase in phases[1:]), last_step], strict=True):
-        names = ("learning_rate", "num_schedule_steps", "num_warmup_steps", "decay_after_warmup")
-        schedule = optimization.WarmupLinearDecay(*(phase.optimizer[name] for name in names))
-        turns = sorted({phase.begun_at + 1, schedule.warmup_steps + 1})
-        points += [(step, float(schedule(step - 1))) for step in turns if phase.begun_at < step <= end]
-    return points
 
 
 def by_split(recorded: Sequence[Mapping]) -> dict[str, list[Mapping]]:

@@ -77,9 +77,8 @@ class Metric:
         return not (self.derived_from or self.is_only_evaluated)
 
 
-LEARNING_RATE = "learning_rate"
 TRAINING = (
-    Metric(LEARNING_RATE, "lr", "learning_rate", "optimizer/learning_rate", "learning rate", from_zero=True),
+    Metric("learning_rate", "lr", "learning_rate", "optimizer/learning_rate", "learning rate", from_zero=True),
     Metric(
         "gradient_norm", "grad", "gradient_norm", "optimizer/gradient_norm", "gradient norm, before clipping",
         log_scale=True,

@@ -98,19 +98,6 @@ def test_next_sentence_curves_have_their_baseline(monkeypatch):
     assert "best constant answer" not in run_report.render("run", [PHASE], unknown, [])
 
 
-@pytest.mark.parametrize("loops", [(50, 100, 150, 200, 250, 300), (300,)])
-def test_the_learning_rate_chart_has_its_warm_up(monkeypatch, loops):
-    def rate(step):  # the schedule's rate after the previous step
-        return 1e-4 * ((step - 1) / 220 if step <= 220 else (2001 - step) / 1780)
-
-    results = [{"split": "train", "step": step, "learning_rate": rate(step)} for step in loops]
-    for phases, turns in (([PHASE], {1, 221}), ([dataclasses.replace(PHASE, begun_at=250)], {251})):
-        points = drawn_lines(monkeypatch, phases, results)["learning rate"]["train"].points
-        assert {step for step, _ in points} == turns | set(loops)
-        assert [step for step, _ in points] == sorted(step for step, _ in points)
-        assert [value for _, value in points] == pytest.approx([rate(step) for step, _ in points], rel=1e-5)
-
-
 @pytest.mark.parametrize(
     ("results", "panels"),
     [
