@@ -154,9 +154,9 @@ class BertTokenizer(tf.Module):
         ids, *places = self._encode(texts, with_offsets=True)
         # In plain texts, bytes are characters.
         has_others = ~tf.strings.regex_full_match(texts, _PLAIN_TEXT)
-        characters = Characters.of(tf.boolean_mask(texts, has_others))
-        tokens = tf.where(tf.gather(has_others, ids.value_rowids()))
-        owners = tf.gather(tf.cumsum(tf.cast(has_others, tf.int64)) - 1, tf.gather_nd(ids.value_rowids(), tokens))
+        characters, rows = Characters.of(tf.boolean_mask(texts, has_others)), ids.value_rowids()
+        tokens = tf.where(tf.gather(has_others, rows))
+        owners = tf.gather(tf.cumsum(tf.cast(has_others, tf.int64)) - 1, tf.gather_nd(rows, tokens))
 
         def in_characters(place):
             of_others = characters.offsets(owners, tf.gather_nd(place.values, tokens))

@@ -44,10 +44,11 @@ def choose(settings: ScoringSettings) -> dict[str, float]:
         answer for i in range(0, len(rows), _ROWS_AT_ONCE) for answer in scorer.answers(rows[i : i + _ROWS_AT_ONCE])
     ]
     found, lines, right = iter(answers), [], []
+    labels = list(settings.texts_of_labels)
     for number, example in enumerate(examples):
         values = [next(found).log_probabilities for _ in example.choices]
         best = int(np.argmax([value.mean(dtype=np.float64) for value in values]))
-        names = list(settings.texts_of_labels) or range(len(example.choices))
+        names = labels or range(len(example.choices))
         entry = {
             "id": example.id or str(number),
             "prediction": names[best],

@@ -76,8 +76,8 @@ class TextTable:
     def _read(self, path: str, split: str, id: str) -> list[Example]:
         flags = self.flags
         columns = {"text_a": flags["text_a_column"], "text_b": flags["text_b_column"], "id": id}
-        layout = tables.Layout(self.format or tables.format_of(path), flags["has_header"], flags["quoted"])
-        layout = dataclasses.replace(layout, decimal_commas=not self.has_label_sets)  # "1,5" may be two labels
+        format, commas = self.format or tables.format_of(path), not self.has_label_sets  # "1,5" may be two labels
+        layout = tables.Layout(format, flags["has_header"], flags["quoted"], decimal_commas=commas)
 
         def read(with_labels: bool) -> list[Example]:
             wanted = {field: column for field, column in columns.items() if column}
