@@ -178,7 +178,7 @@ def _make_fill_mask(prepared: _Prepared, trainer: Trainer) -> fill_mask.FillMask
 
 
 def _model_facts(config: BertConfig) -> dict:
-    return {"model": "pretraining", **dataclasses.asdict(config)}
+    return {"model": run_folder.PRETRAINING, **dataclasses.asdict(config)}
 
 
 def _phase(

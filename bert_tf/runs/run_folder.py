@@ -19,6 +19,8 @@ from bert_tf.text.data_vocabulary import DataVocabulary
 
 # Flags from which fine-tuning computes the number of steps and of warm-up steps.
 _GIVES_STEPS = ("num_train_epochs", "warmup_proportion")
+# The entry `model` of the facts that identify the model of `run_pretraining`.
+PRETRAINING = "pretraining"
 
 
 class Lock:
@@ -150,9 +152,9 @@ def _last_step(folder: str) -> int:
 def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
 
-    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. Either
-    the rows of the next phase have another length (paper, A.2: first 128 tokens, then 512), or the next phase trains
-    longer on the same data.
+    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. It trains
+    longer, with everything else equal. In pre-training, its rows may also have another length (paper, A.2: first 128
+    tokens, then 512), and then its data and its optimizer may differ.
 
     Args:
       trained_steps: step of the folder's latest checkpoint; 0 if there is none.
@@ -203,7 +205,8 @@ def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     if not phases or not _is_same(phases[-1], phase):
         phases.append(dataclasses.replace(phase, first_step=trained_steps - done, begun_at=trained_steps))
         if len(phases) > 1:
-            logging.info("phase %d begins at step %d", len(phases), trained_steps)
+            changes = [*identity.differences(phases[-2].data, phase.data), *_other_flags(phases[-2], phase)]
+            logging.info("phase %d begins at step %d: %s", len(phases), trained_steps, "; ".join(changes))
             _warn_of_jump(*phases[-2:])
     elif phase.vocabulary and not phases[-1].vocabulary:  # an earlier start did not know the vocabulary
         phases[-1] = dataclasses.replace(phases[-1], vocabulary=phase.vocabulary)
@@ -272,21 +275,25 @@ def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: i
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
     same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_optimizer_entries(last, phase))
-    return another_length or same_but_longer
+    return same_but_longer or another_length and phase.model.get("model") == PRETRAINING
 
 
 def _refuse_if_other_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:
-    flags = _different_optimizer_entries(last, phase)
-    if flags:
-        told = []
-        for names, part in ((flags, "optimizer"), (_GIVES_STEPS, "settings")):
-            facts = ({_flag(name, phase): getattr(each, part).get(name) for name in names} for each in (last, phase))
-            told += identity.differences(*facts)
+    if _different_optimizer_entries(last, phase):
         raise InputError(
-            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(told)}); to resume the run, give its "
-            f"flags; to train with the new flags, give a new --output_dir with --init_checkpoint={output_dir}, which "
-            "loads the weights but not the state of the optimizer"
+            f"--output_dir={output_dir}: holds a run with other flags ({'; '.join(_other_flags(last, phase))}); to "
+            f"resume the run, give its flags; to train with the new flags, give a new --output_dir with "
+            f"--init_checkpoint={output_dir}, which loads the weights but not the state of the optimizer"
         )
+
+
+def _other_flags(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
+    """Describes the entries of the optimizer that differ, and the flags from which its steps are computed."""
+    told = []
+    for names, part in ((_different_optimizer_entries(last, phase), "optimizer"), (_GIVES_STEPS, "settings")):
+        facts = ({_flag(name, phase): getattr(each, part).get(name) for name in names} for each in (last, phase))
+        told += identity.differences(*facts)
+    return told
 
 
 def _flag(name: str, phase: run_record.Phase) -> str:

@@ -21,7 +21,7 @@ FIRST = Phase(
     settings=dict.fromkeys(
         ("train_batch_size", "learning_rate", "num_train_steps", "num_warmup_steps", "num_schedule_steps"), 4
     ),
-    model={"hidden_size": 8, "num_hidden_layers": 2},
+    model={"model": "pretraining", "hidden_size": 8, "num_hidden_layers": 2},
     data={"files": "aa", "max_seq_length": 128},
     optimizer={"learning_rate": 0.1, "num_train_steps": 10, "num_warmup_steps": 1, "num_schedule_steps": 20},
 )
@@ -37,6 +37,10 @@ SECOND = changed(
     optimizer={"learning_rate": 0.2, "num_train_steps": 15, "num_warmup_steps": 2, "num_schedule_steps": 20},
 )
 LONGER = changed(FIRST, optimizer={"num_train_steps": 20, "num_warmup_steps": 3})
+
+
+# The model of a fine-tuning run, whose rows cannot get another length.
+OF_TASK = {"model": "classification"}
 
 
 def save_a_checkpoint(folder):
@@ -122,6 +126,24 @@ def test_different_runs_are_refused_with_reasons(folder, phase, trained_steps, m
     with pytest.raises(InputError, match=re.escape(f"--output_dir={folder}: holds a run {message}")):
         run_folder.begin(folder, phase, trained_steps)
     assert content(folder) == before
+
+
+def test_finetuning_is_lengthened_but_has_no_next_phase(tmp_path):
+    folder, first = str(tmp_path), changed(FIRST, model=OF_TASK)
+    run_folder.begin(folder, first, 0)
+    save_a_checkpoint(folder)
+    with pytest.raises(InputError, match="with other data .files was 'aa', is 'bb'; max_seq_length was 128, is 512"):
+        run_folder.begin(folder, changed(SECOND, model=OF_TASK), 10)
+    assert run_folder.begin(folder, changed(LONGER, model=OF_TASK), 10) == 10
+
+
+def test_log_lists_what_the_next_phase_changes(folder, caplog):
+    with caplog.at_level("INFO", "absl"):
+        run_folder.begin(folder, SECOND, 10)
+    assert (
+        "phase 2 begins at step 10: files was 'aa', is 'bb'; max_seq_length was 128, is 512; --learning_rate was 0.1, "
+        "is 0.2; --num_train_steps was 10, is 15; --num_warmup_steps was 1, is 2"
+    ) in caplog.messages
 
 
 def test_spellings_of_a_checkpoint_are_equal(tmp_path, monkeypatch):
