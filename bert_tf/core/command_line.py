@@ -64,6 +64,7 @@ def setting(
     first: bool = False,
     new_run: Any = None,
     is_repeated: bool = False,
+    per_worker: bool = False,
     **bounds: float,
 ):
     """Returns a dataclass field that is also a flag.
@@ -77,10 +78,12 @@ def setting(
       new_run: value of a flag that is not given, if there is no run in `output_dir`. Otherwise, the value is the run's.
         None if the flag is not of this kind, or has no value for a new run.
       is_repeated: whether the flag may be given several times; commas join the values.
+      per_worker: whether workers on several machines may give different values, such as paths. The files behind the
+        paths are compared instead.
       **bounds: limits of a number; the names are the keys of `_BOUNDS`.
     """
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
-    metadata |= {"new_run": new_run, "is_repeated": is_repeated, "bounds": bounds}
+    metadata |= {"new_run": new_run, "is_repeated": is_repeated, "per_worker": per_worker, "bounds": bounds}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 

@@ -88,9 +88,9 @@ def describe(settings: DeviceSettings) -> Cluster:
 
 
 def shared_settings(settings: DeviceSettings) -> dict:
-    """Returns the settings that must be the same on all workers. Paths may differ, and are left out."""
-    own = re.compile(r"task_index|.*_(file|dir|checkpoint|phase)")
-    return {name: value for name, value in dataclasses.asdict(settings).items() if not own.fullmatch(name)}
+    """Returns the settings that must be the same on all workers."""
+    shared = [field.name for field in dataclasses.fields(settings) if not field.metadata["per_worker"]]
+    return {name: getattr(settings, name) for name in shared}
 
 
 def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, object]) -> None:

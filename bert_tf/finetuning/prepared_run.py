@@ -237,7 +237,8 @@ class PreparedRun:
         """Returns the facts that must be the same on all workers; paths are not part of these facts."""
         prints = {split: self.task.data.fingerprint(split) for split in self.splits}
         data = prints.pop("train", "")
-        return {"model": self.model_facts(), "data": data, "evaluation data": prints}
+        teacher = self._facts_of_teacher()
+        return {"model": self.model_facts(), "data": data, "evaluation data": prints, "teacher": teacher}
 
     def model_facts(self) -> dict:
         """Returns the facts that identify the run's model; see `description.model_facts`."""

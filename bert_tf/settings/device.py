@@ -45,7 +45,9 @@ class DeviceSettings:
         "empty: read TF_CONFIG",
         "",
     )
-    task_index: int = setting("with multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1)
+    task_index: int = setting(
+        "with multi_worker_mirrored: index of this worker in --worker_hosts, from 0", -1, per_worker=True
+    )
     dtype: str = setting("dtype of the computation; the weights are always float32", "float32",
                          choices=("float32", "bfloat16", "float16"))  # fmt: skip
     enable_xla: bool | None = setting(

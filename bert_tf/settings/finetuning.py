@@ -40,13 +40,14 @@ class FineTuningSettings(protocol.ProtocolSettings):
     default_max_seq_length: ClassVar[int] = 128
 
     vocab_file: str = setting(
-        "vocabulary, one token per line; empty: the file beside --init_checkpoint", "", group="Model"
+        "vocabulary, one token per line; empty: the file beside --init_checkpoint", "", group="Model", per_worker=True
     )
     init_checkpoint: str = setting(
         "pre-trained checkpoint in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
         "",
         group="Model",
         first=True,
+        per_worker=True,
     )
     do_lower_case: bool | None = setting(LOWER_CASE, None, group="Model")
     strip_accents: bool | None = setting(STRIP_ACCENTS, None, group="Model")

@@ -15,29 +15,34 @@ class PretrainingSettings(TrainingSettings):
     script: ClassVar[str] = "run_pretraining"
     reported: ClassVar[tuple[str, ...]] = ("input_file", "eval_input_file", "max_predictions_per_seq", "masked_lm_prob")
 
-    input_file: str = setting("TFRecords from create_pretraining_data: comma-separated paths and globs")
+    input_file: str = setting(
+        "TFRecords from create_pretraining_data: comma-separated paths and globs", per_worker=True
+    )
     eval_input_file: str = setting(
         "held-out TFRecords for evaluation; empty: evaluate on --input_file, the training data",
         "",
         first=True,
+        per_worker=True,
     )
     init_checkpoint: str = setting(
         "checkpoint to start from, in any supported format: prefix, folder, or hf://owner/model; empty: random weights",
         "",
         group="Model",
         first=True,
+        per_worker=True,
     )
     vocab_file: str = setting(
         "vocabulary of the data; the script copies this file to --output_dir; empty: the file that the data's manifest "
         "names, or an identical file beside the data or --init_checkpoint; data made with --masking=dynamic needs a "
         "vocabulary", "",
-        group="Model",
+        group="Model", per_worker=True,
     )  # fmt: skip
     fill_mask_file: str = setting(
         "file with one sentence per line; each evaluation fills in the [MASK] tokens of these sentences, and the masks "
         "of some rows of the data",
         "",
         group="Evaluation",
+        per_worker=True,
     )
     max_seq_length: int = setting("length of the data's rows, in tokens", 128, first=True, above=0)
     max_predictions_per_seq: int | None = setting(

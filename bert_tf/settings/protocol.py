@@ -75,7 +75,7 @@ class ProtocolSettings(TrainingSettings):
     )  # fmt: skip
     unlabeled_data_path: str = setting(
         "with --teacher: comma-separated files with more training texts, in the format of test data; only the "
-        "teacher's outputs are learned for them", "", group="Distillation",
+        "teacher's outputs are learned for them", "", group="Distillation", per_worker=True,
     )  # fmt: skip
     sweep: bool = setting(
         "train one run for each combination of the values in the --sweep_ flags, each in its own folder below "

@@ -37,8 +37,9 @@ class TrainingSettings(DeviceSettings):
         "",
         group="Model",
         first=True,
+        per_worker=True,
     )
-    output_dir: str = setting("folder for checkpoints and results", alias="model_dir", group="Run")
+    output_dir: str = setting("folder for checkpoints and results", alias="model_dir", group="Run", per_worker=True)
     ignore_checkpoint_tokenizer: bool = setting(IGNORE_TOKENIZER, False, group="Model")
     learning_rate: float = setting("peak learning rate", 5e-5, first=True, above=0)
     save_checkpoints_steps: int = setting("steps between checkpoints", 1000, group="Run", above=0)
@@ -51,7 +52,7 @@ class TrainingSettings(DeviceSettings):
 
     teacher: str = setting(
         "also learn the outputs of this model for the same task: the folder of a run, or a model in any format of "
-        "--init_checkpoint; its size may differ, and in fine-tuning its vocabulary", "", group="Distillation",
+        "--init_checkpoint; its size may differ, and in fine-tuning its vocabulary", "", group="Distillation", per_worker=True,
     )  # fmt: skip
     distill_weight: float = setting(
         "with --teacher: share of the teacher's outputs in the loss; the labels have the rest", 0.5,

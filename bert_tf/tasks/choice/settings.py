@@ -19,11 +19,11 @@ class SwagSettings(FineTuningSettings):
         "folder with the files train, dev (or val, validation) and test: .csv or .tsv with the columns of SWAG or of "
         "the Story Cloze Test, or .jsonl, .json or .parquet, where each row has these columns or context, choices and "
         "label; or RACE's folders of these names", "",
-        first=True,
+        first=True, per_worker=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
-    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True, per_worker=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True, per_worker=True)
 
     def __post_init__(self):
         super().__post_init__()

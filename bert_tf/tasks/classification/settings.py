@@ -39,7 +39,7 @@ class ClassifierSettings(FineTuningSettings):
 
     data_dir: str = setting(
         "folder with train.tsv, dev.tsv and test.tsv; files of own data may also be .csv, .jsonl, .json or .parquet, "
-        "and the dev file may be named val or validation", "", first=True,
+        "and the dev file may be named val or validation", "", first=True, per_worker=True,
     )  # fmt: skip
     task_name: str = setting(
         "CoLA, SST-2, MRPC, QQP, STS-B, MNLI, QNLI, RTE, WNLI, AX (diagnostic data for an MNLI model), SNLI, SciTail, "
@@ -74,7 +74,9 @@ class ClassifierSettings(FineTuningSettings):
     label_separator: str | None = setting(
         "with --multi_label: separator between the labels in a cell that is not a JSON list", None, new_run=","
     )
-    label_file: str = setting("own data: file with one label per line, for labels that contain commas", "")
+    label_file: str = setting(
+        "own data: file with one label per line, for labels that contain commas", "", per_worker=True
+    )
     id_column: str | None = setting(
         "own data: column of the test data that contains the examples' ids, which are written into "
         "test_predictions.tsv; empty: write the examples' indices; default: from the run in --output_dir",
@@ -92,9 +94,9 @@ class ClassifierSettings(FineTuningSettings):
         "with --multi_label: choose, for each label, the threshold that gives the best F1 on the dev data; prediction "
         "and export use these thresholds", False, group="Evaluation",
     )  # fmt: skip
-    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "")
-    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "")
-    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "")
+    train_data_path: str = setting("own data: training data, if it is not in --data_dir", "", per_worker=True)
+    eval_data_path: str = setting("own data: dev data, if it is not in --data_dir", "", per_worker=True)
+    test_data_path: str = setting("own data: test data, if it is not in --data_dir", "", per_worker=True)
     tfds_name: str = setting(
         "data set of TensorFlow Datasets, such as glue/mrpc or imdb_reviews; replaces --data_dir and --task_name; the "
         "column flags name features of the data set; by default, the data set's description gives the features", "",

@@ -21,14 +21,19 @@ class EmbeddingSettings(FineTuningSettings):
     reported: ClassVar[tuple[str, ...]] = ("data_dir", "loss", "scale", "matryoshka_dims")
 
     data_dir: str = setting(
-        f"folder with the files train, dev and test (.tsv, .csv, .jsonl or .parquet): {_DATA}", "", first=True
+        f"folder with the files train, dev and test (.tsv, .csv, .jsonl or .parquet): {_DATA}",
+        "",
+        first=True,
+        per_worker=True,
     )
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
     eval_data_path: str = setting(
         "dev data, if it is not in --data_dir: pairs, scored pairs, or a folder in BEIR's layout (corpus.jsonl, "
-        "queries.jsonl, qrels/dev.tsv)", "", first=True,
+        "queries.jsonl, qrels/dev.tsv)", "", first=True, per_worker=True,
     )  # fmt: skip
-    test_data_path: str = setting("test data, if it is not in --data_dir; see --eval_data_path", "", first=True)
+    test_data_path: str = setting(
+        "test data, if it is not in --data_dir; see --eval_data_path", "", first=True, per_worker=True
+    )
     max_seq_length: int | None = setting(
         "maximum number of tokens in a row, [CLS] and [SEP] included; default: from the run in --output_dir, else from "
         "sentence-transformers' files beside --init_checkpoint, else 128, but at most the model's positions", None,

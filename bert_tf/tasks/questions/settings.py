@@ -30,12 +30,14 @@ class SquadSettings(FineTuningSettings):
         "",
         group="Data",
         first=True,
+        per_worker=True,
     )
     predict_file: str = setting(
         "dev data or test data: a file in SQuAD's JSON format; --do_eval needs the answers",
         "",
         group="Data",
         first=True,
+        per_worker=True,
     )
     max_seq_length: int | None = setting(
         "number of tokens in a row: [CLS], the question, [SEP], a window of the context, [SEP]; default: from the run "
@@ -82,7 +84,7 @@ class SquadSettings(FineTuningSettings):
     verbose_logging: bool = setting("log each answer whose text cannot be aligned with the context", False)
     ensemble_checkpoints: str = setting(
         "evaluate and predict with the mean logits of several models: comma-separated folders of runs or prefixes of "
-        "checkpoints; --output_dir gets the results", "",
+        "checkpoints; --output_dir gets the results", "", per_worker=True,
     )  # fmt: skip
 
     def __post_init__(self):

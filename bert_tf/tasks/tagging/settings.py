@@ -35,11 +35,11 @@ class NerSettings(FineTuningSettings):
     data_dir: str = setting(
         "folder with files in the format of CoNLL-2003 or CoNLL-2002: train.txt, valid.txt and test.txt; or eng.train, "
         "eng.testa and eng.testb (or esp.*, ned.*, deu.*); or train.conll, dev.conll and test.conll; or .jsonl "
-        "or .parquet with columns tokens and ner_tags", "", first=True,
+        "or .parquet with columns tokens and ner_tags", "", first=True, per_worker=True,
     )  # fmt: skip
-    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True)
-    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True)
-    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True)
+    train_data_path: str = setting("training data, if it is not in --data_dir", "", first=True, per_worker=True)
+    eval_data_path: str = setting("dev data, if it is not in --data_dir", "", first=True, per_worker=True)
+    test_data_path: str = setting("test data, if it is not in --data_dir", "", first=True, per_worker=True)
     word_column: int | None = setting("column of the word, from 0; -1 is the last column", None, new_run=0)
     tag_column: int | None = setting("column of the tag, from 0; -1 is the last column", None, new_run=-1)
     tag_scheme: str | None = setting(
@@ -68,7 +68,7 @@ class NerSettings(FineTuningSettings):
     )  # fmt: skip
     activations_dir: str = setting(
         "with --feature_layers: folder for the encoder's activations; several runs may share the folder; default: the "
-        "subfolder 'activations' of --output_dir", "", group="Model",
+        "subfolder 'activations' of --output_dir", "", group="Model", per_worker=True,
     )  # fmt: skip
 
     @property

@@ -20,10 +20,17 @@ from bert_tf.distributed import strategies, workers
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import DeviceSettings, PretrainingSettings
+from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 from tests.bert_tf import pretraining_runs
 from tests.bert_tf.ports import free_hosts
 from tests.tfrecords.record_files import write_file
+
+UNLABELED = "unlabeled_data_path"
+PATHS = ("train_data_path", "eval_data_path", "test_data_path", UNLABELED)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +192,11 @@ from bert_tf.core.command_line import parse
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.pretraining.engine import run_pretraining
 from bert_tf.settings import PretrainingSettings
+from bert_tf.tasks.choice.settings import SwagSettings
 from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings.settings import EmbeddingSettings
+from bert_tf.tasks.questions.settings import SquadSettings
+from bert_tf.tasks.tagging.settings import NerSettings
 then = sys.argv.index("then")
 workers = sys.argv[-3:]
 run_pretraining(parse(PretrainingSettings, sys.argv[1:then] + workers))
@@ -278,6 +289,25 @@ def test_cluster_is_read_from_flags_or_tf_config(multi_worker):
 def test_a_cluster_that_is_described_badly_is_refused(multi_worker, config, flags, message):
     with pytest.raises(InputError, match=message):
         strategies.make_strategy(multi_worker(config, **flags))
+
+
+@pytest.mark.parametrize(
+    ("settings_class", "words", "inputs"),
+    [
+        (ClassifierSettings, ["--task_name=MRPC", "--data_dir=d"], {"data_dir", "label_file", *PATHS}),
+        (EmbeddingSettings, ["--data_dir=d"], {"data_dir", *PATHS}),
+        (NerSettings, ["--data_dir=d"], {"data_dir", "activations_dir", *PATHS}),
+        (SquadSettings, ["--train_file=t"], {"train_file", "predict_file", "ensemble_checkpoints", UNLABELED}),
+        (SwagSettings, ["--data_dir=d"], {"data_dir", *PATHS}),
+        (PretrainingSettings, ["--input_file=i"], {"input_file", "eval_input_file", "fill_mask_file"}),
+    ],
+)
+def test_workers_may_differ_only_in_places(settings_class, words, inputs):
+    settings = parse(settings_class, [*words, "--output_dir=o", "--do_train"])
+    shared = workers.shared_settings(settings)
+    everywhere = {"task_index", "bert_config_file", "vocab_file", "init_checkpoint", "output_dir", "teacher"}
+    assert {field.name for field in dataclasses.fields(settings)} - shared.keys() == everywhere | inputs
+    assert all(getattr(settings, name) == value for name, value in shared.items())
 
 
 def test_refuses_workers_without_shared_folder(tmp_path, monkeypatch):
