@@ -72,8 +72,8 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     tokens = [line.strip() for line in text.rstrip("\n").split("\n")]
     summary = _summary(tokens, counted, existing)
     rules = tokenizer_rules.of_tokens(tokens, *casing, existing.rules.added_tokens if existing else ())
-    tokenizer_files.write_learned(settings.output_file, rules, {**dataclasses.asdict(settings), "summary": summary})
-    storage.write_text(settings.output_file, text)
+    more = {**dataclasses.asdict(settings), "summary": summary}
+    tokenizer_files.write_learned(settings.output_file, text, rules, more)
     _log_result(settings.output_file, summary)
     return tokens
 

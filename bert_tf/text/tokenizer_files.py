@@ -14,7 +14,7 @@ import tensorflow as tf
 from bert_tf.config import read_json, read_json_if_exists
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
-from bert_tf.core.vocabulary_file import read_tokens
+from bert_tf.core.vocabulary_file import read_tokens, tokens_sha256
 from bert_tf.text import tokenizer_rules
 from bert_tf.text.tokenizer_rules import SPECIAL_TOKENS, AddedToken, TokenizerRules
 
@@ -173,20 +173,28 @@ def _decoder(rules: TokenizerRules) -> dict[str, dict[str, Any]]:
     }  # fmt: skip
 
 
-def write_learned(vocab_file: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:
-    """Writes the rules of a vocabulary of `learn_vocab` to the file that is named after it, with further entries.
+def write_learned(vocab_file: str, text: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:
+    """Writes a vocabulary of `learn_vocab`, and its rules with further entries to the file that is named after it.
 
-    A folder may have several such vocabularies, so a `tokenizer_config.json` could not state their rules.
+    A folder may have several such vocabularies, so a `tokenizer_config.json` could not state their rules. Both files
+    are on the disk before either gets its name.
     """
     ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
     added = {"added_tokens": [[ids[token.content], *token] for token in rules.added_tokens]}
-    storage.write_json(vocab_file + _LEARNED, {**more, **rules.facts, **added})
+    with storage.atomic_path(vocab_file) as temporary:
+        storage.write_text(temporary, text)
+        storage.write_json(vocab_file + _LEARNED, {**more, **rules.facts, **added})
 
 
 def _of_learn_vocab(vocab_file: str) -> _Stated | None:
     path = vocab_file + _LEARNED
     if not (entries := read_json_if_exists(path)):
         return None
+    if tokens_sha256(read_tokens(vocab_file)) != entries["vocab_sha256"]:
+        raise InputError(
+            f"{path}: has the rules of another vocabulary than {vocab_file}; run learn_vocab with --overwrite again, or "
+            "delete this file and give --do_lower_case and --strip_accents"
+        )
     added = {id_: AddedToken(*token) for id_, *token in entries["added_tokens"]}
     return _Stated(path, entries["do_lower_case"], entries["strip_accents"], added)
 

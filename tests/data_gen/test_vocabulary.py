@@ -4,6 +4,7 @@ import json
 import logging
 
 import pytest
+import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,6 +221,30 @@ def test_replaces_existing_file_only_with_overwrite(tmp_path):
         learn(tmp_path, ["in is"], 20)
     assert output.read_text().split() == first
     assert learn(tmp_path, ["in is"], 20, overwrite=True)[0] != first
+
+
+@pytest.mark.parametrize("written_to", ["vocab.txt.settings.json", "vocab.txt"])
+def test_stopped_overwrite_never_mixes_two_vocabularies(tmp_path, monkeypatch, written_to):
+    """Stops at the moment when one of the two files gets its name, as a kill or a full disk may do."""
+    learn(tmp_path, ["the of and the"], 20)
+    before = {path.name: path.read_bytes() for path in tmp_path.glob("vocab*")}
+    rename = tf.io.gfile.rename
+
+    def stopping(source, target, overwrite=False):
+        if target == str(tmp_path / written_to):
+            raise OSError("stopped")
+        rename(source, target, overwrite)
+
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="stopped"):
+        patch.setattr(tf.io.gfile, "rename", stopping)
+        learn(tmp_path, ["In Is"], 20, overwrite=True, do_lower_case=False)
+    if written_to == "vocab.txt":  # the new rules are there
+        with pytest.raises(
+            InputError, match="vocab.txt.settings.json: has the rules of another vocabulary than .*txt;"
+        ):
+            BertTokenizer(str(tmp_path / "vocab.txt"))
+    else:
+        assert {path.name: path.read_bytes() for path in tmp_path.glob("vocab*")} == before
 
 
 def test_json_lines_use_only_their_text_field(tmp_path):
