@@ -52,6 +52,8 @@ def check_initial(
 
 
 def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
+    if not _has_head(contents, part):
+        return
     folder = contents.folder
     trained = description.read(folder) if description.exists(folder) else None
     pooling, wanted = (of.parameters.get("pooling", "cls") for of in (trained or task, task))
@@ -61,7 +63,7 @@ def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
             pooling, wanted,
         )  # fmt: skip
     labels = _labels_of(contents, part)
-    if not labels and task.labels and part in names.heads_in([*contents.tensors, *contents.own_heads]):
+    if not labels and task.labels:
         logging.warning(
             "%s: does not name the outputs of its head, so they are taken in the order %s; if this order is wrong, "
             "give the right one with --labels, or make a new head with --reinitialize_head",
@@ -95,7 +97,7 @@ def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Cont
 
 def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     """Returns the names of a checkpoint's classes in the order of the head's outputs; () if the names are unknown."""
-    if head not in names.heads_in([*contents.tensors, *contents.own_heads]):
+    if not _has_head(contents, head):
         return ()
     folder = contents.folder
     if description.exists(folder):
@@ -107,6 +109,10 @@ def _labels_of(contents: Contents, head: str) -> tuple[str, ...]:
     found = tuple(str(by_id.get(str(number), "")) for number in range(len(by_id)))
     # Hugging Face's library calls the labels LABEL_0, LABEL_1, ... if a model has no label names.
     return () if all(label in ("", f"LABEL_{number}") for number, label in enumerate(found)) else found
+
+
+def _has_head(contents: Contents, head: str) -> bool:
+    return head in names.heads_in([*contents.tensors, *contents.own_heads])
 
 
 def _listed(labels: Sequence[str]) -> str:

@@ -84,6 +84,18 @@ def test_a_head_with_as_many_labels_is_kept(mnli, caplog):
     np.testing.assert_array_equal(model.head.dense.kernel, trained.head.dense.kernel)
 
 
+def test_pooling_of_a_checkpoint_without_head_is_silent(mnli, tmp_path, caplog):
+    """A run that trains vectors has a pooling, but no head."""
+    described = describe(task_of("MNLI"), 16)
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    description.write(str(tmp_path), dataclasses.replace(described, parameters={"pooling": "mean"}))
+    for parts, warned in ({"encoder": mnli[1].encoder}, False), ({"model": mnli[1]}, True):
+        tf.train.Checkpoint(**parts).write(str(tmp_path / "ckpt-1"))
+        caplog.clear()
+        check_initial(str(tmp_path), task_of("MNLI"), CONFIG, reinitialize_head=False)
+        assert ("the head was trained with --pooling=mean, but is now used with cls" in caplog.text) is warned
+
+
 def head_values(model, path, *arguments):
     checkpoints.initialize(model, str(path), False, *arguments)
     return {name: v.numpy() for name, v in checkpoints.variables_by_path(model).items() if "head" in name}
