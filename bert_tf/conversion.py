@@ -24,7 +24,7 @@ from bert_tf.checkpoint_formats.contents import Contents, with_trained_pooler
 from bert_tf.config import BertConfig
 from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
-from bert_tf.finetuning import description, initial, sweep_results
+from bert_tf.finetuning import description, sweep_results
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.runs import checkpoint_folder, chosen_checkpoint, run_folder, run_record
 from bert_tf.settings import ConversionSettings
@@ -77,7 +77,7 @@ def _convert(settings: ConversionSettings) -> tuple[Contents, bool]:
     entries = _entries_of(contents, written, recorded)
     task = recorded
     if not recorded and settings.format == "bert_tf" and rules:
-        task, contents = _taken_over(contents, settings, entries)
+        task = _taken_over(contents, settings, entries)
     if recorded and settings.format != "bert_tf":  # only bert_tf's format can store the scale of scores
         mean, deviation = description.score_scale(recorded.parameters)
         contents = contents.with_rescaled_output(deviation, mean)
@@ -118,7 +118,7 @@ def run_of(path: str, has_pairs: bool | None = None) -> Iterator[str]:
       The folder.
     """
     is_on_hub = path.startswith(hub.SCHEME)
-    if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or checkpoint_folder.prefixes(path)):
+    if not is_on_hub and (description.exists(path) or sweep_results.exists(path) or run_record.exists(path)):
         yield path
         return
     with tempfile.TemporaryDirectory() as folder:
@@ -185,26 +185,20 @@ def _write_task(folder: str, contents: Contents, task: TaskDescription) -> None:
         tuned.copy(contents.source, folder, task.labels)
 
 
-def _taken_over(
-    contents: Contents, settings: ConversionSettings, entries: dict
-) -> tuple[TaskDescription | None, Contents]:
-    """Returns the description of another project's task, and the checkpoint with outputs in the description's order.
-
-    The description is None if the checkpoint has no task, or if its files and the flags do not suffice.
-    """
+def _taken_over(contents: Contents, settings: ConversionSettings, entries: dict) -> TaskDescription | None:
+    """Returns the description of another project's task; None without a task, or if files and flags do not suffice."""
     entries = entries | hugging_face.read_entries(contents)
     given = {"has_pairs": settings.has_pairs, "version_2_with_negative": settings.version_2_with_negative or None}
     answers = takeover.FlagAnswers(
         settings.max_seq_length, given={name: value for name, value in given.items() if value is not None}
     )
     try:
-        task = takeover.describe(contents, entries, answers)
+        return takeover.describe(contents, entries, answers)
     except takeover.Unanswered as missing:
         if settings.has_pairs is not None:
             raise
         logging.info("only the weights are converted, not the task: %s", missing)
-        return None, contents
-    return task, initial.adapted(contents, task, "token_head") if task else contents
+        return None
 
 
 def _write(format: str, folder: str, tensors, config: BertConfig) -> None:

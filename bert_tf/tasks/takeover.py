@@ -76,8 +76,7 @@ def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswer
             length = min(length, SquadSettings.default_max_seq_length)
         data = {"doc_stride": min(128, length // 4), "max_query_length": min(64, length // 4)}
     elif head == "token_head":
-        kind, name = tagging_task.TAGGING, tagging_task.NAME
-        labels, parameters = _tags(contents, labels)
+        kind, name, parameters = tagging_task.TAGGING, tagging_task.NAME, _tagger(contents, labels)
     elif "BertForMultipleChoice" in entries.get("architectures", ()):
         kind, name, labels, parameters = choice_task.CHOICE, choice_task.NAME, (), {}
     else:
@@ -149,13 +148,12 @@ def _labels(contents: Contents, entries: Mapping[str, Any], head: str) -> tuple[
     return labels
 
 
-def _tags(contents: Contents, labels: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, Any]]:
-    """Returns the tags in our order, and the parameters of the task."""
-    types = sorted({label.partition("-")[2] for label in labels if label != tag_schemes.OUTSIDE})
+def _tagger(contents: Contents, labels: tuple[str, ...]) -> dict[str, Any]:
+    """Returns the parameters of a tagger with these labels."""
+    types = {label.partition("-")[2] for label in labels if label != tag_schemes.OUTSIDE}
     for scheme in (tag_schemes.IOB2, tag_schemes.BIOES):
-        tags = tag_schemes.tags_of_types(types, scheme)
-        if sorted(tags) == sorted(labels):
-            return tags, {"tag_scheme": scheme, "document_context": False}
+        if sorted(tag_schemes.tags_of_types(types, scheme)) == sorted(labels):
+            return {"tag_scheme": scheme, "document_context": False}
     raise InputError(
         f"{contents.config_file}: id2label has {', '.join(labels[:5])}, but a tagger needs O, B and I of each type of "
         "entity, or also E and S; name the outputs so, or train a new head"

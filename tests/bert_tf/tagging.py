@@ -3,7 +3,7 @@
 import numpy as np
 
 from bert_tf.tasks.tagging.conll_files import Sentence
-from bert_tf.tasks.tagging.tagging_task import TaggingTask
+from bert_tf.tasks.tagging.tagging_task import TaggingTask, labels_of
 
 # Removed by the tokenizer, unknown, long, many tokens, other scripts, emoji, an apostrophe, spaces inside.
 ODD_WORDS = [
@@ -13,7 +13,7 @@ ODD_WORDS = [
 
 
 def make_task(types=("LOC", "PER"), scheme="iob2", **options) -> TaggingTask:
-    return TaggingTask(tuple(types), scheme, **options)
+    return TaggingTask(labels_of(types, scheme), scheme, **options)
 
 
 def sentences(vocabulary, count, seed=0, longest=12, documents_of=0) -> list[Sentence]:

@@ -120,7 +120,7 @@ KINDS = {
         {"label_ids": LABELS}, of_scores,
     ),
     "tags": (
-        TaggingTask(("PER",), "iob2"), normal(B, S, 3), normal(B, 3, 3),
+        TaggingTask(("O", "B-PER", "I-PER"), "iob2"), normal(B, S, 3), normal(B, 3, 3),
         {"read_positions": POSITIONS, "read_mask": READ, "label_ids": READ * 2}, of_tags,
     ),
     "spans": (

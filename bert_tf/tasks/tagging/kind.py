@@ -19,9 +19,8 @@ from bert_tf.tasks.tagging.tagging_task import TAGGING, TaggingTask
 def _task_of(described: TaskDescription, folder: str) -> TaggingTask:
     del folder
     given = described.parameters
-    types = dict.fromkeys(tag_schemes.split_tag(tag)[1] for tag in described.labels if tag != tag_schemes.OUTSIDE)
     features = given.get("features", ""), given.get("lstm_size", 0)
-    return TaggingTask(tuple(types), given["tag_scheme"], given.get("document_context", False), *features)
+    return TaggingTask(tuple(described.labels), given["tag_scheme"], given.get("document_context", False), *features)
 
 
 def _check_format(format: str, source: str, described: TaskDescription) -> None:

@@ -48,6 +48,11 @@ def tags_of_types(types: Iterable[str], scheme: str) -> tuple[str, ...]:
     return (OUTSIDE, *(join_tag(prefix, type_) for type_ in types for prefix in _PREFIXES[scheme]))
 
 
+def types_of(tags: Iterable[str]) -> tuple[str, ...]:
+    """Returns the types in tags, each once, in the order of their first tags."""
+    return tuple(dict.fromkeys(split_tag(tag)[1] for tag in tags if tag != OUTSIDE))
+
+
 def entities(tags: Sequence[str]) -> list[Entity]:
     """Finds the entities in a sequence of tags in the same way as CoNLL's official scorer (conlleval).
 

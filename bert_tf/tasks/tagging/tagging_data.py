@@ -20,7 +20,7 @@ from bert_tf.tasks.split_files import file_data, with_labels_if_right
 from bert_tf.tasks.tagging import conll_files, tag_schemes, tagged_objects
 from bert_tf.tasks.tagging.conll_files import Sentence, WordColumns
 from bert_tf.tasks.tagging.settings import NerSettings
-from bert_tf.tasks.tagging.tagging_task import TaggingTask
+from bert_tf.tasks.tagging.tagging_task import TaggingTask, labels_of
 
 _FINE_TUNING = "fine_tuning"
 AUTO = "auto"
@@ -41,11 +41,13 @@ def tagging_task(command: Command) -> TaggingTask:
     of_model = command.of_model("document_context", "lstm_size")
     has_context = of_model["document_context"]
     types = _types(settings, known, data)
+    scheme = parameters["tag_scheme"] if known else tagged.scheme_of(data.load("train"))
+    labels = known.labels if known and set(types) == {*tag_schemes.types_of(known.labels)} else labels_of(types, scheme)
     load = functools.cache(functools.partial(_load, data, types))
     checked = dataclasses.replace(data, load=load, strata=functools.partial(strata_of, by_document=has_context))
     return TaggingTask(
-        types,
-        parameters["tag_scheme"] if known else tagged.scheme_of(data.load("train")),
+        labels,
+        scheme,
         has_context,
         features if uses_features else "",
         of_model["lstm_size"] if uses_features else 0,
@@ -85,23 +87,18 @@ def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[st
             for number, group in itertools.groupby(enumerate(numbers), key=lambda pair: pair[1])
         }
         contents = [texts[number] for number in numbers]
-    types = [{tag_schemes.split_tag(tag)[1] for tag in s.tags if tag != tag_schemes.OUTSIDE} for s in sentences]
-    return contents, [tuple(sorted(found)) for found in types]
+    return contents, [tuple(sorted(tag_schemes.types_of(sentence.tags))) for sentence in sentences]
 
 
 def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData) -> tuple[str, ...]:
-    """Returns the sorted types of entities.
-
-    The types come from `--entity_types`, else from the trained model, else from the training data.
-    """
+    """Returns the types of entities from `--entity_types`, else from the trained model, else from the training data."""
     named = items(settings.entity_types)
     if named:
         types = tuple(sorted(set(named)))
     elif known:
-        types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in known.labels if tag != tag_schemes.OUTSIDE}))
+        types = tag_schemes.types_of(known.labels)
     else:
-        tags = {tag for sentence in data.load("train") for tag in sentence.tags}
-        types = tuple(sorted({tag_schemes.split_tag(tag)[1] for tag in tags if tag != tag_schemes.OUTSIDE}))
+        types = tuple(sorted(tag_schemes.types_of(tag for sentence in data.load("train") for tag in sentence.tags)))
     if not types:
         raise InputError(
             f"{data.files('train')[0]}: every tag is O, so there is nothing to learn; check --tag_column and the file"

@@ -35,11 +35,21 @@ DEV_PREDICTIONS, TEST_PREDICTIONS = "dev_predictions.txt", "test_predictions.txt
 METRICS = (LOSS, ACCURACY)
 
 
+def labels_of(types: Sequence[str], scheme: str) -> tuple[str, ...]:
+    """Returns the labels of a new model for data in a tag scheme; see `TaggingTask`."""
+    return tag_schemes.tags_of_types(types, _learned(scheme))
+
+
+def _learned(scheme: str) -> str:
+    return tag_schemes.BIOES if scheme == tag_schemes.BIOES else tag_schemes.IOB2
+
+
 @dataclasses.dataclass(frozen=True)
 class TaggingTask(Task):
     """Tags the words of sentences as parts of entities.
 
     Attributes:
+      labels: the tags that the model predicts, in the order of its outputs; see `labels_of`.
       scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
         represent the same entities.
       document_context: see `make_rows`.
@@ -48,7 +58,7 @@ class TaggingTask(Task):
       lstm_size: number of units in each direction of the BiLSTM on features.
     """
 
-    types: tuple[str, ...]
+    labels: tuple[str, ...]
     scheme: str
     document_context: bool = False
     features: str = ""
@@ -62,12 +72,9 @@ class TaggingTask(Task):
     example_and_row_names = ("sentences", "rows")
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        return tag_schemes.tags_of_types(self.types, self._learned_scheme)
-
-    @property
-    def _learned_scheme(self) -> str:
-        return tag_schemes.BIOES if self.scheme == tag_schemes.BIOES else tag_schemes.IOB2
+    def types(self) -> tuple[str, ...]:
+        """The types of entities, in the order of the labels."""
+        return tag_schemes.types_of(self.labels)
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -86,7 +93,7 @@ class TaggingTask(Task):
         """See `Task`. Also warns about types that no training sentence has, and about files without documents."""
         example_checks.warn_of_texts(examples)
         if train := examples.get("train"):
-            there = {tag_schemes.split_tag(tag)[1] for sentence in train for tag in sentence.tags if tag != "O"}
+            there = tag_schemes.types_of(tag for sentence in train for tag in sentence.tags)
             if missing := [type_ for type_ in self.types if type_ not in there]:
                 logging.warning("train has no entity of the type %s", " or ".join(missing))
         for sentences in examples.values():
@@ -100,7 +107,7 @@ class TaggingTask(Task):
         labels = []
         for sentence in examples:
             found = tag_schemes.entities(sentence.tags or ())
-            tags = tag_schemes.write_tags(found, len(sentence.words), self._learned_scheme)
+            tags = tag_schemes.write_tags(found, len(sentence.words), _learned(self.scheme))
             labels.append([ids[tag] for tag in tags])
         return make_rows(examples, labels, tokenizer, max_seq_length, self.document_context)
 
