@@ -37,6 +37,8 @@ _TF_MODELS_KEYS = {
     "dropout_rate": "hidden_dropout_prob",
     "attention_dropout_rate": "attention_probs_dropout_prob",
 }
+# The types of tf-models-official's encoders that are BERT: BertEncoder and BertEncoderV2.
+_TF_MODELS_ENCODERS = ("bert", "bert_v2")
 _SIGNS = ("model_type", "architectures", "transformers_version")
 
 
@@ -144,13 +146,18 @@ def _read_tf_models(path: str) -> BertConfig:
     try:
         with tf.io.gfile.GFile(path) as file:
             encoder = yaml.safe_load(file)["task"]["model"]["encoder"]
-        entries = dict(encoder["bert"])
+        kind = encoder.get("type", "bert")
+        entries = dict(encoder[kind]) if kind in _TF_MODELS_ENCODERS else {}
     except (yaml.YAMLError, KeyError, TypeError, ValueError, tf.errors.OpError) as error:
         raise InputError(
             f"{path}: does not describe a BERT encoder ({error!r}); put a {ORIGINAL_NAME} in the same folder"
         ) from error
-    if encoder.get("type", "bert") != "bert" or entries.get("norm_first"):
-        raise InputError(f"{path}: describes an architecture other than BERT; give a BERT checkpoint")
+    stranger = kind if not entries else "norm_first" if entries.get("norm_first") else ""
+    if stranger:
+        raise InputError(
+            f"{path}: describes an encoder other than BERT ({stranger}); give a checkpoint of one of the encoders "
+            f"{', '.join(_TF_MODELS_ENCODERS)}"
+        )
     entries = _with_activation_name({_TF_MODELS_KEYS.get(key, key): value for key, value in entries.items()})
     names = {field.name for field in dataclasses.fields(BertConfig)}
     try:

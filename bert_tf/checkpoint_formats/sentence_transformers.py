@@ -59,7 +59,14 @@ def stated_dimensions(folder: str) -> int | None:
 
 
 def _prompts(folder: str) -> dict:
-    return read_json_if_exists(os.path.join(folder, PROMPTS))
+    path = os.path.join(folder, PROMPTS)
+    entries = read_json_if_exists(path)
+    prompts, default = entries.get("prompts") or {}, entries.get("default_prompt_name")
+    if not isinstance(prompts, dict) or not all(isinstance(text, str) for text in prompts.values()):
+        raise InputError(f"{path}: prompts is not an object of texts; fix this entry, or delete it")
+    if default is not None and default not in prompts:
+        raise InputError(f"{path}: default_prompt_name is {default!r}, which prompts does not contain; fix this entry")
+    return entries
 
 
 def write(

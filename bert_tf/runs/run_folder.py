@@ -152,9 +152,8 @@ def _last_step(folder: str) -> int:
 def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
     """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
 
-    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. It trains
-    longer, with everything else equal. In pre-training, its rows may also have another length (paper, A.2: first 128
-    tokens, then 512), and then its data and its optimizer may differ.
+    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. Nothing
+    else differs, except in pre-training if the rows have another length (paper, A.2: first 128 tokens, then 512).
 
     Args:
       trained_steps: step of the folder's latest checkpoint; 0 if there is none.
@@ -275,7 +274,7 @@ def _continues(last: run_record.Phase, phase: run_record.Phase, trained_steps: i
     another_length = phase.data.get("max_seq_length") != last.data.get("max_seq_length")
     schedule = {"num_train_steps", "num_warmup_steps", "num_schedule_steps"}
     same_but_longer = _is_same_data(last, phase) and schedule.issuperset(_different_optimizer_entries(last, phase))
-    return same_but_longer or another_length and phase.model.get("model") == PRETRAINING
+    return same_but_longer or (another_length and phase.model.get("model") == PRETRAINING)
 
 
 def _refuse_if_other_flags(output_dir: str, last: run_record.Phase, phase: run_record.Phase) -> None:

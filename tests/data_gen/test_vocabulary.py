@@ -224,7 +224,7 @@ def test_replaces_existing_file_only_with_overwrite(tmp_path):
 
 
 @pytest.mark.parametrize("written_to", ["vocab.txt.settings.json", "vocab.txt"])
-def test_stopped_overwrite_never_mixes_two_vocabularies(tmp_path, monkeypatch, written_to):
+def test_stopped_overwrite_never_mixes_vocabularies(tmp_path, monkeypatch, written_to):
     """Stops at the moment when one of the two files gets its name, as a kill or a full disk may do."""
     learn(tmp_path, ["the of and the"], 20)
     before = {path.name: path.read_bytes() for path in tmp_path.glob("vocab*")}

@@ -18,6 +18,7 @@ from official.nlp.tools import tf1_bert_checkpoint_converter_lib as converter
 from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import tf_models
 from bert_tf.checkpoint_formats.contents import with_trained_pooler
+from bert_tf.classifier import TextClassifier
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.pretraining.objective import BertPretrainer
@@ -276,6 +277,21 @@ def test_their_task_models_load_what_we_write(values, tmp_path):
         assert_same(values_of(checkpoints.open_checkpoint(str(folder))), encoder | weights)
 
 
+def test_their_runs_are_loaded_from_their_folders(tmp_path, vocab_file):
+    """A folder as their trainer leaves it, with the file `checkpoint`, is not taken for a run of ours."""
+    theirs = models.BertClassifier(their_encoder(networks.BertEncoder), num_classes=3)
+    tf.train.CheckpointManager(tf.train.Checkpoint(model=theirs), str(tmp_path), 1).save(7)
+    (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())
+    vocabulary = open(vocab_file).read().split()[: CONFIG.vocab_size]
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in vocabulary))
+    ours = TextClassifier.load(str(tmp_path), has_pairs=False)
+    ids = ours._trained.tokenizer.encode(["the of and"]).numpy()[0].tolist()
+    cls_id, sep_id = vocabulary.index("[CLS]"), vocabulary.index("[SEP]")
+    row = tf.constant([[cls_id, *ids, sep_id]])
+    logits = theirs([row, tf.ones_like(row), tf.zeros_like(row)])
+    np.testing.assert_allclose(ours.probabilities(["the of and"]), tf.nn.softmax(logits), atol=1e-6)
+
+
 def test_another_number_of_heads_is_refused_by_tensor(tmp_path):
     path = saved(tmp_path, encoder=their_encoder(networks.BertEncoderV2))
     config = CONFIG.to_json_string().replace('"num_attention_heads": 2', '"num_attention_heads": 4')
@@ -289,18 +305,25 @@ def test_another_number_of_heads_is_refused_by_tensor(tmp_path):
         checkpoints.initialize(BertPretrainer(dataclasses.replace(CONFIG, num_attention_heads=4)), path)
 
 
-def test_reads_configuration_from_params_yaml(tmp_path):
+@pytest.mark.parametrize("kind", ["bert", "bert_v2"])
+def test_reads_configuration_from_params_yaml(kind, tmp_path):
     bert = {"vocab_size": 40, "hidden_size": 16, "num_layers": 2, "num_attention_heads": 2, "intermediate_size": 32,
             "max_position_embeddings": 12, "type_vocab_size": 2}  # fmt: skip
-    config = encoders.EncoderConfig(type="bert", bert=encoders.BertEncoderConfig(**bert))
-    path = saved(tmp_path, encoder=encoders.build_encoder(config))
+    config = encoders.EncoderConfig(type=kind, **{kind: encoders.BertEncoderConfig(**bert)})
+    theirs = encoders.build_encoder(config)
+    theirs(theirs.inputs)
+    path = saved(tmp_path, encoder=theirs)
     (tmp_path / "bert_config.json").unlink()
     params = base_config.ExperimentConfig(task=masked_lm.MaskedLMConfig(model=PretrainerConfig(encoder=config)))
     train_utils.serialize_config(params, path)
     assert checkpoints.load_encoder(path).config == CONFIG
-    params.task.model.encoder.bert.norm_first = True
+    setattr(params.task.model.encoder.get(), "norm_first", True)
     train_utils.serialize_config(params, path)
-    with pytest.raises(InputError, match="params.yaml: describes an architecture other than BERT"):
+    with pytest.raises(InputError, match="params.yaml: describes an encoder other than BERT .norm_first.; give a"):
+        checkpoints.load_encoder(path)
+    params.task.model.encoder = encoders.EncoderConfig(type="albert")
+    train_utils.serialize_config(params, path)
+    with pytest.raises(InputError, match="params.yaml: describes an encoder other than BERT .albert.; give a"):
         checkpoints.load_encoder(path)
     (tmp_path / "params.yaml").write_text("task: {}\n")
     with pytest.raises(InputError, match="params.yaml: does not describe a BERT encoder"):

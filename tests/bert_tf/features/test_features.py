@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from bert_tf.checkpoint_formats.sentence_transformers import is_normalized, pooling_mode
+from bert_tf.checkpoint_formats.sentence_transformers import is_normalized, pooling_mode, prompt_of
 from bert_tf.core.errors import InputError
 from bert_tf.features import model, packed_encoder
 from bert_tf.features.extractor import FeatureExtractor
@@ -299,3 +299,17 @@ def test_a_line_is_split_as_the_original_does(line, segments, starts):
     assert text.segments == (found.groups() if found else (line.strip(),)) == segments
     assert text.starts == starts
     assert all(line[start:].startswith(segment) for segment, start in zip(segments, starts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"prompts": ["query: "]}, "prompts is not an object of texts"),
+        ({"prompts": {"query": 7}}, "prompts is not an object of texts"),
+        ({"prompts": {}, "default_prompt_name": "query"}, "default_prompt_name is 'query', which prompts does not"),
+    ],
+)
+def test_bad_prompts_of_sentence_transformers_are_named(entries, message, tmp_path):
+    (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(entries))
+    with pytest.raises(InputError, match=f"config_sentence_transformers.json: {message}"):
+        prompt_of(str(tmp_path), "")

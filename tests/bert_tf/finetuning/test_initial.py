@@ -84,7 +84,7 @@ def test_a_head_with_as_many_labels_is_kept(mnli, caplog):
     np.testing.assert_array_equal(model.head.dense.kernel, trained.head.dense.kernel)
 
 
-def test_pooling_of_a_checkpoint_without_head_is_silent(mnli, tmp_path, caplog):
+def test_pooling_without_a_head_is_not_warned_of(mnli, tmp_path, caplog):
     """A run that trains vectors has a pooling, but no head."""
     described = describe(task_of("MNLI"), 16)
     (tmp_path / "bert_config.json").write_text(CONFIG.to_json_string())

@@ -128,7 +128,7 @@ def test_different_runs_are_refused_with_reasons(folder, phase, trained_steps, m
     assert content(folder) == before
 
 
-def test_finetuning_is_lengthened_but_has_no_next_phase(tmp_path):
+def test_finetuning_is_lengthened_but_has_one_phase(tmp_path):
     folder, first = str(tmp_path), changed(FIRST, model=OF_TASK)
     run_folder.begin(folder, first, 0)
     save_a_checkpoint(folder)
