@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from bert_tf.core import command_line
+from bert_tf.core import command_line, storage
 from bert_tf.core.command_line import setting
 from bert_tf.core.errors import InputError
 
@@ -254,14 +254,10 @@ def read_json(path: str) -> dict:
 
     if not tf.io.gfile.exists(path) or tf.io.gfile.isdir(path):
         raise InputError(f"{path}: no such file; give a bert_config.json, which bert_config can print")
-    try:
-        with tf.io.gfile.GFile(path) as file:
-            entries = json.load(file)
-    except ValueError as error:
-        raise InputError(f"{path}: not JSON: {error}") from error
-    if not isinstance(entries, dict):
-        raise InputError(f"{path}: must contain one JSON object, but contains a {type(entries).__name__}")
-    return entries
+    with storage.json_file(path, "copy it again", "not JSON") as entries:
+        if not isinstance(entries, dict):
+            raise InputError(f"{path}: must contain one JSON object, but contains a {type(entries).__name__}")
+        return entries
 
 
 def read_json_if_exists(path: str) -> dict:

@@ -56,11 +56,17 @@ def read_manifest(path: str) -> dict | None:
     with storage.json_file(path, "move it away, or make the data again", "not a manifest") as entries:
         if not isinstance(entries, dict):
             raise ValueError("not a JSON object")
+        for shard in shards_of(entries):
+            if os.path.isabs(shard.name) or os.path.normpath(shard.name).startswith(os.pardir):
+                raise ValueError(f"the shard {shard.name!r} is in another folder")
+        for name, kind in {"settings": dict, "vocab_size": int, "vocab_sha256": str, "added_tokens": list}.items():
+            if name in entries and not isinstance(entries[name], kind):
+                raise TypeError(f"{name} is {entries[name]!r}")
         return entries
 
 
 def shards_of(entries: Mapping) -> list[Shard]:
-    return [Shard(**shard) for shard in entries["shards"]]
+    return [storage.of_entries(Shard, shard) for shard in entries["shards"]]
 
 
 def find_manifests(paths: Iterable[str]) -> dict[str, dict]:
@@ -94,7 +100,7 @@ def _shard_entry(path: str, entries: Mapping) -> Mapping | None:
 
 
 def shard_names(entries: Mapping) -> list[str]:
-    """Returns the shards' names, relative to the manifest's folder; [] if the manifest lists no shards."""
+    """Returns the shards' names, relative to the manifest's folder; [] without a manifest."""
     return [shard["name"] for shard in entries.get("shards", ())]
 
 

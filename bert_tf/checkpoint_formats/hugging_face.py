@@ -64,9 +64,9 @@ def read(path: str, config_entries: dict, **files) -> Contents:
     paths = names.paths_by_name(in_our_spelling, "hugging_face")
     weights = [name for spelled, name in in_our_spelling.items() if spelled in paths or spelled in _TIED]
     _refuse_quantized(path, weights, other_types)
-    tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
-    tensors, untied = _with_tied(path, tensors, in_our_spelling, stored)
     config = files["config"]
+    tensors = {ours: _as_ours(ours, stored[in_our_spelling[spelled]]) for spelled, ours in paths.items()}
+    tensors, untied = _with_tied(path, tensors, in_our_spelling, stored, config)
     if not config_entries and config is not None and config.hidden_act == "gelu":
         logging.warning(
             "%s: hidden_act=gelu means the original's tanh form here, but the exact form in transformers; if %s was "
@@ -124,7 +124,7 @@ def _refuse_quantized(path: str, weights: Iterable[str], other_types: Mapping[st
 
 
 def _with_tied(
-    path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored
+    path: str, tensors: dict[str, StoredTensor], in_our_spelling, stored, config: BertConfig | None
 ) -> tuple[dict[str, StoredTensor], list[str]]:
     """Adds tied weights that the file stores only under the names in `_TIED`."""
     tensors = dict(tensors)
@@ -133,6 +133,8 @@ def _with_tied(
             continue
         twin = stored[in_our_spelling[spelled]]
         first = tensors.setdefault(ours, twin)
+        if config and first.shape[0] != config.vocab_size:
+            continue  # a table of the wrong size is refused later, and reading it may take any amount of memory
         same = first.shape == twin.shape and np.array_equal(read_tensor(first, path), read_tensor(twin, path))
         if not same:
             logging.warning(

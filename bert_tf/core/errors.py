@@ -4,10 +4,11 @@ The exception is defined here, at the bottom of the import order, so that every 
 """
 
 import contextlib
+import os
 from collections.abc import Iterator
 
-# What code that reads a file raises if the content is not what the code expects.
-_OF_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RecursionError, OSError)
+# What code that reads a file raises if the content is not what the code expects. h5py raises RuntimeError.
+_OF_DAMAGE = (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError, RuntimeError, OSError)
 
 
 class InputError(ValueError):
@@ -19,14 +20,22 @@ class InputError(ValueError):
 
 
 @contextlib.contextmanager
-def unreadable(path: str) -> Iterator[None]:
-    """Turns the errors of code that reads a user's files into an InputError that names them."""
+def unreadable(
+    path: str, what: str = "has unexpected content", remedy: str = "copy the files again, or give others"
+) -> Iterator[None]:
+    """Turns the errors of code that reads a user's files into an InputError that names them.
+
+    A path that is neither a file nor a folder is refused, because a read of a named pipe may never return.
+    """
+    if "://" not in path and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(f"{path}: is not a regular file; give a file")
     try:
         yield
     except InputError:
         raise
-    except _OF_DAMAGE as error:
-        reason = str(error).split("\n")[0][:200]
-        raise InputError(
-            f"{path}: has unexpected content ({type(error).__name__}: {reason}); copy the files again, or give others"
-        ) from error
+    except Exception as error:
+        # Protobuf's versions define DecodeError in different modules, so compare the class's name.
+        if not isinstance(error, _OF_DAMAGE) and type(error).__name__ != "DecodeError":
+            raise
+        reason = f"it lacks {error}" if isinstance(error, KeyError) else str(error).split("\n")[0][:200]
+        raise InputError(f"{path}: {what} ({reason or type(error).__name__}); {remedy}") from error

@@ -3,15 +3,17 @@
 import difflib
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import app, flags
 
 from bert_tf.core import help_text
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 
 _SHORT_HELP, _FULL_HELP = frozenset({"help", "helpshort", "h", "?"}), frozenset({"helpfull", "helpful"})
+_FLAG_FILE = re.compile("--?flagfile=")
 
 
 def items(text: str) -> tuple[str, ...]:
@@ -63,6 +65,10 @@ def parse_flags(
 
 def parse_values(flag_values: flags.FlagValues, words: Sequence[str]) -> list[str]:
     """Parses words into the values of flags; returns the program's name and the positional arguments."""
+    for path in (word.partition("=")[2] for word in words if _FLAG_FILE.match(word)):
+        if os.path.exists(path):
+            with unreadable(path, "is not a file of flags", "save it as UTF-8"), open(path, encoding="utf-8") as file:
+                file.read()
     try:
         return flag_values(words)
     except flags.UnrecognizedFlagError as error:

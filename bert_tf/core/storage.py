@@ -10,11 +10,13 @@ import hashlib
 import json
 import os
 import shutil
+import types
+import typing
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.flag_parsing import is_utf8
 
 # Part of the name of each unfinished file, by which the leftovers of a killed process are recognized.
@@ -173,15 +175,21 @@ def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]
     Args:
       remedy: advice in the message if the file has unexpected content.
     """
-    try:
+    with unreadable(path, what, remedy):
         with _gfile().GFile(path) as file:
             entries = json.load(file)
         yield entries
-    except InputError:
-        raise
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"it lacks {error}" if isinstance(error, KeyError) else error
-        raise InputError(f"{path}: {what} ({reason}); {remedy}") from error
+
+
+def of_entries(kind: type, entries: Mapping[str, Any]) -> Any:
+    """Makes a dataclass from the entries of a JSON object. Entries of a wrong type raise a TypeError."""
+    made = kind(**entries)
+    for name, hint in typing.get_type_hints(kind).items():
+        expected = typing.get_origin(hint) or hint
+        value = getattr(made, name)
+        if not isinstance(value, hint if expected is types.UnionType else expected):
+            raise TypeError(f"{name} is {value!r}")
+    return made
 
 
 def write_text(path: str, text: str) -> None:

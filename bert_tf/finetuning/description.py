@@ -139,4 +139,4 @@ def read(folder: str) -> TaskDescription:
         what = "no such file" if tf.io.gfile.exists(folder) else "no such folder"
         raise InputError(f"{path}: {what}; give the folder of a fine-tuning run")
     with storage.json_file(path, _REMEDY) as entries:
-        return TaskDescription(**entries | {"labels": tuple(entries["labels"])})
+        return storage.of_entries(TaskDescription, entries | {"labels": tuple(entries["labels"])})

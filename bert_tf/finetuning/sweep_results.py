@@ -121,7 +121,7 @@ def exists(folder: str) -> bool:
 def read(folder: str) -> Results:
     path = os.path.join(folder, NAME)
     with storage.json_file(path, "give another folder", "does not belong to a sweep, or is damaged") as entries:
-        trials = tuple(Trial(**entry) for entry in entries["trials"])
+        trials = tuple(storage.of_entries(Trial, entry) for entry in entries["trials"])
         return Results(entries["task"], trials, bool(entries["higher_is_better"]))
 
 

@@ -30,7 +30,8 @@ def output_paths(output_file: str) -> list[str]:
 def relative_names(outputs: Sequence[str]) -> list[str]:
     """Returns the shards' paths relative to the manifest, which is in the folder of the first shard."""
     folder = os.path.dirname(outputs[0])
-    for path in outputs:
-        if "://" in path and os.path.dirname(path) != folder:
-            raise InputError(f"--output_file: {path} is not in {folder}; give shards in one folder")
-    return [os.path.relpath(path, folder or ".") for path in outputs]
+    names = [os.path.relpath(path, folder or ".") for path in outputs]
+    for path, name in zip(outputs, names, strict=True):
+        if name.startswith(os.pardir) or ("://" in path and os.path.dirname(path) != folder):
+            raise InputError(f"--output_file: {path} is not in {folder or os.curdir}; give shards in one folder")
+    return names

@@ -13,7 +13,7 @@ from absl import logging
 from bert_tf import checkpoint_tokenizer, checkpoints
 from bert_tf.checkpoint_formats.contents import GROWTH_COMMAND
 from bert_tf.config import BertConfig, require_segments
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.flag_parsing import items
 from bert_tf.input.packed_rows import RowShape, shape_for
 from bert_tf.input.pipeline import DynamicMasking, ReadingOptions, clear_errors, pretraining_batches
@@ -104,6 +104,13 @@ def inspect(
 
     Returns the settings and the data. Masking flags that were not given take their values from the data's manifests.
     """
+    with unreadable(files[0], "has a manifest with unexpected content", "make the data again"):
+        return _inspect(settings, config, files, eval_files)
+
+
+def _inspect(
+    settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
+) -> tuple[PretrainingSettings, PretrainingData]:
     config.check_length(settings.max_seq_length, settings.bert_config_file)
     if len(config.encoders) > 1:
         raise InputError(

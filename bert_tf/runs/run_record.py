@@ -81,7 +81,7 @@ def read_phases(output_dir: str) -> list[Phase]:
 def read_file(output_dir: str) -> list[Phase]:
     """Returns the phases in a folder's record, even if the folder has no checkpoint."""
     with storage.json_file(os.path.join(output_dir, NAME), _REMEDY) as entries:
-        phases = [Phase(**phase) for phase in entries["phases"]]
+        phases = [storage.of_entries(Phase, phase) for phase in entries["phases"]]
         if not phases:
             raise ValueError("it lists no phases")
     return phases

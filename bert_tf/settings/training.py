@@ -52,7 +52,8 @@ class TrainingSettings(DeviceSettings):
 
     teacher: str = setting(
         "also learn the outputs of this model for the same task: the folder of a run, or a model in any format of "
-        "--init_checkpoint; its size may differ, and in fine-tuning its vocabulary", "", group="Distillation", per_worker=True,
+        "--init_checkpoint; its size may differ, and in fine-tuning its vocabulary", "", group="Distillation",
+        per_worker=True,
     )  # fmt: skip
     distill_weight: float = setting(
         "with --teacher: share of the teacher's outputs in the loss; the labels have the rest", 0.5,

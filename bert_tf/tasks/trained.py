@@ -10,7 +10,7 @@ from bert_tf import checkpoints
 from bert_tf.checkpoint_formats import names
 from bert_tf.config import BertConfig
 from bert_tf.core import identity
-from bert_tf.core.errors import InputError
+from bert_tf.core.errors import InputError, unreadable
 from bert_tf.finetuning import description
 from bert_tf.finetuning.description import TaskDescription
 from bert_tf.finetuning.model import FineTunedBert, head_maker
@@ -49,6 +49,11 @@ def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Tr
       use_checkpoint: see `chosen_checkpoint.choose`.
       allow_unfinished: see `run_folder.check_finished`.
     """
+    with unreadable(folder):
+        return _load(folder, use_checkpoint, allow_unfinished)
+
+
+def _load(folder: str, use_checkpoint: str, allow_unfinished: bool) -> Trained:
     described = description.read(folder)
     kind = registry.of_task(described, folder)
     checkpoint = chosen_checkpoint.of_finished(folder, use_checkpoint, allow_unfinished)

@@ -192,7 +192,7 @@ def _of_learn_vocab(vocab_file: str) -> _Stated | None:
         return None
     if tokens_sha256(read_tokens(vocab_file)) != entries["vocab_sha256"]:
         raise InputError(
-            f"{path}: has the rules of another vocabulary than {vocab_file}; run learn_vocab with --overwrite again, or "
+            f"{path}: has the rules of another vocabulary than {vocab_file}; run learn_vocab --overwrite again, or "
             "delete this file and give --do_lower_case and --strip_accents"
         )
     added = {id_: AddedToken(*token) for id_, *token in entries["added_tokens"]}

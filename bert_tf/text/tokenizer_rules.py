@@ -22,6 +22,8 @@ MOST_UNKNOWN = 0.05
 # A vocabulary whose share of tokens with capital letters is smaller is uncased. Published cased vocabularies have more
 # than a fifth, and published uncased vocabularies have none. The same holds for accents.
 _LEAST_SHARE = 0.01
+# tensorflow-text's operation accepts no longer tokens.
+_MOST_BYTES = 256
 
 
 class AddedToken(NamedTuple):
@@ -60,6 +62,11 @@ class TokenizerRules:
         for number, token in enumerate(self.vocabulary):
             if "\n" in token or "\r" in token:  # a vocabulary file has one token per line
                 raise InputError(f"{self.vocab_file or 'the vocabulary'}: token {number} has a line end inside")
+            if len(token) * 4 > _MOST_BYTES and len(token.removeprefix("##").encode()) > _MOST_BYTES:
+                raise InputError(
+                    f"{self.vocab_file or 'the vocabulary'}: token {number} has more than {_MOST_BYTES} bytes; give "
+                    "another vocabulary"
+                )
 
     @functools.cached_property
     def facts(self) -> dict[str, Any]:

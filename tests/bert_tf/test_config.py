@@ -1,4 +1,5 @@
 import json
+import os
 import re
 
 import pytest
@@ -95,6 +96,8 @@ def test_a_bad_entry_is_refused_with_file_and_key(tmp_path, changes, message):
         (b"\xff\xfe", "not JSON"),
         (b"[1]", "must contain one JSON object, but contains a list"),
         (b"{}", "the key 'vocab_size' is missing"),
+        (b"[" * 100_000, "not JSON (maximum recursion depth exceeded"),
+        (b'{"vocab_size": ' + b"9" * 5000 + b"}", "not JSON (Exceeds the limit"),
     ],
 )
 def test_refuses_file_without_configuration(tmp_path, content, message):
@@ -102,6 +105,13 @@ def test_refuses_file_without_configuration(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(f"{path}: {message}")):
         BertConfig.from_json_file(str(path))
+
+
+def test_a_named_pipe_is_refused(tmp_path):
+    """Nobody writes to the pipe, so a read would never return."""
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(InputError, match="config.json: is not a regular file; give a file"):
+        BertConfig.from_json_file(str(tmp_path / "config.json"))
 
 
 def test_unknown_multilingual_keys_are_ignored():

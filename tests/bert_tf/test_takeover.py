@@ -16,7 +16,7 @@ from bert_tf.core import hub
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
 from bert_tf.embedder import TextEmbedder
-from bert_tf.finetuning import description, initial
+from bert_tf.finetuning import description
 from bert_tf.run_classifier import main as run_classifier
 from bert_tf.settings import ConversionSettings
 from bert_tf.tasks import takeover

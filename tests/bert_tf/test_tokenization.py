@@ -141,6 +141,7 @@ def test_white_space_tokens_keep_their_ids(tmp_path, lower):
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n", ": the special token [MASK] is missing"),
         (b"", ": contains none of [PAD], [UNK], [CLS], [SEP], [MASK], so it is not a vocabulary"),
         (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\na\n", ", line 8: 'a' is already on line 6"),
+        (b"[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n" + b"x" * 257, ": token 5 has more than 256 bytes; give another"),
     ],
 )
 def test_unusable_vocabulary_error_names_the_file(tmp_path, content, message):

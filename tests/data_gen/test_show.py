@@ -151,7 +151,7 @@ def test_another_vocabulary_than_the_datas_is_refused(folder, shown):
 
 def test_bad_input_is_one_line(folder, shown):
     record_file(folder / "data")
-    (folder / "data.manifest.json").write_text("{}")
+    (folder / "data.manifest.json").write_text('{"settings": {}, "shards": []}')
     code, _, error = shown("data", "data.manifest.json")
     assert code == 1 and error == "error: data: no manifest names its vocabulary; give --vocab_file\n"
 

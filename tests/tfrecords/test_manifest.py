@@ -21,7 +21,14 @@ def test_the_manifest_is_beside_the_first_shard(output, path):
     assert manifest.manifest_path(output) == path
 
 
-@pytest.mark.parametrize("content", [b"", b'{"settings": {', b"[]"])
+WITHOUT_NAME = b'{"settings": {}, "shards": [{"examples": 1, "bytes": 2, "sha256": ""}]}'
+ELSEWHERE = b'{"settings": {}, "shards": [{"name": "../b", "examples": 1, "bytes": 2, "sha256": ""}]}'
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b'{"settings": {', b"[]", b"{}", b'{"settings": [1], "shards": []}', WITHOUT_NAME, ELSEWHERE],
+)
 def test_a_damaged_manifest_is_refused_by_name(tmp_path, content):
     path = tmp_path / "m.json"
     path.write_bytes(content)

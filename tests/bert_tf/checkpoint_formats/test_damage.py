@@ -1,15 +1,17 @@
 """A randomly damaged checkpoint of any format is refused in one line, or intact if the damage is in unread bytes."""
 
+import json
 import random
 import shutil
 
+import h5py
 import pytest
 
 from bert_tf import checkpoints
 from bert_tf.conversion import convert_checkpoint
 from bert_tf.core.errors import InputError
 from bert_tf.settings import ConversionSettings
-from tests.bert_tf.checkpoint_formats.models import original_values, random_values, save_original, values_of
+from tests.bert_tf.checkpoint_formats.models import CONFIG, original_values, random_values, save_original, values_of
 
 
 def damaged(data: bytes, rng: random.Random) -> bytes:
@@ -50,3 +52,15 @@ def test_damage_ends_in_a_line(tmp_path, format):
             refused += 1
         shutil.rmtree(copy)
     assert refused > 40
+
+
+def test_a_table_of_the_wrong_size_is_never_read(tmp_path):
+    """The decoder of a masked-LM head is compared with the word embeddings, which here would need terabytes."""
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "bert", **CONFIG.to_dict(), "hidden_act": "gelu"}))
+    with h5py.File(tmp_path / "tf_model.h5", "w") as file:
+        file.create_dataset("m/tf_m/bert/embeddings/LayerNorm/gamma:0", (CONFIG.hidden_size,), "f4")
+        for name in ("bert/embeddings/word_embeddings/weight:0", "cls/predictions/decoder/weight:0"):
+            file.create_dataset(f"m/tf_m/{name}", (1 << 40, CONFIG.hidden_size), "f4", chunks=(1 << 10, 16))
+    contents = checkpoints.open_checkpoint(str(tmp_path))
+    with pytest.raises(InputError, match="tf_model.h5: the tensor .* is missing"):
+        contents.check_pretrained(contents.require_config())

@@ -317,7 +317,7 @@ def test_reads_configuration_from_params_yaml(kind, tmp_path):
     params = base_config.ExperimentConfig(task=masked_lm.MaskedLMConfig(model=PretrainerConfig(encoder=config)))
     train_utils.serialize_config(params, path)
     assert checkpoints.load_encoder(path).config == CONFIG
-    setattr(params.task.model.encoder.get(), "norm_first", True)
+    params.task.model.encoder.get().norm_first = True
     train_utils.serialize_config(params, path)
     with pytest.raises(InputError, match="params.yaml: describes an encoder other than BERT .norm_first.; give a"):
         checkpoints.load_encoder(path)

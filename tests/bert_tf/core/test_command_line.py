@@ -268,6 +268,14 @@ def test_what_a_script_prints_and_its_exit_code(script, words, code, out, error)
     assert (done.returncode, done.stdout, done.stderr) == (code, out, error)
 
 
+def test_a_flag_file_that_cannot_be_read_is_named(tmp_path):
+    (tmp_path / "bad").write_bytes(b"--times=\xff\n")
+    os.mkfifo(tmp_path / "pipe")
+    for name, reason in (("bad", "bad: is not a file of flags .*; save it as UTF-8"), ("pipe", "not a regular file")):
+        with pytest.raises(InputError, match=reason):
+            command_line.parse(ClassifierSettings, [f"--flagfile={tmp_path}/{name}"])
+
+
 @pytest.mark.parametrize("words", [["--what=defect"], ["--what=input", "--debug"]])
 def test_a_defect_or_debug_shows_the_traceback(script, words):
     done = script(*words)

@@ -309,7 +309,7 @@ def test_a_line_is_split_as_the_original_does(line, segments, starts):
         ({"prompts": {}, "default_prompt_name": "query"}, "default_prompt_name is 'query', which prompts does not"),
     ],
 )
-def test_bad_prompts_of_sentence_transformers_are_named(entries, message, tmp_path):
+def test_bad_stated_prompts_are_refused_by_name(entries, message, tmp_path):
     (tmp_path / "config_sentence_transformers.json").write_text(json.dumps(entries))
     with pytest.raises(InputError, match=f"config_sentence_transformers.json: {message}"):
         prompt_of(str(tmp_path), "")
