@@ -8,6 +8,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.core.file_signatures import why_no_text
 from data_gen.compressed import open_binary
+from data_gen.documents import without_tag_lines
 
 _SAMPLE_BYTES = 1 << 15
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
@@ -53,7 +54,7 @@ def _refuse_binary(path: str, start: bytes) -> None:
 
 
 def _doubts(start: bytes, input_format: str, sentences: bool) -> Iterator[str]:
-    text = start.decode("utf-8", "ignore").lstrip("\ufeff")
+    text = without_tag_lines(start).decode("utf-8", "ignore").lstrip("\ufeff")
     if not text.strip() and len(start) < _SAMPLE_BYTES:
         yield "contains no text"
         return

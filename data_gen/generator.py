@@ -28,7 +28,7 @@ from data_gen.token_blocks import TokenBlock, TokenizeTask, group_sources, read_
 from tfrecords import manifest, reader
 
 # Increment this number whenever the same settings produce different records.
-_RECIPE = 3
+_RECIPE = 4
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:

@@ -17,7 +17,7 @@ import tensorflow as tf
 from bert_tf.core.progress_bar import ProgressBar
 from bert_tf.text.word_splitting import TOO_LONG, WordSplitter
 from data_gen.compressed import is_compressed, open_binary
-from data_gen.documents import plan_sources, read_documents
+from data_gen.documents import plan_sources, read_documents, without_tag_lines
 
 # Number of bytes of text that are split into words in one call.
 _BLOCK = 1 << 18
@@ -87,7 +87,7 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
     if input_format in ("lines", "documents"):
         # Word counts ignore document boundaries, so these formats need no limit on the length of a document.
         with open_binary(path) as file:
-            yield from ((block, len(block)) for block in read_blocks(file))
+            yield from ((without_tag_lines(block), len(block)) for block in read_blocks(file))
         return
     for source in plan_sources(path, input_format):
         for documents in read_documents(source, input_format, text_field):

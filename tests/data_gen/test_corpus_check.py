@@ -61,6 +61,7 @@ def test_what_looks_like_another_format_is_warned_of(tmp_path, caplog, content, 
         (b" \n" * 35_000 + TEXT.encode(), "lines"),  # the sample is blank
         (LINE.encode(), "jsonl"),
         (DUMP.encode(), "wikipedia"),
+        (b'<doc id="1" url="u" title="T">\nT\n\n</doc>\n' * 9, "lines"),
         (b"if a < b and b > c\nsome \x00 stray \x01 ones\n", "lines"),
     ],
 )

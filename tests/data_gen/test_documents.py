@@ -52,11 +52,26 @@ def test_each_line_is_document_split_into_sentences(tmp_path, suffix):
         assert (chunks > 1) == (chunk_bytes == 10)
 
 
+def test_tags_of_wikiextractor_are_no_text(tmp_path):
+    path = tmp_path / "wiki_00"
+    path.write_text(
+        '<doc id="12" url="u?curid=12" title="A">\n'
+        'One goes. Two goes.\n\nEnd.\n</doc>\n<doc id="13">\n A </doc>\n<doc>\n'
+    )
+    for chunk_bytes in (1, 1000):
+        found, _ = read(path, "lines", chunk_bytes)
+        assert found == [["One goes. Two goes."], ["End."], ["A </doc>", "<doc>"]]
+        found, _ = read(path, "documents", chunk_bytes)
+        assert found == [["One goes.", "Two goes."], ["End."], ["A </doc>"], ["<doc>"]]
+    path.write_text('<doc id="1">\nOne goes.\n</doc>\n' * 9)
+    assert read(path, "lines", 20) == ([["One goes."]] * 9, 9), "the file is cut although it has no blank line"
+
+
 def naive(text):
     """Reads documents with the original's loop over lines."""
     found = [[]]
     for line in text.decode("utf-8", errors="ignore").split("\n"):
-        if line.strip():
+        if line.strip() and not line.startswith(("<doc id=", "</doc>")):
             found[-1].append(line.strip())
         else:
             found.append([])
@@ -65,7 +80,8 @@ def naive(text):
 
 LINES = st.lists(
     st.sampled_from(
-        [b"a b", b"c", b"d\r", b"", b"", b" ", b"\t\r", b"\x0b\x0c", "\u3000".encode(), b"\xe3\x80", b"\xff", b"\x00"]
+        [b"a b", b"c", b"d\r", b"", b"", b" ", b"\t\r", b"\x0b\x0c", "\u3000".encode(), b"\xe3\x80", b"\xff", b"\x00",
+         b'<doc id="7" url="https://x.org?a=7" title="A \xe3\x80 "b"">', b"</doc>", b"</doc> \r"]
     ),
     max_size=14,
 ).map(b"\n".join)  # fmt: skip

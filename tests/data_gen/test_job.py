@@ -127,8 +127,8 @@ def test_what_does_not_change_the_records_may_differ(tmp_path):
 def test_another_recipe_is_another_set(tmp_path):
     begin(tmp_path)
     plan = tmp_path / "out.work/plan.json"
-    plan.write_text(plan.read_text().replace('"recipe": 3', '"recipe": 1'))
-    with pytest.raises(InputError, match="recipe was 1, is 3"):
+    plan.write_text(plan.read_text().replace('"recipe": 4', '"recipe": 1'))
+    with pytest.raises(InputError, match="recipe was 1, is 4"):
         make(tmp_path).open()
 
 

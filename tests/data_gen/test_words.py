@@ -88,6 +88,13 @@ def test_counts_words_of_text_read_by_generator(tmp_path, monkeypatch, input_for
     assert pack is not bytes or sum(done) == len(content), "progress counts the bytes of the file"
 
 
+@pytest.mark.parametrize("input_format", ["lines", "documents"])
+def test_tags_of_wikiextractor_are_not_counted(tmp_path, input_format):
+    (tmp_path / "text").write_text('<doc id="1" url="u">\nThe of\n</doc>\n<doc> of')
+    found = words.count_words([str(tmp_path / "text")], True, 9, input_format).counts
+    assert found == {"the": 1, "of": 2, "<": 1, "doc": 1, ">": 1}
+
+
 def test_endless_json_sentence_is_counted_in_blocks(tmp_path, monkeypatch):
     (tmp_path / "text").write_text(json.dumps({"text": "of " * 400_000}))
     read, blocks = words.read_blocks, []
