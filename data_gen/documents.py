@@ -14,7 +14,8 @@ from typing import BinaryIO
 import tensorflow as tf
 
 from bert_tf.core.errors import InputError
-from data_gen import compressed, parquet
+from data_gen import compressed, parquet, wikipedia
+from data_gen.sentences import split_sentences
 
 # Approximate size of the text of one work unit. The unit's examples, at most about 200,000, fit in memory.
 CHUNK_BYTES = 2 << 20
@@ -101,24 +102,26 @@ def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTE
 
 
 def read_documents(
-    source: Source, input_format: str, text_field: str = "text", chunk_bytes: int = CHUNK_BYTES
+    source: Source, input_format: str, text_field: str = "text", chunk_bytes: int = CHUNK_BYTES, language: str = ""
 ) -> Iterator[list[Document]]:
     """Yields the source's documents, one list per chunk of `read_chunks`.
 
-    Documents may contain empty sentences and may be empty.
+    Documents may contain empty sentences and may be empty. The default of the language is a dump's own, else English.
     """
+    header = wikipedia.header(source.path) if input_format == "wikipedia" else wikipedia.Header()
+    header = header._replace(language=language or header.language)
     if input_format == "parquet":
         size = tf.io.gfile.stat(source.path).length
-        yield from parquet.read(source.path, size, source.start, text_field, chunk_bytes)
+        yield from parquet.read(source.path, size, source.start, text_field, chunk_bytes, header.language)
         return
     position = source.start
     for chunk in read_chunks(source, input_format, chunk_bytes):
         if input_format == "jsonl":
-            yield list(_json_documents(chunk, source.path, position, text_field))
+            yield list(_json_documents(chunk, source.path, position, text_field, header.language))
         elif input_format == "documents":
-            yield _line_documents(chunk)
+            yield _line_documents(chunk, header.language)
         elif input_format == "wikipedia":
-            yield _articles(chunk, source.path, position)
+            yield _articles(chunk, source.path, position, header)
         else:
             yield split_lines(chunk)
         position += len(chunk)
@@ -145,28 +148,24 @@ def split_lines(text: bytes) -> list[Document]:
     return documents
 
 
-def _line_documents(chunk: bytes) -> list[Document]:
-    from data_gen import sentences
-
+def _line_documents(chunk: bytes, language: str) -> list[Document]:
     lines = without_tag_lines(chunk).decode("utf-8", errors="ignore").split("\n")
-    return [sentences.split_sentences(line) for line in lines]
+    return [split_sentences(line, language) for line in lines]
 
 
-def _json_documents(chunk: bytes, path: str, position: int, text_field: str) -> Iterator[Document]:
+def _json_documents(chunk: bytes, path: str, position: int, text_field: str, language: str) -> Iterator[Document]:
     from bert_tf.core.json_lines import LineError
     from data_gen import jsonl
 
     for line in chunk.split(b"\n"):
         try:
-            yield jsonl.document(line, text_field)
+            yield jsonl.document(line, text_field, language)
         except LineError as error:
             raise InputError(f"{path}, line {_line_number(path, position)}: {error}") from error
         position += len(line) + 1
 
 
-def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
-    from data_gen import wikipedia
-
+def _articles(chunk: bytes, path: str, position: int, header: wikipedia.Header) -> list[Document]:
     start, text = 0, chunk
     if position:
         # Only the closing tag may follow the last page. Anything else is damage, which the parser must report.
@@ -176,7 +175,7 @@ def _articles(chunk: bytes, path: str, position: int) -> list[Document]:
         text = chunk[start:]
     elif chunk.rstrip().endswith(b"</page>") and not chunk.lstrip().startswith(b"<page>"):
         text = chunk + b"</mediawiki>"  # the first chunk contains the header, whose element must be closed
-    return wikipedia.articles(text, path, position + start)
+    return wikipedia.articles(text, path, position + start, header)
 
 
 def _line_number(path: str, position: int) -> int:

@@ -18,9 +18,11 @@ from bert_tf.jobs.stage import run_stage
 from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.masking import MaskingRule
 from bert_tf.text.tokenizer_rules import CLS, SEP, TokenizerRules
+from data_gen import wikipedia
 from data_gen.corpus_check import check_corpus
 from data_gen.documents import format_of, plan_sources
 from data_gen.examples import SpecialTokens, UnitCounts
+from data_gen.sentences import ENGLISH
 from data_gen.settings import GeneratorSettings
 from data_gen.shards import make_shards, make_units, plan_unit_tasks
 from data_gen.summary import check_unknown, counted, in_words, summarize, warn_of_examples
@@ -40,11 +42,23 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     files = reader.expand_files(settings.input_file)
     settings = dataclasses.replace(settings, input_format=format_of(files, settings.input_format))
     check_corpus(files, settings.input_format)
+    settings = dataclasses.replace(settings, language=_language(files, settings))
     rules = tokenizer_files.read(settings.vocab_file, settings.do_lower_case, settings.strip_accents)
     storage.check_outputs(outputs, read=[*files, rules.vocab_file])
     tokenizer_rules.log_casing(rules, settings.do_lower_case)
     job = make_job(settings, outputs, rules, corpus_entries(files, runner))
     return job.run(lambda finished: _make(files, rules.vocabulary, job, runner, finished))
+
+
+def _language(files: Sequence[str], settings: GeneratorSettings) -> str:
+    """Returns the language whose rules split sentences; "" if nothing is split, or if each dump has its own."""
+    if settings.language or settings.input_format == "lines":
+        return settings.language
+    languages = {ENGLISH}
+    if settings.input_format == "wikipedia":
+        languages = {wikipedia.header(path).language for path in files}
+    logging.info("sentences are split by the rules for %s; --language selects others", ", ".join(sorted(languages)))
+    return languages.pop() if len(languages) == 1 else ""
 
 
 def make_job(settings: GeneratorSettings, outputs: Sequence[str], rules: TokenizerRules, corpus: list[dict]) -> Job:
@@ -108,6 +122,7 @@ def _tokenize_tasks(files: Sequence[str], job: Job) -> list[TokenizeTask]:
             group,
             settings.input_format,
             settings.text_field,
+            settings.language,
             settings.vocab_file,
             job.identity["vocab_sha256"],
             settings.do_lower_case,

@@ -3,10 +3,10 @@
 from typing import Any
 
 from bert_tf.core.json_lines import LineError, field, meaning, parse, without_surrogates
-from data_gen.sentences import split_sentences
+from data_gen.sentences import ENGLISH, split_sentences
 
 
-def document(line: bytes, text_field: str) -> list[str]:
+def document(line: bytes, text_field: str, language: str = ENGLISH) -> list[str]:
     """Returns the sentences of one JSON line. Bytes that are not valid UTF-8 are dropped, as in the original.
 
     Args:
@@ -20,10 +20,10 @@ def document(line: bytes, text_field: str) -> list[str]:
     content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
     if not content:
         return []
-    return sentences_of(field(parse(content), text_field, "text_field"), text_field)
+    return sentences_of(field(parse(content), text_field, "text_field"), text_field, language)
 
 
-def sentences_of(text: Any, text_field: str) -> list[str]:
+def sentences_of(text: Any, text_field: str, language: str) -> list[str]:
     """Returns the sentences of a field's value; see `document`."""
     if text is None:
         return []
@@ -33,4 +33,4 @@ def sentences_of(text: Any, text_field: str) -> list[str]:
     for paragraph in paragraphs:
         if not isinstance(paragraph, str):
             raise LineError(f"field {text_field!r} must be a list of strings, found {meaning(paragraph)} in it")
-    return [sentence for paragraph in paragraphs for sentence in split_sentences(without_surrogates(paragraph))]
+    return [s for paragraph in paragraphs for s in split_sentences(without_surrogates(paragraph), language)]

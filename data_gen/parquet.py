@@ -21,7 +21,9 @@ def _ranges(count: int, size: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(size * end // count for end in range(count + 1))) if count else []
 
 
-def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) -> Iterator[list[list[str]]]:
+def read(
+    path: str, size: int, start: int, text_field: str, chunk_bytes: int, language: str
+) -> Iterator[list[list[str]]]:
     """Yields the documents of a row group in lists of about `chunk_bytes` of text; a row without text is empty.
 
     Args:
@@ -36,7 +38,7 @@ def read(path: str, size: int, start: int, text_field: str, chunk_bytes: int) ->
         for batch in file.iter_batches(_ROWS_AT_ONCE, [group], [text_field]):
             for text in batch.column(0).to_pylist():
                 try:
-                    documents.append(sentences_of(text, text_field))
+                    documents.append(sentences_of(text, text_field, language))
                 except LineError as error:
                     raise InputError(f"{path}: {error}") from error
                 length += sum(map(len, documents[-1]))

@@ -1,4 +1,4 @@
-"""Splits text into sentences with the English rules of sentencex, the Wikimedia Foundation's sentence splitter."""
+"""Splits text into sentences with the rules of sentencex, the Wikimedia Foundation's sentence splitter."""
 
 import functools
 import importlib
@@ -7,6 +7,7 @@ import types
 
 from bert_tf.core.errors import InputError
 
+ENGLISH = "en"
 _BLANK_LINE = re.compile(r"\n\s*\n")
 
 
@@ -22,11 +23,11 @@ def load(name: str) -> types.ModuleType:
         ) from error
 
 
-def split_sentences(text: str) -> list[str]:
+def split_sentences(text: str, language: str = ENGLISH) -> list[str]:
     """Splits a text without lone surrogates into sentences, which are stripped and not empty.
 
     No text is lost except white space: each run of white space, including line ends, becomes one space. A blank line
-    ends a sentence.
+    ends a sentence. If the library has no rules for the language, it takes the rules of a related language or English.
     """
     segment = load("sentencex").segment
     sentences = []
@@ -35,7 +36,7 @@ def split_sentences(text: str) -> list[str]:
         # would split within a white-space character that has several bytes (U+2028, U+3000).
         line = " ".join(paragraph.split())
         try:
-            found = segment("en", line)
+            found = segment(language, line)
         except BaseException as error:
             # A panic of the compiled library is a BaseException, but not an Exception. Keep the paragraph as one
             # sentence, so that the worker survives.

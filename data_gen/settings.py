@@ -1,6 +1,7 @@
 """Settings of the data generation scripts; every field is a flag."""
 
 import dataclasses
+import re
 
 from bert_tf.core.command_line import check_values, require, setting
 from bert_tf.jobs.settings import RunnerSettings
@@ -41,6 +42,12 @@ class GeneratorSettings(RunnerSettings):
     vocab_file: str = setting("vocabulary, one token per line", "", first=True)
     input_format: str | None = _input_format()
     text_field: str = _text_field()
+    language: str = setting(
+        "code of the language whose rules split text into sentences, such as de; default: the language of a Wikipedia "
+        "dump, else en; about 30 languages have rules, others use the rules of a related language or of English; no "
+        "effect on --input_format=lines",
+        "",
+    )
     do_lower_case: bool | None = setting(
         "lower-case text; default: as the files beside the vocabulary say, else true, or false if the vocabulary has "
         "tokens with capital letters", None, first=True,
@@ -123,6 +130,10 @@ class GeneratorSettings(RunnerSettings):
             require(bool(getattr(self, name)), f"--{name} is missing; name the {what}")
         if self.dupe_factor is None:
             object.__setattr__(self, "dupe_factor", 10 if self.masks else 1)
+        require(
+            not self.language or re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]+)*", self.language) is not None,
+            f"--language={self.language}: is not a language code in lower case; give a code such as de or pt-br",
+        )
         self._check_masking()
         self.check_devices()
 

@@ -50,7 +50,7 @@ class TokenizeTask:
 
     Attributes:
       sources: the sources, in corpus order.
-      input_format, text_field: values of the flags.
+      input_format, text_field, language: values of the flags.
       vocab_file, vocab_sha256: the vocabulary file, and the SHA-256 of its tokens.
       do_lower_case, strip_accents: the tokenizer's settings.
       prefix: start of the paths of all output files.
@@ -59,6 +59,7 @@ class TokenizeTask:
     sources: tuple[Source, ...]
     input_format: str
     text_field: str
+    language: str
     vocab_file: str
     vocab_sha256: str
     do_lower_case: bool
@@ -107,7 +108,7 @@ def _collected(task: TokenizeTask) -> Iterator[tuple[list[Document], list[str]]]
     files: list[str] = []
     size = 0
     for source in task.sources:
-        for chunk in read_documents(source, task.input_format, task.text_field):
+        for chunk in read_documents(source, task.input_format, task.text_field, language=task.language):
             documents += chunk
             files += [source.path] * len(chunk)
             size += sum(len(sentence) for document in chunk for sentence in document)

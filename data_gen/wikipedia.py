@@ -3,18 +3,38 @@
 Paper: section 3.1, pre-training data: only the text passages of Wikipedia.
 """
 
+import html
 import re
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from bert_tf.core.errors import InputError
-from data_gen.sentences import split_sentences
-from data_gen.wikitext import passages
+from data_gen.compressed import open_binary
+from data_gen.sentences import ENGLISH, split_sentences
+from data_gen.wikitext import namespace_key, passages
 
 _ROOT, _ROOT_END = b"<mediawiki>", b"</mediawiki>"
 _REDIRECT = re.compile(r"\s*#redirect\b", re.IGNORECASE)
+_LANGUAGE = re.compile(r"""<(?:\w+:)?mediawiki\s[^>]*\bxml:lang=["']([\w-]+)""")
+_NAMESPACE = re.compile(r"""<(?:\w+:)?namespace\s[^/>]*\bkey=["'](?:-2|6|14)["'][^/>]*>([^<]+)<""")
 
 
-def articles(text: bytes, source: str, start: int) -> list[list[str]]:
+class Header(NamedTuple):
+    """What the header of a dump says about the wiki. The defaults are for parts of a dump, which have no header."""
+
+    language: str = ENGLISH
+    local_names: frozenset[str] = frozenset()  # of the namespaces of files, media and categories
+
+
+def header(path: str) -> Header:
+    with open_binary(path) as file:
+        start = file.read(1 << 16).decode("utf-8", errors="ignore")
+    language = _LANGUAGE.search(start)
+    names = frozenset(namespace_key(html.unescape(name)) for name in _NAMESPACE.findall(start))
+    return Header(language[1].lower() if language else ENGLISH, names)
+
+
+def articles(text: bytes, source: str, start: int, header: Header) -> list[list[str]]:
     """Returns the articles of an export: pages of namespace 0 that contain text and are not redirects.
 
     Args:
@@ -22,6 +42,7 @@ def articles(text: bytes, source: str, start: int) -> list[list[str]]:
         `</page>` or after the export's `</mediawiki>`. The first bytes distinguish an export from a part.
       source: the file's name, for messages.
       start: the byte offset of the text in the file, for messages.
+      header: the header of the file.
     """
     head = text.removeprefix(b"\xef\xbb\xbf").strip()
     if not head:
@@ -41,7 +62,8 @@ def articles(text: bytes, source: str, start: int) -> list[list[str]]:
             "pages"
         ) from error
     texts = (_wikitext(page, source) for page in root.iterfind("{*}page"))
-    found = ([s for passage in passages(text) for s in split_sentences(passage)] for text in texts)
+    language, names = header
+    found = ([s for passage in passages(text, names) for s in split_sentences(passage, language)] for text in texts)
     return list(filter(None, found))
 
 

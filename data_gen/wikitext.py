@@ -32,13 +32,15 @@ _TOKEN = re.compile(
 _CLOSES = {"}}": "{{", "]]": "[["}
 _MARKUP = str.maketrans({character: f"&#{ord(character)};" for character in "[]{}|'<>=*:!_-"})
 
-# Links into these namespaces show a file or categorize the page. The canonical names in the first line are valid in
-# every wiki; the other names are local names of large wikis.
-_NAMESPACES = frozenset(
-    """file image media category
-    datei bild kategorie fichier catégorie archivo imagen categoría ficheiro imagem categoria immagine bestand
-    afbeelding plik grafika kategoria fil файл изображение категория 文件 图像 分类 ファイル 画像 カテゴリ""".split()
+# Links into these namespaces show a file or categorize the page. A dump states only one local name of each namespace.
+# So the canonical names, which are valid in every wiki, are here with the Chinese and Japanese aliases of categories.
+# The aliases of files need no list: the extension of a file identifies its link.
+_NAMESPACES = frozenset("file image media category 分类 分類 カテゴリ".split())
+_FILE = re.compile(
+    r"[^:]+:[^:]+\.(?:jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[agv]|opus|flac|mp3|wav|midi?|webm|mpe?g)\s*",
+    re.IGNORECASE,
 )
+_DIRECTIONAL_MARKS = re.compile("[\u200e\u200f\u202a-\u202e]")
 _INTERWIKI = re.compile(r"^\s*(?:\[\[\s*[a-z-]{2,12}:[^][|]*\]\]\s*)+$")
 _RANGES = {"to": " to ", "and": " and ", "or": " or ", "by": " by ", "x": " × ", "-": "–", "–": "–"}
 
@@ -95,19 +97,27 @@ _WORD = re.compile(r"[^\W\d_]+")
 _FEWEST_WORDS = 3
 
 
-def passages(wikitext: str) -> list[str]:
+def namespace_key(name: str) -> str:
+    """Returns a namespace's name in the form in which MediaWiki compares names."""
+    return " ".join(_DIRECTIONAL_MARKS.sub("", name).replace("_", " ").split()).lower()
+
+
+def passages(wikitext: str, local_names: frozenset[str] = frozenset()) -> list[str]:
     """Returns the paragraphs of running text of a page, one line each. Malformed parts may be lost.
 
     The function removes lists, tables, headings, templates, references, comments, formulas, files, galleries,
     categories, paragraphs of fewer than three words, and the sections at the end of an article that are not prose (See
     also, References, ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except
     for a few that are used within sentences.
+
+    Args:
+      local_names: the wiki's names of the namespaces of files, media and categories, from `namespace_key`.
     """
-    found = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext)))
+    found = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext, local_names)))
     return [text for text in found if len(_WORD.findall(text)) >= _FEWEST_WORDS]
 
 
-def _without_nesting(wikitext: str) -> str:
+def _without_nesting(wikitext: str, local_names: frozenset[str]) -> str:
     """Removes comments, templates, tables, dropped elements and file links in linear time.
 
     One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind, and discards the open
@@ -140,7 +150,7 @@ def _without_nesting(wikitext: str) -> str:
             while last != kind:
                 last, start = opened.pop()
                 count[last] -= 1
-            kept[start:] = _shown(kind, kept[start:])
+            kept[start:] = _shown(kind, kept[start:], local_names)
     kept.append(wikitext[position:])
     return "".join(kept)
 
@@ -156,13 +166,13 @@ def _kind(token: re.Match[str]) -> tuple[str | None, bool]:
     return None, False
 
 
-def _shown(kind: str, contents: list[str]) -> list[str]:
+def _shown(kind: str, contents: list[str], local_names: frozenset[str]) -> list[str]:
     """Returns the text that replaces an element with these contents, as a list of parts."""
     if kind == "[[":
         content = "".join(contents)
         target, bar, label = content.partition("|")
         namespace, colon, _ = target.partition(":")
-        if colon and namespace.strip().lower() in _NAMESPACES:
+        if colon and (namespace_key(namespace) in _NAMESPACES | local_names or _FILE.fullmatch(target)):
             return []
         # Links do not nest, so only the inner link is valid.
         return [label if bar else content] if "[[" in content else ["[[", content, "]]"]

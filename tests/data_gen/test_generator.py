@@ -96,6 +96,31 @@ def test_another_corpus_or_setting_is_refused(generator, tmp_path):
     assert generator.files() == before
 
 
+def test_language_is_that_of_the_dump_else_english(generator, tmp_path, caplog):
+    page = "<page><title>A</title><ns>0</ns><revision><text>the of and to. {0} in is.</text></revision></page>"
+    for name in ("de", "tr"):
+        text = f'<mediawiki xml:lang="{name}">{page.format("he")}{page.format("it")}</mediawiki>'
+        (tmp_path / f"{name}.xml").write_text(text)
+    (tmp_path / "a.jsonl").write_text('{"text": "the of and to."}\n{"text": "the of"}\n')
+
+    def used(name, files, **changes):
+        caplog.clear()
+        generator.run(name, input_file=",".join(str(tmp_path / file) for file in files.split(",")), **changes)
+        said = [line for line in caplog.messages if line.startswith("sentences are split by the rules for ")]
+        made = json.loads((generator.folder / f"{name}.manifest.json").read_text())
+        return made["settings"]["language"], [line.split(";")[0].split(" for ")[1] for line in said]
+
+    with caplog.at_level("INFO"):
+        assert used("a", "de.xml") == ("de", ["de"])
+        assert used("a", "de.xml", language="de") == ("de", [])  # the same set
+        assert used("b", "de.xml,tr.xml") == ("", ["de, tr"])
+        assert used("c", "a.jsonl") == ("en", ["en"])
+        assert used("d", "a.jsonl", language="fi") == ("fi", [])
+        assert used("e", generator.corpus_file) == ("", [])
+    with pytest.raises(InputError, match=r"made with other settings \(--language was 'de', is 'tr'\)"):
+        used("a", "de.xml", language="tr")
+
+
 def test_two_runs_in_one_process_do_not_mix(generator, tmp_path, read_rows, unmask):
     corpus, vocabulary = tmp_path / "corpus", pathlib.Path(generator.vocab_file).read_text().split()
     for text in ("the of\nand to\n\nin is\n", "he his\nat by\n\nnot be\n"):

@@ -27,6 +27,10 @@ def test_the_sentences_of_a_line(content, expected):
     assert document(content, "text") == expected
 
 
+def test_a_line_is_split_by_the_rules_of_a_language():
+    assert document(line(text="Je to tj. Praha."), "text", "cs") == ["Je to tj. Praha."]
+
+
 def test_the_field_is_the_one_asked_for():
     assert document(line(text="Not this.", body="But this."), "body") == ["But this."]
 

@@ -35,6 +35,13 @@ def test_each_row_is_a_document(path):
     assert read(path, chunk_bytes=1000) == found
 
 
+def test_rows_are_split_by_the_rules_of_a_language(tmp_path):
+    path = str(tmp_path / "czech.parquet")
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["Je to tj. Praha."]}), path)
+    assert read(path, language="cs") == [["Je to tj. Praha."]]
+    assert read(path) == [["Je to tj.", "Praha."]]
+
+
 def test_a_row_group_after_an_empty_one_is_read(tmp_path):
     table = pyarrow.table({"text": ["One here.", "Two here."]})
     path = str(tmp_path / "filtered.parquet")

@@ -23,6 +23,19 @@ def test_a_full_stop_is_no_end_by_itself(expected):
 
 
 @pytest.mark.parametrize(
+    "language, expected",
+    [
+        ("de", ["Am 3. Mai kam er, vgl. Nr. 3.", "Dann ging er."]),
+        ("cs", ["Žije tu tzv. Karel.", "Je to tj. Praha."]),  # by Slovak rules
+        ("pl", ["Ul. Długa i np. Warszawa.", "Tam mieszka."]),
+        ("ko", ["그는 갔다.", "그녀는 왔다."]),  # by English rules
+    ],
+)
+def test_languages_have_their_own_rules(language, expected):
+    assert split_sentences(" ".join(expected), language) == expected
+
+
+@pytest.mark.parametrize(
     "text, expected",
     [
         ("", []),
@@ -41,9 +54,9 @@ def test_white_space(text, expected):
 _ODD = st.text(alphabet="aB .!?…。\"'“”()[]«»‘’\n\r\t\u2028\u3000\u0085\x1c\u00a0１İé́😀", max_size=60)
 
 
-@given(_ODD | st.text(max_size=60))
-def test_nothing_is_lost_but_white_space(text):
-    found = split_sentences(text)
+@given(_ODD | st.text(max_size=60), st.sampled_from(["en", "de", "el", "hy", "ja", "my", "ta", "zh"]))
+def test_nothing_is_lost_but_white_space(text, language):
+    found = split_sentences(text, language)
     assert "".join("".join(found).split()) == "".join(text.split())
     assert all(sentence and sentence == " ".join(sentence.split()) for sentence in found)
 

@@ -17,6 +17,8 @@ GIVEN = {"input_file": "a", "output_file": "b", "vocab_file": "v"}
         ({"max_ngram_size": 1}, "--max_ngram_size=1 needs --do_whole_word_mask"),
         ({"join_documents": True}, "--join_documents is for --objective=lm, not for mlm_nsp"),
         ({"mask_fraction": 0.7}, "they must add up to 1"),
+        ({"language": "pt-BR"}, "--language=pt-BR: is not a language code in lower case; give a code such as de"),
+        ({"language": "german"}, "--language=german: is not a language code"),
         ({"spark_master": "local[2]"}, "--spark_master=local[2] needs --runner=spark"),
     ],
 )

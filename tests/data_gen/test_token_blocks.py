@@ -30,7 +30,9 @@ def tokenize(folder, paths, vocabulary):
     groups = token_blocks.group_sources(sources)
     blocks = []
     for index, group in enumerate(groups):
-        task = token_blocks.TokenizeTask(group, "lines", "text", vocabulary, "", True, True, f"{folder}/{index:03d}")
+        task = token_blocks.TokenizeTask(
+            group, "lines", "text", "", vocabulary, "", True, True, f"{folder}/{index:03d}"
+        )
         assert token_blocks.read_blocks(task) is None
         found = token_blocks.tokenize_sources(task)
         assert token_blocks.read_blocks(task) == found

@@ -1,7 +1,9 @@
+import bz2
+
 import pytest
 
 from bert_tf.core.errors import InputError
-from data_gen import wikipedia
+from data_gen import documents, wikipedia
 
 HEAD = """<mediawiki xmlns="http://www.mediawiki.org/xml/export-0.11/"
  xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" version="0.11" xml:lang="en">
@@ -39,7 +41,7 @@ def dump(*pages):
 
 
 def articles(content, source="wiki.xml", start=0):
-    return wikipedia.articles(content, source, start)
+    return wikipedia.articles(content, source, start, wikipedia.Header())
 
 
 def test_the_articles_of_a_whole_export():
@@ -58,6 +60,58 @@ def test_parts_together_are_the_whole():
             assert articles(part.strip().encode()) == whole
             assert articles((part + FOOT).encode()) == whole
     assert articles(b"") == articles(b" \n") == []
+
+
+def dump_of(language, file, category, *pages):
+    names = f'<namespace key="6" case="first-letter">{file}</namespace><namespace key="14">{category}</namespace>'
+    head = HEAD.replace('"en"', f'"{language}"').replace("</namespaces>", f"{names}</namespaces>")
+    return (head + "".join(pages) + FOOT).encode()
+
+
+def read(path, chunk_bytes, language=""):
+    sources = documents.plan_sources(str(path), "wikipedia", chunk_bytes)
+    chunks = [c for s in sources for c in documents.read_documents(s, "wikipedia", "text", chunk_bytes, language)]
+    return [document for chunk in chunks for document in chunk]
+
+
+@pytest.mark.parametrize("suffix", ["", ".bz2"])
+@pytest.mark.parametrize(
+    "language, file, category",
+    [
+        ("tr", "Dosya", "Kategori"),
+        ("cs", "Soubor", "Kategorie"),
+        ("ko", "파일", "분류"),
+        ("ar", "ملف", "تصنيف"),
+        ("vi", "Tập tin", "Thể loại"),
+    ],
+)
+def test_the_dump_names_its_namespaces(tmp_path, language, file, category, suffix):
+    """The header applies to each part of the dump, whether the dump is read in ranges or as a stream."""
+    links = [
+        f"[[{file}:A|x|A caption with a [[link|text of a link]] and [[{category}:Words of a category]] in it]]",
+        f"[[ {file.replace(' ', '_').upper()}:A|x|A caption of several words]]",
+        f"[[\u200f{category}:Words of a category name|key]]",
+        "[[File:A|thumb|A caption of several words]] [[category:Words of a category name]] [[Media:A|a b c]]",
+    ]
+    pages = [page(f"T{i}", f"{link}\n\nOne [[:{category}:X|two]] three.") for i, link in enumerate(links)]
+    path = tmp_path / f"wiki.xml{suffix}"
+    content = dump_of(language, file, category, *pages)
+    path.write_bytes(bz2.compress(content) if suffix else content)
+    for chunk_bytes in (10, 1000, 1 << 20):
+        assert read(path, chunk_bytes) == [["One two three."]] * len(links)
+
+
+def test_sentences_end_by_the_rules_of_the_dump(tmp_path):
+    czech = ["Žije tu tzv. Karel.", "Je to tj. Praha."]
+    pages = [page("A", " ".join(czech)), page("B", " ".join(czech))]
+    path = tmp_path / "wiki.xml"
+    path.write_bytes(dump_of("cs", "Soubor", "Kategorie", *pages))
+    assert read(path, 10) == read(path, 1 << 20) == [czech] * 2
+    english = ["Žije tu tzv.", "Karel.", "Je to tj.", "Praha."]
+    assert read(path, 10, "en") == [english] * 2
+    path.write_bytes("".join(pages).encode())  # a part of a dump without the header
+    assert read(path, 10) == [english] * 2
+    assert read(path, 10, "cs") == [czech] * 2
 
 
 def test_pages_without_a_namespace_are_refused():

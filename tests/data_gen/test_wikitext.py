@@ -103,6 +103,10 @@ def test_passages_equal_the_librarys():
         ("Two [[mill]]s and [[Main#Part|part]] of [[it]].", ["Two mills and part of it."]),
         ("One [[a|two [[three]] four]] five.", ["One two three four five."]),
         ("[[Datei:Bild.jpg|mini|Ein Bild von etwas]]Das ist der Text.", ["Das ist der Text."]),
+        # aliases, which no dump states
+        ("[[그림:집 그림.SVG|섬네일|세 단어 설명]]Das ist der Text.", ["Das ist der Text."]),
+        ("[[分類:a b c d|e]]Das ist der Text.", ["Das ist der Text."]),
+        ("[[:File:A.jpg|The file]] and [[commons:File:A.jpg|its source]].", ["The file and its source."]),
         ("[[de:Ein Titel von vier Wörtern]] [[fr:Un autre]]\nOne two three.", ["One two three."]),
         ("One {{lang|fr}} two {{unknown|gone}} three.", ["One two three."]),
         ("It is {{nowrap|[[a b|big]] and}} red.", ["It is big and red."]),
