@@ -1,9 +1,9 @@
-"""Limits the number of the REST interface's connections."""
+"""Limits the number of REST connections and gRPC calls, so that slow clients exclude nobody."""
 
 import asyncio
 import functools
 import http
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 
 from aiohttp import web
 
@@ -12,6 +12,46 @@ _LARGEST_HEADER = 16 * 1024
 # If a client still sends data after the answer, the server reads this data for the given time before it closes the
 # connection. Otherwise the client might not get the answer.
 _LINGERING_SECONDS = 1.0
+
+
+class Places:
+    """A limited number of places for connections or calls.
+
+    A connection or call waits until its request is complete. If all places are taken, the one that has waited longest
+    gives way to a new one. If none waits, the new one gives way.
+    """
+
+    def __init__(self, most: int):
+        self._most = most
+        self._ends: dict[Hashable, Callable[[], object]] = {}
+        self._waiting: dict[Hashable, None] = {}  # the longest wait comes first
+
+    def __contains__(self, one: Hashable) -> bool:
+        return one in self._ends
+
+    def take(self, one: Hashable, end: Callable[[], object]) -> None:
+        """Gives a place to a new connection or call, which then waits; `end` is called if it has to give way."""
+        self._ends[one] = end
+        self.wait(one)
+        if len(self._ends) > self._most:
+            longest = next(iter(self._waiting))  # the new one, if no other waits
+            end = self._ends[longest]
+            self.leave(longest)
+            end()
+
+    def wait(self, one: Hashable) -> None:
+        """Records that a wait begins, unless the connection or call has given way."""
+        if one in self._ends:
+            self._waiting.pop(one, None)  # it becomes the last
+            self._waiting[one] = None
+
+    def arrived(self, one: Hashable) -> None:
+        """Records that a request is complete."""
+        self._waiting.pop(one, None)
+
+    def leave(self, one: Hashable) -> None:
+        self._ends.pop(one, None)
+        self._waiting.pop(one, None)
 
 
 class _Handler(web.RequestHandler):
@@ -26,11 +66,7 @@ class _Handler(web.RequestHandler):
 
 
 class Connections(web.Server):
-    """Handles connections.
-
-    A connection waits from its start, or from its last answer, until a request is complete. If a new connection exceeds
-    the limit, the server closes the connection that has waited longest, so that slow clients exclude nobody. If no
-    connection waits, the server closes the new connection.
+    """Handles connections. A connection waits from its start, or from its last answer, until a request is complete.
 
     Args:
       handle: answers a request; it calls its second argument as soon as the whole request is there.
@@ -44,34 +80,21 @@ class Connections(web.Server):
         }  # fmt: skip
         super().__init__(self._handle, **self._options)
         self._answer = handle
-        self._most = most
-        self._open: dict[web.RequestHandler, asyncio.Transport] = {}
-        self._waiting: dict[web.RequestHandler, None] = {}  # the longest wait comes first
+        self._places = Places(most)
 
     def __call__(self) -> web.RequestHandler:
         return _Handler(self, loop=asyncio.get_running_loop(), **self._options)
 
     def connection_made(self, handler: web.RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        if len(self._open) >= self._most:
-            longest = next(iter(self._waiting), None)
-            if longest is None:
-                transport.abort()
-                return
-            self._waiting.pop(longest)
-            self._open.pop(longest).abort()  # at once, even if the client does not read
-        self._open[handler] = transport
-        self._waiting[handler] = None
+        self._places.take(handler, transport.abort)  # ends at once, even if the client does not read
 
     def connection_lost(self, handler: web.RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._open.pop(handler, None)
-        self._waiting.pop(handler, None)
+        self._places.leave(handler)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         try:
-            return await self._answer(request, functools.partial(self._waiting.pop, request.protocol, None))
+            return await self._answer(request, functools.partial(self._places.arrived, request.protocol))
         finally:
-            if request.protocol in self._open:
-                self._waiting.pop(request.protocol, None)  # it becomes the last
-                self._waiting[request.protocol] = None
+            self._places.wait(request.protocol)

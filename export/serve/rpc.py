@@ -19,6 +19,7 @@ from tensorflow_serving.apis import (
 
 from export.serve import tensors
 from export.serve.batching import Alone, Batcher
+from export.serve.connections import Places
 from export.serve.errors import Code, ServingError, from_exception, invalid, released
 from export.serve.servable import DEFAULT_SIGNATURE
 from export.serve.service import Service
@@ -60,7 +61,7 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
     }
     server = grpc.aio.server(
         options=list((options | settings.channel_arguments).items()),
-        interceptors=[_Messages(2 * settings.max_requests_in_flight)],
+        interceptors=[_Messages(Places(2 * settings.max_requests_in_flight))],
     )
     prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_PredictionService(service, runner), server)
     model_service_pb2_grpc.add_ModelServiceServicer_to_server(_ModelService(service), server)
@@ -73,12 +74,12 @@ class _Messages(grpc.aio.ServerInterceptor):
     gRPC itself would wait for ever, cancel further requests, and log each message that it cannot decode.
 
     Args:
-      most: maximum number of requests at the same time, including those whose message is arriving. `Admission` has a
-        lower limit for requests with a message.
+      places: for requests, including those whose message is arriving. `Admission` has a lower limit for requests with
+        a message.
     """
 
-    def __init__(self, most: int):
-        self._most, self._open = most, 0
+    def __init__(self, places: Places):
+        self._places = places
 
     async def intercept_service(
         self,
@@ -92,19 +93,23 @@ class _Messages(grpc.aio.ServerInterceptor):
         # Read the request as a stream of one message, because the server can then wait for the message with a timeout.
         # The client sees no difference.
         async def answer(messages, context):
-            if self._open >= self._most:
-                return _refuse(context, ServingError(Code.UNAVAILABLE, "the server is busy; try again later"))
-            self._open += 1
+            reading = asyncio.ensure_future(_only(messages))
             try:
-                message = await asyncio.wait_for(_only(messages), _IDLE_SECONDS)
+                self._places.take(reading, reading.cancel)
+                message = await asyncio.wait_for(reading, _IDLE_SECONDS)
+                self._places.arrived(reading)
                 return await handler.unary_unary(handler.request_deserializer(message), context)
+            except asyncio.CancelledError:
+                if reading in self._places:  # the client has cancelled the request
+                    raise
+                return _refuse(context, ServingError(Code.UNAVAILABLE, "the server is busy; try again later"))
             except (asyncio.TimeoutError, StopAsyncIteration):
                 text = "The request did not arrive completely in time"
                 return _refuse(context, ServingError(Code.DEADLINE_EXCEEDED, text))
             except DecodeError:
                 return _refuse(context, invalid("The request is not a message of this method"))
             finally:
-                self._open -= 1
+                self._places.leave(reading)
 
         return grpc.stream_unary_rpc_method_handler(answer, None, handler.response_serializer)
 

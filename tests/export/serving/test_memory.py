@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import threading
 import urllib.error
 import urllib.request
 
@@ -47,6 +48,18 @@ class Client:
         except grpc.RpcError as error:
             return error.code().name
 
+    def silent(self, count: int) -> str:
+        """Begins calls without messages, answers a request meanwhile, and cancels the calls."""
+        end = threading.Event()
+        call = self._channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        calls = [call.future(iter(end.wait, True)) for _ in range(count)]
+        try:
+            return self.grpc("", "x", np.zeros(1, np.float32))
+        finally:
+            for one in calls:
+                one.cancel()
+            end.set()
+
 
 def rows(client: Client) -> dict:
     """Refused requests by name: a function that sends one, and the status that it gets."""
@@ -63,6 +76,7 @@ def rows(client: Client) -> dict:
         "gzip bomb": (lambda: client.rest(bomb, Content_Encoding="gzip"), 413),
         "gRPC, wrong dtype": (lambda: client.grpc("", "x", np.zeros(VALUES, np.int32)), "INVALID_ARGUMENT"),
         "gRPC, answer of 100 MB": (lambda: client.grpc("wide", "size", np.int32([25_000_000])), "RESOURCE_EXHAUSTED"),
+        "gRPC, calls without a message": (lambda: client.silent(600), "OK"),
     }
 
 

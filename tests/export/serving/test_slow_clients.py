@@ -1,15 +1,16 @@
 """Clients that hold idle connections, send endless requests, or do not read their answers."""
 
 import contextlib
+import functools
 import socket
 import threading
 
 import grpc
 import numpy as np
 import pytest
-from tensorflow_serving.apis import predict_pb2
 
 from bert_tf.core.errors import InputError
+from export.serve.connections import Places
 from export.serve.settings import ServeSettings
 from tests.export.serving.held import PATH
 from tests.export.serving.models import halves, write_model
@@ -104,25 +105,55 @@ def test_grpc_connections_without_a_request_end(base, sent):
         until_closed(connect(server.grpc_port, sent))
 
 
-def test_a_grpc_request_that_never_arrives_ends(server):
-    never = threading.Event()
+@contextlib.contextmanager
+def silent_calls(server, count: int):
+    """Begins Predict calls over one connection without their messages; yields the calls' futures."""
+    end = threading.Event()
 
     def no_messages():
-        never.wait()
+        end.wait()
         yield from ()
 
     with grpc.insecure_channel(f"127.0.0.1:{server.grpc_port}") as channel:
-        call = channel.stream_unary(
-            "/tensorflow.serving.PredictionService/Predict",
-            request_serializer=predict_pb2.PredictRequest.SerializeToString,
-            response_deserializer=predict_pb2.PredictResponse.FromString,
-        )
-        answer = call.future(no_messages(), timeout=PATIENCE)
-        wait_until(lambda: server.advance(76) or answer.done())  # waits until the call has arrived and ended
-        never.set()
-    assert answer.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-    assert answer.details() == "The request did not arrive completely in time"
+        call = channel.stream_unary("/tensorflow.serving.PredictionService/Predict")
+        yield [call.future(no_messages(), timeout=PATIENCE) for _ in range(count)]
+        end.set()
+
+
+def test_a_grpc_request_that_never_arrives_ends(server):
+    with silent_calls(server, 1) as (call,):
+        wait_until(lambda: server.advance(76) or call.done())  # waits until the call has arrived and ended
+    assert call.code() == grpc.StatusCode.DEADLINE_EXCEEDED
+    assert call.details() == "The request did not arrive completely in time"
     np.testing.assert_array_equal(server.predict("default", x=np.ones(1, np.float32))["y"], [1.5])
+
+
+def test_silent_grpc_calls_shut_nobody_out(base):
+    limit, further = 4, 3
+    flags = [f"--model_base_path={base}", f"--max_requests_in_flight={limit // 2}"]
+    with running(*flags) as server, silent_calls(server, limit + further) as calls:
+        wait_until(lambda: sum(call.done() for call in calls) >= further)
+        np.testing.assert_array_equal(server.predict("default", x=np.ones(1, np.float32))["y"], [1.5])
+        wait_until(lambda: sum(call.done() for call in calls) > further)
+        assert {call.code().name for call in calls if call.done()} == {"UNAVAILABLE"}
+        assert sum(call.done() for call in calls) == further + 1, "one more made room; the others wait on"
+
+
+def test_places_go_to_those_who_waited_least():
+    places, ended = Places(2), []
+    for name in "ab":
+        places.take(name, functools.partial(ended.append, name))
+    places.arrived("a")
+    places.take("c", functools.partial(ended.append, "c"))
+    assert ended == ["b"], "the request of a is complete"
+    places.arrived("c")
+    places.take("d", functools.partial(ended.append, "d"))
+    assert ended == ["b", "d"], "nobody waits"
+    places.wait("c")
+    places.wait("a")
+    places.wait("b")
+    places.take("e", functools.partial(ended.append, "e"))
+    assert ended == ["b", "d", "c"] and "a" in places and "e" in places and "b" not in places
 
 
 def test_further_grpc_connections_are_refused(base):
