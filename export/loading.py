@@ -17,6 +17,7 @@ from google.protobuf.message import DecodeError
 from tensorflow.core.protobuf import meta_graph_pb2, saved_model_pb2
 from tensorflow.python.framework import op_def_registry
 
+from bert_tf.core import storage
 from bert_tf.core.errors import InputError
 from export import versions, warmup
 from export.serve.errors import reason
@@ -35,6 +36,7 @@ def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
         raise InputError(f"{folder}: is a LiteRT export, which was checked when it was written; load model.tflite")
     if not tf.io.gfile.exists(path):
         raise InputError(f"{path}: no such file; give the folder of a version, such as models/reviews/1")
+    storage.check_regular_files(folder)
     try:
         with tf.io.gfile.GFile(path, "rb") as file:
             model = saved_model_pb2.SavedModel.FromString(file.read())

@@ -6,6 +6,7 @@ A file gets its final name only when it is complete and on disk.
 import contextlib
 import dataclasses
 import errno
+import glob
 import hashlib
 import json
 import os
@@ -157,6 +158,14 @@ def list_folder(path: str) -> list[str]:
     if "://" in path:
         return _gfile().listdir(path)
     return [name for name in os.listdir(path) if is_utf8(name)]
+
+
+def check_regular_files(folder: str) -> None:
+    """Refuses a model's folder with a named pipe or a device in it, because reading such a file may never end."""
+    inside = os.path.join(glob.escape(folder), "*")
+    for path in (*glob.glob(inside), *glob.glob(os.path.join(inside, "*"))):
+        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
+            raise InputError(f"{path}: is not a regular file; replace it by one, or delete it")
 
 
 def sha256(path: str) -> str:

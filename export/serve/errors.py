@@ -7,6 +7,8 @@ import traceback
 import tensorflow as tf
 from tensorflow.core.protobuf import error_codes_pb2
 
+from bert_tf.core.errors import InputError
+
 # TensorFlow's messages can contain whole graphs; a client needs only the beginning.
 _LONGEST_MESSAGE = 2048
 # Matches lines of TensorFlow's messages that state the location of an error instead of the cause.
@@ -62,6 +64,8 @@ def from_exception(error: Exception) -> ServingError:
         return error
     if isinstance(error, tf.errors.OpError):
         return ServingError(Code(error.error_code), reason(error.message or str(error)))
+    if isinstance(error, InputError):
+        return ServingError(Code.FAILED_PRECONDITION, str(error))
     if isinstance(error, RecursionError):
         return invalid("The request nests too deeply")
     if isinstance(error, MemoryError):

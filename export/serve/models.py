@@ -32,8 +32,8 @@ class Models:
         on_load: Callable[[str, float, bool], None] = lambda folder, seconds, succeeded: None,
     ):
         self._poll_seconds = poll_seconds
-        # While a large model loads, the server must still search for versions of other models.
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="load")
+        # A version that never finishes to load keeps its thread, so other versions and searches need further threads.
+        self._threads = ThreadPoolExecutor(256, thread_name_prefix="load")
         self._models = {name: Versions(name, folder, load, self._threads, on_load) for name, folder in folders.items()}
         self._pollers: list[asyncio.Task] = []
 
@@ -48,6 +48,7 @@ class Models:
         for versions in self._models.values():
             _check_folder(versions.folder)
         await asyncio.gather(*(versions.update() for versions in self._models.values()))
+        await asyncio.gather(*(versions.settled() for versions in self._models.values()))
         for versions in self._models.values():
             if versions.latest() is None:
                 failed = versions.all()[:1]
@@ -61,7 +62,7 @@ class Models:
         for poller in self._pollers:
             poller.cancel()
         await asyncio.gather(*(versions.close() for versions in self._models.values()))
-        # Wait for versions that are being loaded, because the process could not end before.
+        # Wait for searches, because the process could not end before.
         end = functools.partial(self._threads.shutdown, cancel_futures=True)
         await asyncio.get_running_loop().run_in_executor(None, end)
 

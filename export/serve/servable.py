@@ -14,6 +14,7 @@ import tensorflow as tf
 import tensorflow_text  # noqa: F401 registers the ops of the tokenizers
 from tensorflow.core.protobuf import meta_graph_pb2
 
+from bert_tf.core import storage
 from export import warmup
 from export.serve.errors import Code, ServingError, from_exception, invalid, reason
 
@@ -44,8 +45,9 @@ class Servable:
           inter_op_threads: number of operations that run at the same time; 0 means one per core.
 
         Raises:
-          tf.errors.OpError, OSError: the SavedModel is missing or damaged.
+          tf.errors.OpError, OSError, InputError: the SavedModel is missing or damaged.
         """
+        storage.check_regular_files(folder)
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
         )

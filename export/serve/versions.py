@@ -5,7 +5,7 @@ import dataclasses
 import enum
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Executor
 
 import tensorflow as tf
@@ -97,8 +97,8 @@ class Versions:
         self._executor = executor
         self._on_load = on_load
         self._versions: dict[int, Version] = {}
-        self._unloads: set[asyncio.Task] = set()
-        self._updating = asyncio.Lock()
+        self._newest: int | None = None
+        self._tasks: set[asyncio.Task] = set()  # the active loads and unloads
 
     def all(self) -> list[Version]:
         """Returns all known versions, newest first."""
@@ -111,23 +111,25 @@ class Versions:
         return next((version for version in self.all() if version.state == State.AVAILABLE), None)
 
     async def update(self) -> None:
-        """Searches the model's folder once. Loads the newest version, then unloads other versions."""
-        async with self._updating:
-            found = await self._run(numbers_in, self.folder)
-            if found is None:  # a network folder can be temporarily unreadable
-                return
-            newest = max(found, default=None)
-            if newest is not None:
-                await self._ensure_loaded(newest, os.path.join(self.folder, found[newest]))
-            # Other versions stay loaded until the newest version is available.
-            if newest is None or self._versions[newest].state == State.AVAILABLE:
-                self._unload(number for number in self._versions if number != newest)
+        """Searches the model's folder once, and starts to load the newest version; does not wait for the load."""
+        found = await self._run(numbers_in, self.folder)
+        if found is None:  # a network folder can be temporarily unreadable
+            return
+        self._newest = max(found, default=None)
+        if self._newest is not None:
+            await self._ensure_loaded(self._newest, os.path.join(self.folder, found[self._newest]))
+        self._unload_others()
+
+    async def settled(self) -> None:
+        """Waits for the end of all loads and unloads."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def close(self) -> None:
-        """Unloads each version after the version's last request."""
-        async with self._updating:
-            self._unload(list(self._versions))
-        await asyncio.gather(*self._unloads)
+        """Unloads each version after the version's last request, and waits for the end of all loads."""
+        self._newest = None
+        self._unload_others()
+        await self.settled()
 
     async def _run(self, function, *arguments):
         return await asyncio.get_running_loop().run_in_executor(self._executor, function, *arguments)
@@ -140,10 +142,18 @@ class Versions:
         if known and known.error and known.files == files:
             return
         version = self._versions[number] = Version(self.model, number, folder, State.LOADING, files=files)
-        start = time.monotonic()
-        logging.info("loading %s version %d from %s", self.model, number, folder)
+        self._start(self._finish_loading(version))
+
+    def _start(self, coroutine: Coroutine) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _finish_loading(self, version: Version) -> None:
+        start, number = time.monotonic(), version.number
+        logging.info("loading %s version %d from %s", self.model, number, version.folder)
         try:
-            version.servable = await self._run(self._load, folder)
+            version.servable = await self._run(self._load, version.folder)
         except Exception as error:
             version.state, version.error = State.END, from_exception(error)
             logging.error("%s version %d cannot be loaded: %s", self.model, number, version.error.message)
@@ -151,15 +161,16 @@ class Versions:
             version.state = State.AVAILABLE
             logging.info("serving %s version %d", self.model, number)
         self._on_load(self.folder, time.monotonic() - start, version.error is None)
+        self._unload_others()
 
-    def _unload(self, numbers: Iterable[int]) -> None:
-        for number in list(numbers):
-            version = self._versions[number]
-            if version.state == State.AVAILABLE:
-                version.state = State.UNLOADING
-                task = asyncio.get_running_loop().create_task(self._finish(version))
-                self._unloads.add(task)
-                task.add_done_callback(self._unloads.discard)
+    def _unload_others(self) -> None:
+        """Unloads all versions except for the newest, as soon as the newest is available."""
+        newest = self._versions.get(self._newest)
+        if self._newest is None or (newest and newest.state == State.AVAILABLE):
+            for version in self._versions.values():
+                if version is not newest and version.state == State.AVAILABLE:
+                    version.state = State.UNLOADING
+                    self._start(self._finish(version))
 
     async def _finish(self, version: Version) -> None:
         await version.unused()

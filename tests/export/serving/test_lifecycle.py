@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import os
 import shutil
 import threading
 import types
@@ -9,16 +10,18 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import model_pb2
 
 from bert_tf.core.command_line import parse
 from bert_tf.core.errors import InputError
+from export.loading import check
 from export.serve.models import Models
 from export.serve.servable import Servable, plan_predict
 from export.serve.settings import ServeSettings
-from export.serve.versions import numbers_in
+from export.serve.versions import State, numbers_in
 from tests.export.serving.models import halves, write_model, write_warmup
 from tests.export.serving.running import Running, running
-from tests.waiting import wait_until
+from tests.waiting import PATIENCE, wait_until
 
 
 def answered_version(server, model="m", path="") -> float:
@@ -109,6 +112,77 @@ def test_chosen_outputs_do_not_make_the_graph_grow(tmp_path, monkeypatch):
     assert operations() == once
     ask("length", "echo")
     assert operations() > once
+
+
+@pytest.mark.parametrize("name", ["saved_model.pb", "variables/variables.index", "assets.extra/labels.txt"])
+def test_a_named_pipe_is_refused_by_name(tmp_path, name):
+    base, made = tmp_path / "m", tmp_path / "made"
+    base.mkdir()
+    made.mkdir()
+    write_model(base, 1)
+    pipe = write_model(made, 2) / name
+    pipe.parent.mkdir(exist_ok=True)
+    pipe.unlink(missing_ok=True)
+    os.mkfifo(pipe)
+    with pytest.raises(InputError, match=f"{name}: is not a regular file; replace it"):
+        check(str(made / "2"))
+    with running("--model_name=m", f"--model_base_path={base}") as server:
+        (made / "2").rename(base / "2")
+        wait_until(lambda: server.states("m").get(2) == "END")
+        status = server.get("/v1/models/m/versions/2")[1]["model_version_status"][0]["status"]
+        assert status["error_message"] == f"{base}/2/{name}: is not a regular file; replace it by one, or delete it"
+        assert answered_version(server) == 1
+        write_model(base, 3)
+        wait_until(lambda: answered_version(server) == 3)
+
+
+def test_linked_files_are_served(tmp_path):
+    """Kubernetes mounts a version as links to files and folders."""
+    made, base = write_model(tmp_path, 1), tmp_path / "m"
+    (base / "1").mkdir(parents=True)
+    (base / "1/saved_model.pb").symlink_to(made / "saved_model.pb")
+    (base / "1/variables").symlink_to(made / "variables")
+    with running("--model_name=m", f"--model_base_path={base}") as server:
+        assert answered_version(server) == 1
+
+
+def test_loads_that_hang_delay_no_other_version(tmp_path):
+    go, loaded = threading.Event(), []
+
+    def load(folder):
+        if int(folder.rpartition("/")[2]) in range(2, 8):
+            go.wait()
+        loaded.append(folder)
+        return types.SimpleNamespace(close=lambda: loaded.remove(folder))
+
+    def states(models, name):
+        listed = models.status(model_pb2.ModelSpec(name=name)).model_version_status
+        return {one.version: State(one.state).name for one in listed}
+
+    async def become(models, name, **expected):
+        for number, state in expected.items():
+            while states(models, name).get(int(number[1:])) != state:
+                await asyncio.sleep(0.01)
+
+    async def main():
+        folders = {name: str(tmp_path / name) for name in ("a", "b")}
+        for folder in folders.values():
+            os.makedirs(f"{folder}/1")
+        models = Models(folders, load, poll_seconds=0.01)
+        await models.start()
+        for number in range(2, 8):
+            os.mkdir(f"{folders['a']}/{number}")
+            await become(models, "a", **{f"v{number}": "LOADING", "v1": "AVAILABLE"})
+        for folder in folders.values():
+            os.mkdir(f"{folder}/9")
+        for name in folders:
+            await become(models, name, v9="AVAILABLE", v1="END")
+        go.set()  # the old versions are loaded at last, and are unloaded, because a newer one is available
+        await become(models, "a", **{f"v{number}": "END" for number in range(2, 8)})
+        assert sorted(loaded) == [f"{folder}/9" for folder in folders.values()]
+        await models.close()
+
+    asyncio.run(asyncio.wait_for(main(), PATIENCE))
 
 
 @pytest.mark.slow
