@@ -36,8 +36,6 @@ def export_saved_model(settings: ExportSettings) -> str:
     """
     versions.check(settings.export_dir, settings.format == "litert")
     with policy(policy_name(settings.dtype)), sources.load(settings) as source:
-        if source.folder.startswith(settings.checkpoint_dir):  # the best trial of a sweep
-            settings = dataclasses.replace(settings, checkpoint_dir=source.folder)
         # A model of another project was converted into a temporary folder, which means nothing to the user.
         is_own = source.checkpoint.startswith(settings.checkpoint_dir)
         name = source.checkpoint if is_own else settings.checkpoint_dir
@@ -45,6 +43,14 @@ def export_saved_model(settings: ExportSettings) -> str:
         target = _write(source, settings)
     logging.info("exported %s to %s", name, target)
     return target
+
+
+def _names(settings: ExportSettings, source: Trained) -> dict[str, str]:
+    """Returns names instead of the settings' paths, because an export may be published."""
+    path = settings.checkpoint_dir
+    best = source.folder if source.folder.startswith(path) else path  # the best trial of a sweep
+    name = path if "://" in path else os.path.relpath(best, os.path.join(path, ".."))
+    return {"checkpoint_dir": name, "export_dir": versions.model_name(settings.export_dir)}
 
 
 def _write(source: Trained, settings: ExportSettings) -> str:
@@ -58,7 +64,8 @@ def _write(source: Trained, settings: ExportSettings) -> str:
 
 
 def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, folder: str) -> None:
-    assets = _assets(source, dataclasses.asdict(settings), assets_folder)
+    recorded = dataclasses.asdict(settings) | _names(settings, source)
+    assets = _assets(source, recorded, assets_folder)
     kind = kinds.kind_of(source.description)
     kind.drop_unused(source.model, source.description)
     weights.prepare(source.model, settings.dtype, halved=settings.format == "saved_model" and settings.device == "cpu")
@@ -76,7 +83,7 @@ def _write_files(source: Trained, settings: ExportSettings, assets_folder: str, 
         signatures.set_method(folder, served.method)
         warmup.write(folder, versions.model_name(settings.export_dir), requests)
         loading.check(folder)
-    storage.write_json(os.path.join(folder, SETTINGS_NAME), settings)
+    storage.write_json(os.path.join(folder, SETTINGS_NAME), recorded)
 
 
 @contextlib.contextmanager

@@ -74,7 +74,7 @@ def test_export_of_hugging_face_copy_equals_original(name, vocab_file, tmp_path)
             assert ours[output].tolist() == values.tolist()
         else:
             np.testing.assert_allclose(ours[output], values, atol=1e-5)
-    assert f"checkpoint_dir: {hf}" in (tmp_path / "theirs/1/assets/model_card.md").read_text()
+    assert "checkpoint_dir: hf\n" in (tmp_path / "theirs/1/assets/model_card.md").read_text()
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+import os
 import pathlib
 import re
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -14,9 +16,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from bert_tf.core import storage
 from bert_tf.core.errors import InputError
-from export import loading, warmup
+from export import loading, saved_model, warmup
 from export.check import check
 from export.serve.servable import Servable, replay
+from export.settings import ExportSettings
 
 
 @pytest.fixture
@@ -33,6 +36,21 @@ def logs(folder):
     return [
         prediction_log_pb2.PredictionLog.FromString(one) for one in tf.data.TFRecordDataset(path).as_numpy_iterator()
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "loaded", "name"),
+    [
+        ("/home/me/sweep", "/home/me/sweep/trials/one", "sweep/trials/one"),
+        ("runs/one/", "runs/one/", "one"),
+        ("runs/bert_model.ckpt", "runs", "bert_model.ckpt"),
+        ("hf://me/model", "/home/me/.cache/model", "hf://me/model"),
+    ],
+)
+def test_exports_record_names_instead_of_paths(given, loaded, name):
+    settings = ExportSettings(checkpoint_dir=given, export_dir="/home/me/models/reviews/3")
+    names = saved_model._names(settings, types.SimpleNamespace(folder=loaded))
+    assert names == {"checkpoint_dir": name, "export_dir": "reviews"}
 
 
 @pytest.mark.slow
@@ -66,9 +84,14 @@ def test_card_names_task_data_scores_and_versions(exported):
     for line in (
         '- labels: ["0", "1", "2"]', "- kind: classification", "- accuracy: 0.75", "- file: ckpt-1",
         f"- parameters: {count}",
-        f"- sha256: {digest.hexdigest()}", f"- tensorflow: {tf.__version__}", f"- checkpoint_dir: {run}",
+        f"- sha256: {digest.hexdigest()}", f"- tensorflow: {tf.__version__}", f"- checkpoint_dir: {run.name}",
+        "- export_dir: classes",
     ):  # fmt: skip
         assert f"\n{line}\n" in card, line
+    recorded = json.loads((folder / "assets.extra/export.json").read_text())
+    assert (recorded["checkpoint_dir"], recorded["export_dir"]) == ("classes-run", "classes")
+    written = [path for path in folder.rglob("*") if path.is_file()]
+    assert len(written) > 9 and not any(os.fsencode(folder.parents[1]) in path.read_bytes() for path in written)
     assert "Unknown" in (pathlib.Path(exported["scores"]) / "assets/model_card.md").read_text()
     assert json.loads((folder / "assets/task.json").read_text())["labels"] == ["0", "1", "2"]
 
