@@ -1,17 +1,20 @@
 """Limits the number of REST connections and gRPC calls, so that slow clients exclude nobody."""
 
 import asyncio
+import contextlib
 import functools
 import http
 from collections.abc import Awaitable, Callable, Hashable
 
 from aiohttp import web
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
 
 # Maximum number of bytes in the first line of a request, and in each header field.
 _LARGEST_HEADER = 16 * 1024
 # If a client still sends data after the answer, the server reads this data for the given time before it closes the
 # connection. Otherwise the client might not get the answer.
 _LINGERING_SECONDS = 1.0
+UNKNOWN_ENCODING = "the Content-Encoding is not supported; send gzip, deflate, or no Content-Encoding"
 
 
 class Places:
@@ -23,42 +26,43 @@ class Places:
 
     def __init__(self, most: int):
         self._most = most
-        self._ends: dict[Hashable, Callable[[], object]] = {}
-        self._waiting: dict[Hashable, None] = {}  # the longest wait comes first
-
-    def __contains__(self, one: Hashable) -> bool:
-        return one in self._ends
+        self.ends: dict[Hashable, Callable[[], object]] = {}  # in the order in which the waits began
+        self._complete: set[Hashable] = set()
 
     def take(self, one: Hashable, end: Callable[[], object]) -> None:
-        """Gives a place to a new connection or call, which then waits; `end` is called if it has to give way."""
-        self._ends[one] = end
-        self.wait(one)
-        if len(self._ends) > self._most:
-            longest = next(iter(self._waiting))  # the new one, if no other waits
-            end = self._ends[longest]
-            self.leave(longest)
-            end()
-
-    def wait(self, one: Hashable) -> None:
-        """Records that a wait begins, unless the connection or call has given way."""
-        if one in self._ends:
-            self._waiting.pop(one, None)  # it becomes the last
-            self._waiting[one] = None
+        self.ends[one] = end
+        if len(self.ends) > self._most:  # ends the new one, if no other waits
+            self.ends.pop(next(each for each in self.ends if each not in self._complete))()
 
     def arrived(self, one: Hashable) -> None:
-        """Records that a request is complete."""
-        self._waiting.pop(one, None)
+        self._complete.add(one)
+
+    def wait(self, one: Hashable) -> None:
+        self._complete.discard(one)
+        if one in self.ends:
+            self.ends[one] = self.ends.pop(one)
 
     def leave(self, one: Hashable) -> None:
-        self._ends.pop(one, None)
-        self._waiting.pop(one, None)
+        self.ends.pop(one, None)
+        self._complete.discard(one)
 
 
 class _Handler(web.RequestHandler):
-    """Answers in JSON to bytes that are not an HTTP request."""
+    """Answers in JSON to bytes that are not an HTTP request, and answers clients that have ended their sending half."""
+
+    def eof_received(self) -> bool:
+        """Keeps the connection until its last request is answered, if this request is complete."""
+        if self._waiter is None or self._waiter.done():  # a request has begun
+            with contextlib.suppress(HttpProcessingError):  # the rest of the request's body is missing
+                self._parser.feed_eof()
+                self.close()
+                return True
+        return False
 
     def handle_error(self, request, status=500, exc=None, message=None) -> web.Response:
         """See `RequestHandler.handle_error`."""
+        if isinstance(exc, ContentEncodingError):  # an encoding for which this machine lacks a package
+            status, message = 415, UNKNOWN_ENCODING
         text = " ".join((message or http.HTTPStatus(status).phrase).split())
         response = web.json_response({"error": text}, status=status)
         response.force_close()

@@ -12,6 +12,7 @@ from tensorflow_serving.apis import get_model_metadata_pb2, model_pb2
 
 from export.serve import json_bodies, page
 from export.serve.batching import Alone, Batcher
+from export.serve.connections import UNKNOWN_ENCODING
 from export.serve.errors import Code, ServingError, from_exception, invalid, released
 from export.serve.servable import Arrays, Servable, find_signature
 from export.serve.service import SIGNATURES, Service
@@ -119,6 +120,8 @@ class Rest:
     async def _body(self, request: web.BaseRequest, take: Callable[[int], None]) -> bytes:
         chunks, size = [], 0
         self._check_size(request.content_length or 0)
+        if request.headers.get("Content-Encoding", "").lower() not in ("", "identity", "gzip", "deflate"):
+            raise ServingError(Code.INVALID_ARGUMENT, UNKNOWN_ENCODING, http_status=415)
         if request.headers.get("Expect", "").lower() == "100-continue":
             await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
             request.writer.output_size = 0  # these bytes are not part of the answer

@@ -100,7 +100,7 @@ class _Messages(grpc.aio.ServerInterceptor):
                 self._places.arrived(reading)
                 return await handler.unary_unary(handler.request_deserializer(message), context)
             except asyncio.CancelledError:
-                if reading in self._places:  # the client has cancelled the request
+                if reading in self._places.ends:  # the client has cancelled the request
                     raise
                 return _refuse(context, ServingError(Code.UNAVAILABLE, "the server is busy; try again later"))
             except (asyncio.TimeoutError, StopAsyncIteration):
@@ -185,6 +185,12 @@ class _PredictionService(prediction_service_pb2_grpc.PredictionServiceServicer):
         self, request: get_model_metadata_pb2.GetModelMetadataRequest, context: grpc.aio.ServicerContext
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         return self._service.metadata(request)
+
+    @_answered
+    async def Classify(self, request: Message, context: grpc.aio.ServicerContext) -> Message:
+        raise ServingError(Code.UNIMPLEMENTED, "only Predict is answered; call Predict with signature_name=examples")
+
+    Regress = MultiInference = Classify
 
 
 class _ModelService(model_service_pb2_grpc.ModelServiceServicer):

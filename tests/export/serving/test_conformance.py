@@ -5,12 +5,20 @@ import http.client
 import json
 import re
 import socket
+import zlib
 
 import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, get_model_metadata_pb2, get_model_status_pb2, predict_pb2
+from tensorflow_serving.apis import (
+    classification_pb2,
+    get_model_metadata_pb2,
+    get_model_status_pb2,
+    inference_pb2,
+    predict_pb2,
+    regression_pb2,
+)
 
 from export.serve.errors import from_exception
 from tests.export.serving.cases import ANSWERS, ERRORS, MODEL
@@ -190,8 +198,6 @@ def test_grpc_errors(server):
         assert grpc_error(server.predictions.Predict, request)[0] == "INVALID_ARGUMENT"
     request.model_spec.version_label = "stable"
     assert grpc_error(server.predictions.Predict, request)[1].startswith("labels of versions are not supported")
-    classify = classification_pb2.ClassificationRequest(model_spec=request.model_spec)
-    assert grpc_error(server.predictions.Classify, classify)[0] == "UNIMPLEMENTED"
     held = np.zeros(1, np.int32)
     assert grpc_error(server.predict, "half", "held", x=held, timeout=0.2)[0] == "DEADLINE_EXCEEDED"
     server.release(model="half")
@@ -200,7 +206,6 @@ def test_grpc_errors(server):
 @pytest.mark.parametrize(
     "head",
     [
-        f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: zz\r\nContent-Length: 1\r\n\r\n{{",
         f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 1\r\n\r\n{{",
         f"BREW {MODEL} HTTP/1.1\r\nHost: x\r\n\r\n",
         "no HTTP\r\n\r\n",
@@ -214,6 +219,59 @@ def test_what_is_not_http_gets_errors_in_json(server, head):
         answer.begin()
         assert answer.status in (400, 501) and answer.headers["Content-Type"].startswith("application/json")
         assert json.loads(answer.read()).keys() == {"error"}
+
+
+@pytest.mark.parametrize("encoding", ["zz", "br", "zstd", "gzip, br"])
+def test_unknown_content_encodings_are_refused(server, encoding):
+    body = json.dumps({"instances": [1.0]}).encode()
+    status, headers, answer = server.http("POST", MODEL + ":predict", body, {"Content-Encoding": encoding})
+    expected = "the Content-Encoding is not supported; send gzip, deflate, or no Content-Encoding"
+    assert (status, json.loads(answer)) == (415, {"error": expected})
+    assert headers["Content-Type"].startswith("application/json")
+
+
+@pytest.mark.parametrize("encode", [bytes, gzip.compress, zlib.compress])
+@pytest.mark.parametrize("size", [20, 1_000_000])
+def test_a_half_closed_client_gets_its_answer(server, encode, size):
+    body = encode(b'{"instances": [1.0]}'.ljust(size))
+    name = {bytes: "identity", gzip.compress: "gzip", zlib.compress: "deflate"}[encode]
+    head = f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Encoding: {name}\r\nContent-Length: {len(body)}"
+    answer = half_closed(server, head.encode() + b"\r\n\r\n" + body)
+    assert answer.startswith(b"HTTP/1.1 200 "), answer
+    assert json.loads(answer.partition(b"\r\n\r\n")[2]) == {"predictions": [2.5]}
+
+
+@pytest.mark.parametrize(
+    ("sent", "expected"),
+    [
+        (f"GET {MODEL} HTTP/1.1\r\nHost: x\r\n\r\n", b"HTTP/1.1 200 "),
+        (f"GET {MODEL} HTTP/1.1\r\nHost: x\r\n", b""),
+        (f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{{", b""),
+        (f"POST {MODEL}:predict HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n9\r\n{{", b""),
+        ("", b""),
+    ],
+)
+def test_only_whole_requests_outlive_the_sending_half(server, sent, expected):
+    answer = half_closed(server, sent.encode())
+    assert answer.startswith(expected) and bool(answer) == bool(expected)
+
+
+def half_closed(server, sent: bytes) -> bytes:
+    """Sends bytes, ends the sending half of the connection, and returns all received bytes."""
+    with socket.create_connection(("127.0.0.1", server.rest_port), timeout=PATIENCE) as client:
+        client.sendall(sent)
+        client.shutdown(socket.SHUT_WR)
+        return b"".join(iter(lambda: client.recv(1 << 20), b""))
+
+
+@pytest.mark.parametrize("method", ["Classify", "Regress", "MultiInference"])
+def test_other_calls_name_the_signature_for_predict(server, method):
+    request = {
+        "Classify": classification_pb2.ClassificationRequest, "Regress": regression_pb2.RegressionRequest,
+        "MultiInference": inference_pb2.MultiInferenceRequest,
+    }[method]()  # fmt: skip
+    code, message = grpc_error(getattr(server.predictions, method), request)
+    assert code == "UNIMPLEMENTED" and message.endswith("call Predict with signature_name=examples")
 
 
 def test_grpc_refuses_what_it_cannot_decode(server, caplog):

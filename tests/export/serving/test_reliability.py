@@ -137,7 +137,7 @@ def test_hostile_requests_do_no_harm(tmp_path):
                 {"200", "400", "404", "413"} <= statuses or statuses.update(bombard(server.rest_port, 100, next(seeds)))
             )
         )
-        assert statuses <= {"", "200", "400", "403", "404", "405", "408", "413", "503", "504", "501"}, statuses
+        assert statuses <= {"", "200", "400", "403", "404", "405", "408", "413", "415", "503", "504", "501"}, statuses
         assert server.post(PATH, {"instances": [1.0]}) == (200, {"predictions": [1.5]})
 
 
