@@ -52,7 +52,7 @@ def check(export_dir: str, is_litert: bool) -> None:
 def beside(export_dir: str) -> str:
     """Returns the path for `storage.temporary_folder` that puts the temporary folder next to the model's versions."""
     path = export_dir.rstrip("/")
-    return path if is_version(path) else os.path.join(path, "next")
+    return os.path.join(os.path.dirname(path) if is_version(path) else path, "next")
 
 
 def publish(temporary: str, export_dir: str) -> str:

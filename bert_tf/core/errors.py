@@ -19,16 +19,18 @@ class InputError(ValueError):
     """
 
 
+def check_regular(path: str) -> None:
+    """Refuses a path that is neither a file nor a folder, because a read of a named pipe may never return."""
+    if "://" not in path and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
+        raise InputError(f"{path}: is not a regular file; replace it by one, or delete it")
+
+
 @contextlib.contextmanager
 def unreadable(
     path: str, what: str = "has unexpected content", remedy: str = "copy the files again, or give others"
 ) -> Iterator[None]:
-    """Turns the errors of code that reads a user's files into an InputError that names them.
-
-    A path that is neither a file nor a folder is refused, because a read of a named pipe may never return.
-    """
-    if "://" not in path and os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
-        raise InputError(f"{path}: is not a regular file; give a file")
+    """Turns the errors of code that reads a user's files into an InputError that names them."""
+    check_regular(path)
     try:
         yield
     except InputError:

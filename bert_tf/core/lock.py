@@ -1,13 +1,27 @@
 """Locks on folders, which tell a process whether another process still writes into a folder."""
 
+import contextlib
 import fcntl
 import os
+from collections.abc import Iterator
 
 from absl import logging
 
 from bert_tf.core.errors import InputError
 
 NAME = "lock"
+
+
+@contextlib.contextmanager
+def locked(folder: str, wait: bool = False) -> Iterator[bool]:
+    """Locks a folder itself, without a file in it; yields False if another process has locked it, or without locks."""
+    is_locked = False
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):
+            held.callback(os.close, descriptor := os.open(folder, os.O_DIRECTORY | os.O_CLOEXEC))
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            is_locked = True
+        yield is_locked
 
 
 class FolderLock:

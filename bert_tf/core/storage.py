@@ -17,7 +17,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from bert_tf.core.errors import InputError, unreadable
+from bert_tf.core import lock
+from bert_tf.core.errors import InputError, check_regular, unreadable
 from bert_tf.core.flag_parsing import is_utf8
 
 # Part of the name of each unfinished file, by which the leftovers of a killed process are recognized.
@@ -76,14 +77,23 @@ def remove_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it."""
-    temporary = f"{path.rstrip('/')}{TEMPORARY}{uuid.uuid4().hex[:12]}"
-    try:
-        _gfile().makedirs(temporary)
-        yield temporary
-    finally:
-        if _gfile().exists(temporary):
-            remove_tree(temporary)
+    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it.
+
+    Also removes the folders of killed processes for the same `path`: a living process locks its folder.
+    """
+    start = path.rstrip("/") + TEMPORARY
+    for left in glob.glob(f"{glob.escape(start)}*"):
+        with lock.locked(left) as is_abandoned:
+            if is_abandoned and os.path.isdir(left) and os.listdir(left):  # an empty folder may be locked in a moment
+                shutil.rmtree(left, ignore_errors=True)
+    temporary = start + uuid.uuid4().hex[:12]
+    _gfile().makedirs(temporary)
+    with lock.locked(temporary, wait=True):
+        try:
+            yield temporary
+        finally:
+            if _gfile().exists(temporary):
+                remove_tree(temporary)
 
 
 def publish_folder(temporary: str, path: str) -> None:
@@ -162,10 +172,9 @@ def list_folder(path: str) -> list[str]:
 
 def check_regular_files(folder: str) -> None:
     """Refuses a model's folder with a named pipe or a device in it, because reading such a file may never end."""
-    inside = os.path.join(glob.escape(folder), "*")
-    for path in (*glob.glob(inside), *glob.glob(os.path.join(inside, "*"))):
-        if os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path):
-            raise InputError(f"{path}: is not a regular file; replace it by one, or delete it")
+    folder = glob.escape(folder)
+    for path in (*glob.glob(f"{folder}/*"), *glob.glob(f"{folder}/*/*")):
+        check_regular(path)
 
 
 def sha256(path: str) -> str:

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 from absl import logging
@@ -24,8 +24,8 @@ from bert_tf.runs import evaluations
 
 # Default number of checkpoints to keep.
 KEPT = 5
-# Names of the folders for the checkpoint that is being written, and for damaged checkpoints.
-_SAVING, _DAMAGED = "saving", "damaged"
+# Name of the folder for damaged checkpoints.
+_DAMAGED = "damaged"
 ENSEMBLE_NAME = "ensemble.json"
 _STEP = re.compile(r"-(\d+)$")
 
@@ -194,7 +194,7 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
     if not _is_local(folder):  # an object store shows only complete files
         write(os.path.join(folder, name))
         return
-    with _saving_folder(folder) as aside:
+    with storage.temporary_folder(os.path.join(folder, "saving")) as aside:
         write(os.path.join(aside, name))
         _move(aside, name, folder)
 
@@ -207,7 +207,6 @@ def tidy(folder: str, found: ResumePoint) -> None:
     Args:
       found: the result of `find`.
     """
-    storage.remove_tree(os.path.join(folder, _SAVING))
     _move_to_damaged(folder, found.prefix, found.damaged)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):
@@ -216,7 +215,8 @@ def tidy(folder: str, found: ResumePoint) -> None:
         data_of = re.match(r"((?:ckpt|best)-\d+)\.data-\d{5}-of-\d{5}$", name)
         # If a process is killed while it deletes a checkpoint, data files without an index remain.
         if half_written or (data_of and data_of[1] not in whole):
-            tf.io.gfile.remove(os.path.join(folder, name))
+            path = os.path.join(folder, name)
+            (storage.remove_tree if tf.io.gfile.isdir(path) else tf.io.gfile.remove)(path)
 
 
 def discard_latest(folder: str) -> str:
@@ -261,18 +261,6 @@ def _named(folder: str) -> tuple[list[str], str]:
     if state is None:
         return [], ""
     return [*state.all_model_checkpoint_paths, state.model_checkpoint_path], state.model_checkpoint_path
-
-
-@contextlib.contextmanager
-def _saving_folder(folder: str) -> Iterator[str]:
-    """Yields a temporary folder for a checkpoint, and always deletes this folder at the end."""
-    path = os.path.join(folder, _SAVING)
-    storage.remove_tree(path)
-    os.makedirs(path)
-    try:
-        yield path
-    finally:
-        storage.remove_tree(path)
 
 
 def _move(aside: str, name: str, folder: str) -> None:

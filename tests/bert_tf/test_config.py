@@ -110,7 +110,7 @@ def test_refuses_file_without_configuration(tmp_path, content, message):
 def test_a_named_pipe_is_refused(tmp_path):
     """Nobody writes to the pipe, so a read would never return."""
     os.mkfifo(tmp_path / "config.json")
-    with pytest.raises(InputError, match="config.json: is not a regular file; give a file"):
+    with pytest.raises(InputError, match="config.json: is not a regular file; replace it by one"):
         BertConfig.from_json_file(str(tmp_path / "config.json"))
 
 

@@ -250,11 +250,11 @@ def test_unfinished_training_is_exported_by_a_flag(pairs, tmp_path):
 def test_a_models_folder_gets_the_next_version(pairs, tmp_path):
     base = tmp_path / "models/scores"
     (base / "7").mkdir(parents=True)
-    (base / "9.tmp-0123456789ab").mkdir()  # files of a killed export
+    storage.write_text(f"{base}/next.tmp-0123456789ab/saved_model.pb", "")  # files of a killed export
     flags = ExportSettings(checkpoint_dir=f"{pairs[0]}/run", export_dir=f"{base}/", task_name="OWN")
     assert export_saved_model(flags) == f"{base}/8"
     assert os.listdir(tmp_path) == ["models"]
-    assert sorted(os.listdir(base)) == ["7", "8", "9.tmp-0123456789ab"]
+    assert sorted(os.listdir(base)) == ["7", "8"]
     assert tf.saved_model.contains_saved_model(f"{base}/8")
 
 

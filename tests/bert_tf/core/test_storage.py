@@ -7,7 +7,7 @@ import signal
 import pytest
 import tensorflow as tf
 
-from bert_tf.core import storage
+from bert_tf.core import lock, storage
 from bert_tf.core.errors import InputError
 from tfrecords import writer
 
@@ -118,6 +118,24 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path):
         assert list(target.iterdir()) == []
         storage.publish_folder(folder, f"{target}/")
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "whole"]
+
+
+def test_folders_of_killed_writers_are_removed(tmp_path):
+    """The operating system releases the locks of a killed process, so its folders have no lock."""
+    kept = ["out[1].tmp-new", "other.tmp-0", "out1.tmp-0"]  # one that is not locked yet, and those of other paths
+    for name in (*kept, "out[1].tmp-killed/variables"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in (*kept[1:], "out[1].tmp-killed/variables"):
+        (tmp_path / name / "part").touch()
+    with storage.temporary_folder(str(tmp_path / "out[1]")) as living:
+        pathlib.Path(living, "part").touch()
+        with storage.temporary_folder(str(tmp_path / "out[1]")) as later:
+            assert set(os.listdir(tmp_path)) == {*kept, os.path.basename(living), os.path.basename(later)}
+            with lock.locked(living) as is_abandoned:
+                assert not is_abandoned
+    assert set(os.listdir(tmp_path)) == {*kept}
+    with lock.locked(str(tmp_path / kept[0])) as is_locked, lock.locked("ram://none") as is_remote:
+        assert is_locked and not is_remote
 
 
 def test_of_two_writers_the_later_is_refused(tmp_path):
