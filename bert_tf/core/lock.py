@@ -46,7 +46,7 @@ class FolderLock:
         """Locks the folder, which must exist. On a file system without locks, the method only logs a warning."""
         if "://" in self._folder:
             return
-        self._file = os.open(os.path.join(self._folder, NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+        self._file = os.open(os.path.join(self._folder, NAME), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o666)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
