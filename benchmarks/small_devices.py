@@ -63,8 +63,9 @@ def rows_of(run: str) -> tuple[list[dict[str, np.ndarray]], np.ndarray]:
     described, lines = description.read(run), evaluation_file.read(run)
     tokenizer = BertTokenizer(run)
     segments = [tokenizer.encode([line[name] for line in lines]) for name in ("text_a", "text_b") if name in lines[0]]
-    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
-    packed = pack(*segments, *[None][len(segments) - 1 :], max_seq_length=described.max_seq_length, **special)
+    packed = pack(
+        *segments, *[None][len(segments) - 1 :], max_seq_length=described.max_seq_length, **tokenizer.row_form
+    )
     lengths = packed["input_mask"].numpy().sum(axis=1)
     rows = [
         {name: values.numpy()[i : i + 1, :length] for name, values in packed.items()}

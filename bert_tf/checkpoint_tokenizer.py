@@ -105,10 +105,10 @@ def check(known: TokenizerRules, rules: TokenizerRules, source: str, data: str =
                 f"{flag}, {_OVERRIDE}"
             )
     _check_vocabulary(known, rules, source, f"{where}--vocab_file={rules.vocab_file}", remedy)
-    if rules.added_tokens != known.added_tokens:
+    if rules.added_tokens != known.added_tokens or rules.form != known.form:
         raise InputError(
-            f"{where}--vocab_file={rules.vocab_file}: {known.vocab_file} of {source} has other added tokens; {remedy} "
-            f"the checkpoint's vocabulary, {_OVERRIDE}"
+            f"{where}--vocab_file={rules.vocab_file}: {known.vocab_file} of {source} has other added tokens or rows; "
+            f"{remedy} the checkpoint's vocabulary, {_OVERRIDE}"
         )
 
 

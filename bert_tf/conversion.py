@@ -218,7 +218,7 @@ def _entries_of(contents: Contents, rules: TokenizerRules | None, task: TaskDesc
     entries |= hugging_face.read_task_entries(contents)
     if task:
         entries |= hugging_face.label_entries(task.labels) | dict(registry.of_task(task, folder).config_entries)
-    return entries | ({"pad_token_id": rules.vocabulary.index(PAD)} if rules else {})
+    return entries | ({"pad_token_id": rules.id_of(PAD)} if rules else {})
 
 
 def _check_format(format: str, contents: Contents, config: BertConfig, task: TaskDescription | None) -> None:

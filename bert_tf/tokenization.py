@@ -68,6 +68,7 @@ class BertTokenizer(tf.Module):
       rules: the `TokenizerRules`.
       vocabulary: list of tokens in the order of their ids.
       vocab_file: path of the vocabulary; "" if it comes from no file.
+      row_form: the arguments of `bert_tf.text.packing.pack` that the tokenizer states.
       do_lower_case: whether text is lower-cased.
       strip_accents: whether accents are stripped.
       pad_id: id of [PAD].
@@ -100,12 +101,21 @@ class BertTokenizer(tf.Module):
             rules.vocab_file, rules.do_lower_case, rules.strip_accents,
         )  # fmt: skip
         ids = {token: i for i, token in enumerate(self.vocabulary)}
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (ids[t] for t in SPECIAL_TOKENS)
-        self._split = WordSplitter(rules.do_lower_case, rules.strip_accents)
-        self._added = AddedTokenFinder(rules, ids) if rules.added_tokens else None
-        added = {token.content for token in rules.added_tokens}
-        # Words do not contain added tokens, so the search for the longest token of a word must not find them.
-        pieces = [_unreachable(i) if token in added else token for i, token in enumerate(self.vocabulary)]
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = map(rules.id_of, SPECIAL_TOKENS)
+        form = {"truncation_side": rules.truncation_side, "has_token_types": rules.has_token_types}
+        object.__setattr__(self, "row_form", {"cls_id": self.cls_id, "sep_id": self.sep_id, **form})
+        normalized, exact = (
+            {ids[token.content]: token.content for token in rules.added_tokens if token.normalized == kind}
+            for kind in (True, False)
+        )
+        self._added = AddedTokenFinder(exact) if exact else None
+        with tf.init_scope():
+            self._split = WordSplitter(rules.do_lower_case, rules.strip_accents, normalized)
+        # The search for the longest token of a word must not find added tokens. `WordSplitter` writes such a string for
+        # each normalized token.
+        pieces = [
+            _unreachable(i) if i in normalized or i in exact else token for i, token in enumerate(self.vocabulary)
+        ]
         self._cut_words = word_cutter(pieces)
         self._cut_plain_texts = _wordpiece(
             tuple(_plain_or_unreachable(token, i) for i, token in enumerate(pieces)),
@@ -167,7 +177,7 @@ class BertTokenizer(tf.Module):
     def _encode(self, texts, with_offsets):
         """Returns (ids,) or (ids, starts, ends); the offsets count bytes."""
         splits, *values = self._encode_words(texts, with_offsets) if not self._added else tf.cond(
-            self._added.are_in(texts),
+            tf.reduce_any(self._added.are_in(texts)),
             lambda: self._encode_around_added(texts, with_offsets),
             lambda: self._encode_words(texts, with_offsets),
         )  # fmt: skip
@@ -191,6 +201,10 @@ class BertTokenizer(tf.Module):
     def _encode_words(self, texts, with_offsets):
         """Tokenizes texts without added tokens. Returns the same values as `_encode_plain`."""
         is_plain = tf.strings.regex_full_match(texts, _PLAIN_TEXT)
+        if self._split.added:
+            normalized = tf.strings.regex_replace(texts, r"\s", " ")
+            normalized = tf.strings.lower(normalized) if self.do_lower_case else normalized
+            is_plain &= ~self._split.added.are_in(normalized)
         return tf.cond(
             tf.reduce_all(is_plain),
             lambda: self._encode_plain(texts, with_offsets),
@@ -297,8 +311,8 @@ def _in_source(split: Words, starts: tf.RaggedTensor, ends: tf.RaggedTensor) -> 
     word_starts = tf.gather(tf.concat([character_starts, [tf.reduce_sum(lengths)]], 0), split.character_splits)
     word = starts.value_rowids()
     base = tf.gather(word_starts, word)
-    # TOO_LONG has replaced words that are too long, so `ends` does not give their lengths.
-    last = tf.where(tf.gather(split.too_long, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
+    # `ends` does not give the length of a word that TOO_LONG has replaced.
+    last = tf.where(tf.gather(split.is_replaced, word), tf.gather(word_starts, word + 1), base + ends.values) - 1
     first_character = tf.searchsorted(character_starts, base + starts.values, side="right") - 1
     last_character = tf.searchsorted(character_starts, last, side="right") - 1
     return tf.gather(split.starts, first_character), tf.gather(split.ends, last_character)

@@ -30,11 +30,12 @@ _ROWS_PER_STEP = 2048
 
 @dataclasses.dataclass(frozen=True)
 class SpecialTokens:
-    """The ids of [CLS] and [SEP], and the masking rule, which contains the id of [MASK]."""
+    """The ids of [CLS] and [SEP], the masking rule with the id of [MASK], and whether records have segment 1."""
 
     cls_id: int
     sep_id: int
     rule: masking.MaskingRule
+    has_token_types: bool = True
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,6 +111,8 @@ def make_unit(task: UnitTask) -> UnitCounts:
     for _ in range(unit.first_pass, unit.last_pass):
         for columns in example_columns(window, documents, settings, task.special_tokens, rng):
             facts += _facts_of(columns)
+            if not task.special_tokens.has_token_types:
+                columns["segment_ids"][:] = 0
             made += records.serialize(columns, features_of(settings))
         if settings.join_documents:
             facts += UnitCounts(text=1 - unit.documents)  # the [SEP] tokens between documents are not text

@@ -47,7 +47,7 @@ def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list
     storage.check_outputs(outputs, read=[*files, rules.vocab_file])
     tokenizer_rules.log_casing(rules, settings.do_lower_case)
     job = make_job(settings, outputs, rules, corpus_entries(files, runner))
-    return job.run(lambda finished: _make(files, rules.vocabulary, job, runner, finished))
+    return job.run(lambda finished: _make(files, rules, job, runner, finished))
 
 
 def _language(files: Sequence[str], settings: GeneratorSettings) -> str:
@@ -69,13 +69,13 @@ def make_job(settings: GeneratorSettings, outputs: Sequence[str], rules: Tokeniz
 
 def _make(
     files: Sequence[str],
-    vocabulary: Sequence[str],
+    rules: TokenizerRules,
     job: Job,
     runner: Runner,
     finished: Sequence[manifest.Shard | None],
 ) -> list[manifest.Shard]:
     settings = job.settings
-    special_tokens = _special_tokens(vocabulary, settings)
+    special_tokens = _special_tokens(rules, settings)
     blocks = _tokenize(files, job, runner)
     _check_documents(blocks, settings)
     check_unknown(blocks, settings)
@@ -83,7 +83,7 @@ def _make(
     facts = make_units(tasks, runner)
     shards = make_shards(tasks, facts, job, runner, finished)
     summary = summarize(blocks, sum(facts, UnitCounts()), settings)
-    job.complete(shards, finished, lambda: {"vocab_size": len(vocabulary), **summary})
+    job.complete(shards, finished, lambda: {"vocab_size": len(rules.vocabulary), **summary})
     if not any(finished):
         warn_of_examples(summary, settings)
         logging.info("%s: %s", job.manifest_path, in_words(summary, len(shards)))
@@ -102,9 +102,9 @@ def verify(settings: GeneratorSettings) -> None:
     logging.info("%s: verified %d shard%s", path, *counted(len(manifest.read_manifest(path)["shards"])))
 
 
-def _special_tokens(vocabulary: Sequence[str], settings: GeneratorSettings) -> SpecialTokens:
-    rule = MaskingRule.of_settings(vocabulary, dataclasses.asdict(settings), settings.max_predictions_per_seq)
-    return SpecialTokens(vocabulary.index(CLS), vocabulary.index(SEP), rule)
+def _special_tokens(rules: TokenizerRules, settings: GeneratorSettings) -> SpecialTokens:
+    rule = MaskingRule.of_settings(rules, dataclasses.asdict(settings), settings.max_predictions_per_seq)
+    return SpecialTokens(rules.id_of(CLS), rules.id_of(SEP), rule, rules.has_token_types)
 
 
 def _tokenize(files: Sequence[str], job: Job, runner: Runner) -> list[TokenBlock]:

@@ -71,7 +71,8 @@ def learn_vocabulary(settings: VocabularySettings) -> list[str]:
     text = _extended(existing, counted, settings) if existing else _learned(counted, settings)
     tokens = [line.strip() for line in text.rstrip("\n").split("\n")]
     summary = _summary(tokens, counted, existing)
-    rules = tokenizer_rules.of_tokens(tokens, *casing, existing.rules.added_tokens if existing else ())
+    added, form = (existing.rules.added_tokens, existing.rules.form) if existing else ((), {})
+    rules = tokenizer_rules.of_tokens(tokens, *casing, added, **form)
     more = {**dataclasses.asdict(settings), "summary": summary}
     tokenizer_files.write_learned(settings.output_file, text, rules, more)
     _log_result(settings.output_file, summary)

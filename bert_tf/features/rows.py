@@ -7,6 +7,7 @@ Letters: T tokens of all texts, including [CLS] and [SEP].
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -85,15 +86,16 @@ class RowMaker:
             "ends": ends.values.numpy() + shift[owner],
         }
 
-        def packed(column: np.ndarray, cls: int = NOWHERE, sep: int = NOWHERE) -> dict[str, np.ndarray]:
+        def packed(column: np.ndarray, **form: Any) -> dict[str, np.ndarray]:
             """Packs a column that has one value for each token, as token ids are packed."""
             values = tf.RaggedTensor.from_row_lengths(column.astype(np.int32), lengths, validate=False)
             segments = tf.gather(values, first), tf.gather(values, second)
             # `pack` arranges any integers; it returns them as "input_ids".
-            rows = pack(*segments, max_seq_length=self._length, cls_id=cls, sep_id=sep)
+            rows = pack(*segments, max_seq_length=self._length, **self._tokenizer.row_form | form)
             return {name: values.numpy() for name, values in rows.items()}
 
-        rows = packed(ids.values.numpy(), self._tokenizer.cls_id, self._tokenizer.sep_id)
+        rows = packed(ids.values.numpy())
+        nowhere = {"cls_id": NOWHERE, "sep_id": NOWHERE}
         is_token = rows["input_mask"] > 0  # [N, S]
         kept = is_token.sum(1)
         # [CLS] A [SEP], or [CLS] A [SEP] B [SEP]
@@ -102,7 +104,7 @@ class RowMaker:
             splits=np.append(0, np.cumsum(kept)),
             input_ids=rows["input_ids"][is_token],
             segment_ids=rows["segment_ids"][is_token],
-            **{name: packed(column)["input_ids"][is_token] for name, column in per_token.items()},
+            **{name: packed(column, **nowhere)["input_ids"][is_token] for name, column in per_token.items()},
             is_truncated=kept < whole,
         )
 

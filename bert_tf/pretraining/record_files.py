@@ -285,10 +285,9 @@ def _dynamic_masking(
             f"--vocab_file is missing: {path} was made with --masking=dynamic, and its vocabulary "
             f"{other.get('vocab_file', '')} was not found; give the vocabulary"
         )
-    vocabulary = rules.vocabulary
     stated = {**first, "masked_lm_prob": settings.masked_lm_prob}
-    rule = MaskingRule.of_settings(vocabulary, stated, settings.max_predictions_per_seq)
-    return DynamicMasking(rule, (vocabulary.index(CLS), vocabulary.index(SEP)))
+    rule = MaskingRule.of_settings(rules, stated, settings.max_predictions_per_seq)
+    return DynamicMasking(rule, (rules.id_of(CLS), rules.id_of(SEP)))
 
 
 def _vocabulary(

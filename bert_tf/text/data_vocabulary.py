@@ -10,9 +10,9 @@ from typing import Any
 
 from bert_tf.core.errors import InputError
 from bert_tf.text import tokenizer_rules
-from bert_tf.text.tokenizer_rules import TokenizerRules
+from bert_tf.text.tokenizer_rules import FORM, TokenizerRules
 
-_FACTS = ("vocab_sha256", "do_lower_case", "strip_accents", "added_tokens")
+_FACTS = ("vocab_sha256", "do_lower_case", "strip_accents", "added_tokens", *FORM)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -50,7 +50,7 @@ class DataVocabulary:
         if not known:
             return vocabulary
         of_file = {"vocab_file": vocabulary.vocab_file, "source": vocabulary.source}
-        return tokenizer_rules.of_tokens(vocabulary.vocabulary, **of_file, **known)
+        return tokenizer_rules.of_tokens(vocabulary.vocabulary, **of_file, **vocabulary.form | known)
 
     def refuse(self, other: "DataVocabulary") -> None:
         """Refuses data of another tokenizer."""

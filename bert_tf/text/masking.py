@@ -10,10 +10,12 @@ Letters: W words per row, G n-gram sizes, C candidates per row.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+
+from bert_tf.text.tokenizer_rules import MASK, TokenizerRules
 
 _NONE = -1
 
@@ -45,19 +47,19 @@ class MaskingRule:
 
     @classmethod
     def of_settings(
-        cls, vocabulary: Sequence[str], settings: Mapping[str, Any], max_predictions_per_seq: int
+        cls, rules: TokenizerRules, settings: Mapping[str, Any], max_predictions_per_seq: int
     ) -> "MaskingRule":
         """Returns the rule for settings of the data generator. The generator and the input pipeline use this method.
 
         Args:
-          vocabulary: tokens in the order of their ids.
+          rules: the rules of the tokenizer.
           settings: the generator's settings by name, as in the manifest of the data.
           max_predictions_per_seq: P, maximum number of predicted positions per row.
         """
-        whole_words = settings["do_whole_word_mask"]
+        whole_words, vocabulary = settings["do_whole_word_mask"], rules.vocabulary
         return cls(
             vocab_size=len(vocabulary),
-            mask_id=vocabulary.index("[MASK]"),
+            mask_id=rules.id_of(MASK),
             masked_lm_prob=settings["masked_lm_prob"],
             max_predictions_per_seq=max_predictions_per_seq,
             continues_word=np.array([token.startswith("##") for token in vocabulary]) if whole_words else None,

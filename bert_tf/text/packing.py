@@ -56,6 +56,8 @@ def pack(
     max_seq_length: int,
     cls_id: int,
     sep_id: int,
+    truncation_side: str = "right",
+    has_token_types: bool = True,
     with_tail: bool = False,
 ) -> dict[str, tf.Tensor]:
     """Packs one or two segments per row into fixed-length model inputs, padded with id 0.
@@ -68,8 +70,10 @@ def pack(
       max_seq_length: row length S.
       cls_id: id of [CLS].
       sep_id: id of [SEP].
-      with_tail: whether a segment that is too long keeps its head and its tail, instead of only its head. A quarter of
-        the kept tokens, rounded, then comes from the head. The number of kept tokens is the same.
+      truncation_side: "right" if a segment that is too long keeps its head, "left" if it keeps its tail.
+      has_token_types: whether B has segment 1.
+      with_tail: whether a segment that is too long keeps its head and its tail. A quarter of the kept tokens, rounded,
+        then comes from the head. The number of kept tokens is the same.
 
     Returns:
       A dict of `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each.
@@ -87,26 +91,28 @@ def pack(
     tokens = [segment_a.values] if segment_b is None else [segment_a.values, segment_b.values]
     values = tf.concat([*tokens, [0, cls_id, sep_id]], axis=0)
     pad = tf.size(values) - 3
-    index = tf.where(column < end_a, _index(segment_a, keep_a, column - 1, with_tail), pad)
+    cut = HEAD_TAIL if with_tail else truncation_side
+    index = tf.where(column < end_a, _index(segment_a, keep_a, column - 1, cut), pad)
     if segment_b is not None:
-        index_b = tf.size(segment_a.values) + _index(segment_b, keep_b, column - end_a - 1, with_tail)
+        index_b = tf.size(segment_a.values) + _index(segment_b, keep_b, column - end_a - 1, cut)
         index = tf.where((column > end_a) & (column < end_b), index_b, index)
     index = tf.where(column == 0, pad + 1, tf.where((column == end_a) | (column == last), pad + 2, index))
-    return {
+    rows = {
         "input_ids": tf.ensure_shape(tf.gather(values, index), [None, max_seq_length]),
         "input_mask": tf.cast(column <= last, tf.int32),
         "segment_ids": tf.cast((column > end_a) & (column <= last), tf.int32),
     }
+    return rows if has_token_types else rows | {"segment_ids": tf.zeros_like(rows["segment_ids"])}
 
 
 def _column(value: tf.Tensor) -> tf.Tensor:
     return tf.cast(value, tf.bool if value.dtype == tf.bool else tf.int32)[:, tf.newaxis]  # [B, 1]
 
 
-def _index(segments: tf.RaggedTensor, keep: tf.Tensor, places: tf.Tensor, with_tail: bool) -> tf.Tensor:
+def _index(segments: tf.RaggedTensor, keep: tf.Tensor, places: tf.Tensor, cut: str) -> tf.Tensor:
     """Returns each column's token as an index into `segments.values`, int32 [B, S]."""
-    if with_tail:
-        head = (keep + 2) // 4
+    if cut != "right":
+        head = 0 if cut == "left" else (keep + 2) // 4
         places += tf.where(places >= head, _column(segments.row_lengths()) - keep, 0)
     return _column(segments.row_starts()) + places
 
@@ -135,8 +141,9 @@ def without_common_padding(inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tens
 
 
 def cut_windows(
-    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, *, max_seq_length: int, stride: int
-) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:
+    segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None, *, max_seq_length: int, stride: int,
+    truncation_side: str = "right",
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor | None, tf.Tensor]:  # fmt: skip
     """Cuts the longer segment of each example into windows. Each window also gets the other segment, truncated.
 
     A window has as many tokens of the longer segment as truncation would keep. The last window ends at the end of the
@@ -148,6 +155,7 @@ def cut_windows(
       max_seq_length: number of tokens in a row, including special tokens.
       stride: number of tokens between the starts of two consecutive windows. A stride above the window's length means
         this length; 0 means half of this length.
+      truncation_side: the side at which the other segment is truncated; see `pack`.
 
     Returns:
       segment_a: int32 [N, (tokens)], the part of A in each window.
@@ -164,9 +172,12 @@ def cut_windows(
     examples = tf.repeat(tf.range(segment_a.nrows()), windows)  # [N]
     number = tf.range(tf.size(examples, tf.int64)) - tf.gather(tf.cumsum(windows, exclusive=True), examples)
     start = tf.minimum(number * tf.gather(step, examples), tf.gather(length - window, examples))
-    cuts_b, beginning = tf.gather(cuts_b, examples), tf.zeros_like(start)
-    a = sliced(segment_a, examples, tf.where(cuts_b, beginning, start), tf.gather(keep_a, examples))
+    cuts_b, first_a = tf.gather(cuts_b, examples), tf.zeros_like(start)
+    first_b = first_a
+    if truncation_side == "left":
+        first_a, first_b = (tf.gather(rest, examples) for rest in (length_a - keep_a, length_b - keep_b))
+    a = sliced(segment_a, examples, tf.where(cuts_b, first_a, start), tf.gather(keep_a, examples))
     if segment_b is None:
         return a, None, examples
-    b = sliced(segment_b, examples, tf.where(cuts_b, start, beginning), tf.gather(keep_b, examples))
+    b = sliced(segment_b, examples, tf.where(cuts_b, start, first_b), tf.gather(keep_b, examples))
     return a, b, examples

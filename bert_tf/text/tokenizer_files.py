@@ -4,9 +4,10 @@ The files are those of `learn_vocab`, google-research/bert (only a vocabulary), 
 SavedModels.
 """
 
+import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import tensorflow as tf
@@ -16,14 +17,14 @@ from bert_tf.core import hub, storage
 from bert_tf.core.errors import InputError, unreadable
 from bert_tf.core.vocabulary_file import read_tokens, tokens_sha256
 from bert_tf.text import tokenizer_rules
-from bert_tf.text.tokenizer_rules import SPECIAL_TOKENS, AddedToken, TokenizerRules
+from bert_tf.text.tokenizer_rules import CLS, FORM, MASK, PAD, SEP, SPECIAL_TOKENS, UNK, AddedToken, TokenizerRules
 
 VOCABULARY = "vocab.txt"
 CONFIG = "tokenizer_config.json"
 # transformers and KerasHub give different files the same name. Since version 5, transformers writes no vocab.txt.
 JSON = "tokenizer.json"
 _LEARNED = ".settings.json"
-_ADDED, _SPECIAL_MAP = "added_tokens.json", "special_tokens_map.json"
+_ADDED, _SPECIAL_MAP, _MODEL_CONFIG = "added_tokens.json", "special_tokens_map.json", "config.json"
 _OF_KERAS_HUB = os.path.join("assets", "tokenizer")
 _ASSETS = re.compile(r"(^|/)assets(/tokenizer)?$")
 _VOCABULARIES = (VOCABULARY, os.path.join(_OF_KERAS_HUB, "vocabulary.txt"), JSON, os.path.join("assets", VOCABULARY))
@@ -34,11 +35,19 @@ KERAS_LIBRARIES = ("keras_hub>", "keras_nlp>")
 _CLASSES = re.compile(
     "(Bert|DistilBert|Electra|MobileBert|SqueezeBert|LayoutLM)Tokenizer(Fast)?|PreTrainedTokenizerFast|TokenizersBackend"
 )
+# The classes for which version 5 of transformers gives the model no token types by default.
+_NO_TOKEN_TYPES = ("TokenizersBackend", "DistilBertTokenizer", "DistilBertTokenizerFast")
+# Entries of `tokenizer_config.json` and steps in `tokenizer.json`, and the only value that `BertTokenizer` implements.
+_IMPLEMENTED = {
+    "tokenize_chinese_chars": True, "do_basic_tokenize": True, "never_split": [], "split_special_tokens": False,
+    "padding_side": "right", "word_tokenizer_type": "basic", "subword_tokenizer_type": "wordpiece", "unk_token": UNK,
+    "auto_map": {}, "normalizer.type": "BertNormalizer", "normalizer.clean_text": True,
+    "normalizer.handle_chinese_chars": True, "pre_tokenizer.type": "BertPreTokenizer", "model.type": "WordPiece",
+    "model.unk_token": UNK, "model.continuing_subword_prefix": "##", "padding.direction": "Right",
+}  # fmt: skip
 _SENTENCE_PIECE = "\N{LOWER ONE EIGHTH BLOCK}"
 _HUB_LOWER_CASE = re.compile(r"(^|/)(do_lower_case|Variable:0)/")
-_WRITTEN = {
-    "unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]", "mask_token": "[MASK]",
-}  # fmt: skip
+_ROLES = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS, "mask_token": MASK}
 
 
 class _Stated(NamedTuple):
@@ -48,13 +57,17 @@ class _Stated(NamedTuple):
       source: the file that states `do_lower_case`.
       do_lower_case, strip_accents: None if not stated.
       added: the added tokens by their ids.
-      unsupported: a rule that `BertTokenizer` does not implement; "" if there is none.
+      more: tokens that are added tokens if the vocabulary contains them.
+      form: the rules in `tokenizer_rules.FORM` that differ from the original's.
+      unsupported: a file, and a rule in it that `BertTokenizer` does not implement; "" if there is none.
     """
 
     source: str = ""
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
     added: Mapping[int, AddedToken] = {}
+    more: Sequence[AddedToken] = ()
+    form: Mapping[str, Any] = {}
     unsupported: str = ""
 
 
@@ -93,8 +106,9 @@ def _read(
         )
     stated = _stated(vocab_file)
     tokens = _read_vocabulary(vocab_file, stated)
-    if strict and (rule := stated.unsupported or _unsupported_tokens(tokens)):
-        raise InputError(f"{stated.source or vocab_file}: {rule}, which is not supported; give another checkpoint")
+    if strict and (rule := stated.unsupported or _unsupported_tokens(vocab_file, tokens)):
+        remedy = "give another checkpoint, or correct the file if the model was trained otherwise"
+        raise InputError(f"{rule}, which is not supported; {remedy}")
     if do_lower_case is None and stated.do_lower_case is None and default:
         stated = stated._replace(do_lower_case=default.do_lower_case, source=default.source)
     strips = stated.strip_accents
@@ -105,9 +119,11 @@ def _read(
         tokens,
         stated.do_lower_case if do_lower_case is None else do_lower_case,
         strips if strip_accents is None else strip_accents,
-        [stated.added[id_] for id_ in sorted(stated.added)] or known,
+        [*(stated.added[id_] for id_ in sorted(stated.added)), *(t for t in stated.more if t.content in tokens)]
+        or known,
         vocab_file,
         "" if stated.do_lower_case is None else stated.source,
+        **stated.form or (default.form if default else {}),
     )
 
 
@@ -123,7 +139,8 @@ def find_vocabulary(folder: str) -> str:
 
 def read_config(folder: str) -> dict[str, Any]:
     """Reads the entries of a folder's `tokenizer_config.json`; {} if the file is missing."""
-    return _entries(folder, CONFIG)
+    entries = _entries(folder, CONFIG)
+    return ({"model_max_length": entries["max_len"]} if "max_len" in entries else {}) | entries
 
 
 def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[str, Any] = {}) -> None:
@@ -134,13 +151,17 @@ def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[st
       known: entries to keep from the `tokenizer_config.json` of the checkpoint.
     """
     _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
-    entries = {"tokenizer_class": "BertTokenizer", **_WRITTEN, "model_max_length": max_length, **known}
+    entries = {"tokenizer_class": "BertTokenizer", **_ROLES, "model_max_length": max_length, **known}
     # transformers writes 10^30 if the maximum length is unknown.
     entries["model_max_length"] = min(entries["model_max_length"] or max_length, max_length)
     if not str(entries["tokenizer_class"]).startswith("Bert"):  # other classes need a tokenizer.json
         entries["tokenizer_class"] = "BertTokenizer"
     entries["do_lower_case"] = rules.do_lower_case
     entries["strip_accents"] = None if rules.strip_accents == rules.do_lower_case else rules.strip_accents
+    if rules.special_tokens != SPECIAL_TOKENS:
+        entries |= {key: rules.vocabulary[rules.id_of(role)] for key, role in _ROLES.items()}
+    entries |= {"truncation_side": "left"} if rules.truncation_side == "left" else {}
+    entries |= {} if rules.has_token_types else {"model_input_names": ["input_ids", "attention_mask"]}
     entries |= {"added_tokens_decoder": _decoder(rules)} if rules.added_tokens else {}
     storage.write_json(os.path.join(folder, CONFIG), entries)
 
@@ -163,14 +184,8 @@ def _write_vocabulary(target: str, rules: TokenizerRules) -> None:
 def _decoder(rules: TokenizerRules) -> dict[str, dict[str, Any]]:
     """Returns the added tokens as transformers writes them, by id."""
     ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
-    added = [*(AddedToken(token, normalized=False) for token in SPECIAL_TOKENS), *rules.added_tokens]
-    flags = dict.fromkeys(("lstrip", "rstrip", "single_word"), False)
-    return {
-        str(ids[token.content]): {
-            "content": token.content, "normalized": token.normalized, "special": not token.normalized, **flags,
-        }
-        for token in sorted(added, key=lambda token: ids[token.content])
-    }  # fmt: skip
+    added = [*(AddedToken(token, False, special=True) for token in rules.special_tokens), *rules.added_tokens]
+    return {str(ids[t.content]): t._asdict() for t in sorted(added, key=lambda token: ids[token.content])}
 
 
 def write_learned(vocab_file: str, text: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:
@@ -216,10 +231,13 @@ def _entries(folder: str, name: str) -> dict[str, Any]:
 
 
 def _of_transformers(folder: str) -> _Stated | None:
-    config, fast = _entries(folder, CONFIG), _entries(folder, JSON)
+    config, fast, slow, special, model = (
+        _entries(folder, name) for name in (CONFIG, JSON, _ADDED, _SPECIAL_MAP, _MODEL_CONFIG)
+    )
     fast = {} if "registered_name" in fast else fast
-    slow = _entries(folder, _ADDED)
-    if not (config or fast or slow):
+    if "added_tokens_decoder" not in config:  # otherwise, transformers does not read the map
+        config |= special
+    if not (config or fast or slow or "tokenizer_class" in model):
         return None
     normalizer = fast.get("normalizer") or {}
     # A file of version 4 may state in one place what version 5 states in the other.
@@ -228,57 +246,77 @@ def _of_transformers(folder: str) -> _Stated | None:
         for ours, theirs in (("do_lower_case", "lowercase"), ("strip_accents", "strip_accents"))
     )
     source = os.path.join(folder, CONFIG if "do_lower_case" in config or not fast else JSON)
-    added = {id_: token for id_, token in _added(folder, config, fast, slow) if token.content not in SPECIAL_TOKENS}
-    return _Stated(source, lower, strip, added, next(_unsupported(config, fast), ""))
-
-
-def _added(folder: str, config: Mapping, fast: Mapping, slow: Mapping) -> Iterator[tuple[int, AddedToken]]:
-    special = _entries(folder, _SPECIAL_MAP).get("additional_special_tokens", ())
-    contents = {token["content"] if isinstance(token, dict) else token for token in special}
-    yield from ((id_, AddedToken(token, token not in contents)) for token, id_ in slow.items())
-    listed = [*fast.get("added_tokens", ())]
-    listed += [{"id": int(id_), **token} for id_, token in config.get("added_tokens_decoder", {}).items()]
-    for token in listed:
-        yield token["id"], AddedToken(token["content"], token.get("normalized", not token.get("special")))
-
-
-def _unsupported(config: Mapping, fast: Mapping) -> Iterator[str]:
-    """Yields the rules of transformers' files that `BertTokenizer` does not implement."""
-    name = config.get("tokenizer_class") or "BertTokenizer"
-    if not _CLASSES.fullmatch(name):
-        yield f"tokenizer_class is {name}"
-    if config.get("tokenize_chinese_chars") is False:
-        yield "tokenize_chinese_chars is false"
-    if config.get("do_basic_tokenize") is False:
-        yield "do_basic_tokenize is false"
-    if config.get("never_split"):
-        yield "never_split is given"
+    name = config.get("tokenizer_class") or model.get("tokenizer_class") or "BertTokenizer"
+    # BERT's classes replace the steps in tokenizer.json by those that tokenizer_config.json states.
     by_class = not name.startswith(("PreTrained", "TokenizersBackend")) and "do_lower_case" in config
-    if fast and not by_class:  # BERT's classes replace the steps in the file by the values in tokenizer_config.json
-        yield from _unsupported_steps(fast)
-    prefix = fast.get("model", {}).get("continuing_subword_prefix", "##")
-    if prefix != "##":
-        yield f"continuing_subword_prefix is {prefix!r}"
-    if word := next((token for token in fast.get("added_tokens", ()) if token.get("single_word")), None):
-        yield f"single_word is true for the added token {word['content']}"
+    steps = {} if by_class else fast
+    cls, sep, has_types = _rows(steps.get("post_processor")) or ("", "", True)
+    tokens = {role: _content(config.get(key)) or role for key, role in _ROLES.items()}
+    tokens |= {UNK: UNK, CLS: cls or tokens[CLS], SEP: sep or tokens[SEP]}
+    names = tuple(tokens[role] for role in SPECIAL_TOKENS)
+    side = config.get("truncation_side") or (fast.get("truncation") or {}).get("direction", "right")
+    inputs = config.get("model_input_names", () if name in _NO_TOKEN_TYPES else ("token_type_ids",))
+    has_types = has_types and "token_type_ids" in inputs
+    form = {"special_tokens": names, "truncation_side": side.lower(), "has_token_types": has_types}
+    form = {key: value for key, value in form.items() if value != FORM[key]}
+    lists = [config.get(key) or () for key in ("additional_special_tokens", "extra_special_tokens")]
+    more = [_content(token) for each in lists for token in (each.values() if isinstance(each, Mapping) else each)]
+    entries = [(id_, {"content": token, "special": token in more}) for token, id_ in slow.items()]
+    entries += [(entry["id"], entry) for entry in fast.get("added_tokens", ())]
+    entries += [(int(id_), entry) for id_, entry in config.get("added_tokens_decoder", {}).items()]
+    added = {id_: _token(entry) for id_, entry in entries if entry["content"] not in names}
+    known = {*names, *(token.content for token in added.values())}
+    unlisted = [_token({"content": token, "special": True}) for token in more if token not in known]
+    rules = _unsupported(name, config, special, steps, added.values())
+    unsupported = next((f"{os.path.join(folder, file)}: {rule}" for file, rule in rules), "")
+    return _Stated(source, lower, strip, added, unlisted, form, unsupported)
 
 
-def _unsupported_steps(fast: Mapping) -> Iterator[str]:
-    normalizer = fast.get("normalizer") or {"type": "none"}
-    if normalizer["type"] != "BertNormalizer":
-        steps = [step["type"] for step in normalizer.get("normalizers", ())]
-        yield f"the normalizer is {normalizer['type']}" + (f" of {', '.join(steps)}" if steps else "")
-    for rule in ("clean_text", "handle_chinese_chars"):
-        if normalizer.get(rule) is False:
-            yield f"{rule} is false"
-    splitter = fast.get("pre_tokenizer", {"type": "BertPreTokenizer"}) or {"type": "none"}
-    if splitter["type"] != "BertPreTokenizer":
-        yield f"the pre-tokenizer is {splitter['type']}"
+def _token(entry: Mapping) -> AddedToken:
+    flags = {name: bool(entry.get(name)) for name in AddedToken._fields[2:]}
+    return AddedToken(entry["content"], entry.get("normalized", not entry.get("special")), **flags)
 
 
-def _unsupported_tokens(tokens: list[str]) -> str:
+def _content(token: Any) -> Any:
+    return token.get("content", token) if isinstance(token, Mapping) else token
+
+
+def _rows(post: Mapping | None) -> tuple[str, str, bool] | None:
+    """Returns a post-processor's [CLS] and [SEP], and whether B has type 1; None for rows of another form."""
+    if post and post["type"] == "BertProcessing":
+        return post["cls"][0], post["sep"][0], True
+    single, pair = (
+        [(part["id"], part["type_id"]) for piece in (post or {}).get(name, ()) for part in piece.values()]
+        for name in ("single", "pair")
+    )
+    cls, sep = (single[0][0], single[-1][0]) if single else ("", "")
+    is_usual = single == [(cls, 0), ("A", 0), (sep, 0)] and pair in ([*single, ("B", b), (sep, b)] for b in (0, 1))
+    return (cls, sep, pair[-1][1] == 1) if is_usual else None
+
+
+def _unsupported(
+    name: str, config: Mapping, special: Mapping, steps: Mapping, added: Iterable[AddedToken]
+) -> Iterator[tuple[str, str]]:
+    """Yields the rules of transformers' files that `BertTokenizer` does not implement, each with its file."""
+    if not _CLASSES.fullmatch(name):
+        yield CONFIG if config.get("tokenizer_class") else _MODEL_CONFIG, f"tokenizer_class is {name}"
+    parts = {"": config, **({"normalizer": None, **steps} if steps else {})}
+    for path, value in _IMPLEMENTED.items():
+        part, _, key = path.rpartition(".")
+        entries = (parts[part] or {"type": None}) if part in parts else {}
+        stated = _content(entries.get(key, value))
+        if stated != value and (part or stated is not None):
+            yield JSON if part else _SPECIAL_MAP if key in special else CONFIG, f"{path} is {json.dumps(stated)}"
+    if "post_processor" in steps and not _rows(steps["post_processor"]):
+        yield JSON, "post_processor makes other rows than [CLS] A [SEP] B [SEP]"
+    if word := next((token.content for token in added if token.single_word), None):
+        yield CONFIG if "added_tokens_decoder" in config else JSON, f"single_word is true for {word}"
+
+
+def _unsupported_tokens(path: str, tokens: list[str]) -> str:
     found = sum(token.startswith(_SENTENCE_PIECE) and token != _SENTENCE_PIECE for token in tokens)
-    return f"{found} tokens begin with U+2581, as in a vocabulary of SentencePiece" if found > len(tokens) / 10 else ""
+    rule = f"{path}: {found} tokens begin with U+2581, as in a vocabulary of SentencePiece"
+    return rule if found > len(tokens) / 10 else ""
 
 
 def _of_keras_hub(folder: str) -> _Stated | None:

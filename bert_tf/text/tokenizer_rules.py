@@ -26,16 +26,26 @@ _LEAST_SHARE = 0.01
 _MOST_BYTES = 256
 
 
+# The rules for rows, and their values in the original.
+FORM = {"special_tokens": SPECIAL_TOKENS, "truncation_side": "right", "has_token_types": True}
+
+
 class AddedToken(NamedTuple):
     """A token that transformers adds to a vocabulary. It is never split.
 
     Attributes:
       content: the token.
-      normalized: whether a tokenizer that lower-cases text finds the token in any case.
+      normalized: whether the token and the text are normalized before the search, for example lower-cased.
+      special: whether transformers counts the token among the special tokens.
+      lstrip, rstrip, single_word: not implemented; see docs/how_to/checkpoints.md.
     """
 
     content: str
     normalized: bool
+    special: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    single_word: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -47,6 +57,9 @@ class TokenizerRules:
       do_lower_case: whether text is lower-cased.
       strip_accents: whether accents are stripped.
       added_tokens: the tokens that are never split.
+      special_tokens: the tokens with the roles of `SPECIAL_TOKENS`, in this order.
+      truncation_side: the side at which a text that is too long loses tokens: "right" or "left".
+      has_token_types: whether the second text of a pair has segment 1; if not, all tokens have segment 0.
       vocab_file: path of the vocabulary; "" if it comes from no file.
       source: the file that states `do_lower_case`, for messages; "" if the vocabulary decides.
     """
@@ -55,6 +68,9 @@ class TokenizerRules:
     do_lower_case: bool
     strip_accents: bool
     added_tokens: tuple[AddedToken, ...] = ()
+    special_tokens: tuple[str, ...] = SPECIAL_TOKENS
+    truncation_side: str = "right"
+    has_token_types: bool = True
     vocab_file: str = dataclasses.field(default="", compare=False)
     source: str = dataclasses.field(default="", compare=False)
 
@@ -68,6 +84,15 @@ class TokenizerRules:
                     "another vocabulary"
                 )
 
+    def id_of(self, role: str) -> int:
+        """Returns the id of the special token with a role of `SPECIAL_TOKENS`."""
+        return self.vocabulary.index(self.special_tokens[SPECIAL_TOKENS.index(role)])
+
+    @property
+    def form(self) -> dict[str, Any]:
+        """The rules for rows that differ from the original's, by name."""
+        return {name: getattr(self, name) for name, usual in FORM.items() if getattr(self, name) != usual}
+
     @functools.cached_property
     def facts(self) -> dict[str, Any]:
         """The rules as JSON values: in the record of a run, in the manifest of records, and in the keys of caches."""
@@ -76,25 +101,27 @@ class TokenizerRules:
             "do_lower_case": self.do_lower_case,
             "strip_accents": self.strip_accents,
             "added_tokens": [list(token) for token in self.added_tokens],
+            **{name: list(value) if isinstance(value, tuple) else value for name, value in self.form.items()},
         }
 
 
 def difference(facts: Mapping[str, Any], others: Mapping[str, Any]) -> str:
     """Returns the first rule that differs, as words; "" if all rules that both values contain are equal."""
-    for name, value in facts.items():
-        other = others.get(name)
+    for name in {**facts, **others}:
+        value, other = (known.get(name, FORM.get(name)) for known in (facts, others))
         if value is None or other is None or value == other:
             continue
         if name == "vocab_sha256":
             return f"another vocabulary (SHA-256 {value[:12]} instead of {other[:12]})"
         if name == "added_tokens":
             return f"other added tokens ({_listed(value)} instead of {_listed(other)})"
-        return f"--{name}={flag_value(value)} instead of --{name}={flag_value(other)}"
+        dashes = "" if name in FORM else "--"
+        return f"{dashes}{name}={flag_value(value)} instead of {dashes}{name}={flag_value(other)}"
     return ""
 
 
 def _listed(added: Sequence) -> str:
-    return ", ".join(content for content, _ in added[:3]) + ", ..." * (len(added) > 3) or "none"
+    return ", ".join(content for content, *_ in added[:3]) + ", ..." * (len(added) > 3) or "none"
 
 
 def flag_value(value: bool) -> str:
@@ -150,18 +177,18 @@ def log_casing(rules: TokenizerRules, given: bool | None) -> None:
         )
 
 
-def check_vocabulary(tokens: Sequence[str], path: str) -> None:
+def check_vocabulary(tokens: Sequence[str], path: str, special_tokens: Sequence[str] = SPECIAL_TOKENS) -> None:
     """Refuses tokens that do not form a vocabulary; for the errors, see `load_vocabulary`. `path` is its name."""
     first_line: dict[str, int] = {}
-    if not {*SPECIAL_TOKENS} & {*tokens}:
+    if not {*special_tokens} & {*tokens}:
         raise InputError(
-            f"{path}: contains none of {', '.join(SPECIAL_TOKENS)}, so it is not a vocabulary; check the path"
+            f"{path}: contains none of {', '.join(special_tokens)}, so it is not a vocabulary; check the path"
         )
     for number, token in enumerate(tokens, 1):
         if token and token in first_line:
             raise InputError(f"{path}, line {number}: {token!r} is already on line {first_line[token]}; remove one")
         first_line[token] = number
-    for special in SPECIAL_TOKENS:
+    for special in special_tokens:
         if special not in first_line:
             raise InputError(f"{path}: the special token {special} is missing; add it on a line of its own")
 
@@ -173,6 +200,7 @@ def of_tokens(
     added_tokens: Sequence[AddedToken] = (),
     vocab_file: str = "",
     source: str = "",
+    **form: Any,
 ) -> TokenizerRules:
     """Returns the rules of a vocabulary.
 
@@ -181,14 +209,15 @@ def of_tokens(
       do_lower_case: None to let the vocabulary decide: if it has tokens with capital letters, text keeps its case.
       strip_accents: None for the same value as `do_lower_case`, as in the original; but if the vocabulary decides, and
         has tokens with accents, text keeps its accents.
+      **form: the rules in `FORM` that differ from the original's.
 
     Raises:
       InputError: see `bert_tf.tokenization.load_vocabulary`.
     """
-    check_vocabulary(tokens, vocab_file or "the vocabulary")
+    form |= {"special_tokens": tuple(form.get("special_tokens", SPECIAL_TOKENS))}
+    check_vocabulary(tokens, vocab_file or "the vocabulary", form["special_tokens"])
     lower = not has_capitals(tokens) if do_lower_case is None else do_lower_case
     if strip_accents is None:
         strip_accents = lower and not (do_lower_case is None and has_accents(tokens))
-    return TokenizerRules(
-        tuple(tokens), lower, strip_accents, tuple(AddedToken(*token) for token in added_tokens), vocab_file, source
-    )
+    added = tuple(AddedToken(*token) for token in added_tokens)
+    return TokenizerRules(tuple(tokens), lower, strip_accents, added, **form, vocab_file=vocab_file, source=source)

@@ -7,15 +7,18 @@ Each character is looked up in `unicode_table`. Spaces separate words, and some 
 Letters: N characters of the source, M entries after expansion, K characters of words, W words.
 """
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import tensorflow as tf
 
 from bert_tf.text import unicode_table
+from bert_tf.text.added_tokens import AddedTokenFinder
 
 # A longer word becomes [UNK], as in the original.
 MAX_CHARACTERS_PER_WORD = 200
-# This code point replaces a word that is too long. It is a noncharacter, so vocabularies do not contain it.
+# This code point replaces a word that is too long, and, with an id after it, an added token. It is a noncharacter, so
+# vocabularies do not contain it.
 TOO_LONG = 0x10FFFF
 
 _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
@@ -38,7 +41,7 @@ class Words(NamedTuple):
     Attributes:
       words: string [W].
       text_splits: int64 [B + 1]; text b has the words words[text_splits[b]:text_splits[b + 1]].
-      too_long: bool [W], True where TOO_LONG replaces the word.
+      is_replaced: bool [W], True where TOO_LONG replaces the word.
       character_splits: int64 [W + 1]; word w has the characters from character_splits[w] up to character_splits[w + 1].
       characters: int32 [K], code points.
       starts, ends: int64 [K], for each character, the byte range of its source character in the text; None unless
@@ -47,7 +50,7 @@ class Words(NamedTuple):
 
     words: tf.Tensor
     text_splits: tf.Tensor
-    too_long: tf.Tensor
+    is_replaced: tf.Tensor
     character_splits: tf.Tensor
     characters: tf.Tensor
     starts: tf.Tensor | None
@@ -60,14 +63,20 @@ class WordSplitter(tf.Module):
     Args:
       lower_case: whether to lower-case texts.
       strip_accents: whether to strip accents.
+      added: the added tokens that are found in the normalized text, by id. Such a token is one word.
     """
 
-    def __init__(self, lower_case: bool, strip_accents: bool):
+    def __init__(self, lower_case: bool, strip_accents: bool, added: Mapping[int, str] = {}):
         super().__init__()
         table = unicode_table.load(lower_case, strip_accents)
         self._lower, self._strips = lower_case, strip_accents
         self._entries, self._expansions, self._marks, self._mark_classes = map(tf.constant, table)
         self._sigma_context = tf.constant(unicode_table.load_sigma_context())
+        self.added = None
+        if added:
+            entries, splits, *_ = self._normalized([*added.values()], with_offsets=False)
+            contents = (text[:-1].decode() for text in _joined(entries, splits).numpy())
+            self.added = AddedTokenFinder({id_: text for id_, text in zip(added, contents, strict=True) if text})
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Splits UTF-8 texts into words; invalid bytes are dropped.
@@ -83,10 +92,39 @@ class WordSplitter(tf.Module):
 
     def split(self, texts: tf.Tensor, with_offsets: bool = False) -> Words:
         """Splits texts as `__call__` does. Also returns the values from which the offsets of tokens are computed."""
+        entries, text_splits, origin, sources, offsets = self._normalized(texts, with_offsets)
+        apart = entries >= _ALONE
+        begins, is_kept = apart | tf.concat([[True], apart], 0)[:-1], entries < _SPACE
+        if self.added:
+            tokens, begins = self._added_tokens(entries, text_splits, begins)
+            is_kept |= tokens >= 0
+        kept = tf.where(is_kept)[:, 0]  # [K]
+        begins, code_points = tf.gather(begins, kept), tf.gather(entries, kept)
+        code_points = tf.bitwise.bitwise_and(code_points, unicode_table.CODE_POINT_MASK)
+        word_starts = tf.where(begins)[:, 0]  # [W]
+        character_splits = tf.concat([word_starts, [tf.size(kept, tf.int64)]], 0)
+        words, is_replaced = _encode(code_points, character_splits)
+        if self.added:
+            tokens = tf.gather(tokens, tf.gather(kept, word_starts))
+            words = tf.where(tokens >= 0, tf.strings.join([chr(TOO_LONG), tf.strings.as_string(tokens)]), words)
+            is_replaced |= tokens >= 0
+        text_splits = tf.searchsorted(
+            word_starts, tf.searchsorted(kept, text_splits, out_type=tf.int64), out_type=tf.int64
+        )
+        starts = ends = None
+        if with_offsets:
+            origin = tf.gather(origin, kept)
+            starts = tf.gather(offsets, origin)
+            ends = starts + tf.cast(byte_lengths(tf.gather(sources, origin)), tf.int64)
+        return Words(words, text_splits, is_replaced, character_splits, code_points, starts, ends)
+
+    def _normalized(self, texts, with_offsets):
+        """Returns the entries of texts, their splits, and the origins, code points and offsets of the sources."""
         # A final space keeps a word from continuing into the next text.
-        texts = tf.strings.join([texts, " "])
+        texts, offsets = tf.strings.join([texts, " "]), None
         if with_offsets:
             characters, offsets = tf.strings.unicode_decode_with_offsets(texts, "UTF-8", errors="ignore")
+            offsets = offsets.values
         else:
             characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, (characters)]
         sources = characters.values  # [N]
@@ -97,23 +135,14 @@ class WordSplitter(tf.Module):
             lambda: self._look_closer(entries, sources, characters.row_splits),
             lambda: (entries, characters.row_splits, origin),
         )
-        apart = entries >= _ALONE
-        begins = apart | tf.concat([[True], apart], 0)[:-1]
-        kept = tf.where(entries < _SPACE)[:, 0]  # [K]
-        begins, code_points = tf.gather(begins, kept), tf.gather(entries, kept)
-        code_points = tf.bitwise.bitwise_and(code_points, unicode_table.CODE_POINT_MASK)
-        word_starts = tf.where(begins)[:, 0]  # [W]
-        character_splits = tf.concat([word_starts, [tf.size(kept, tf.int64)]], 0)
-        words, too_long = _encode(code_points, character_splits)
-        text_splits = tf.searchsorted(
-            word_starts, tf.searchsorted(kept, text_splits, out_type=tf.int64), out_type=tf.int64
-        )
-        starts = ends = None
-        if with_offsets:
-            origin = tf.gather(origin, kept)
-            starts = tf.gather(offsets.values, origin)
-            ends = starts + tf.cast(byte_lengths(tf.gather(sources, origin)), tf.int64)
-        return Words(words, text_splits, too_long, character_splits, code_points, starts, ends)
+        return entries, text_splits, origin, sources, offsets
+
+    def _added_tokens(self, entries, text_splits, begins):
+        """Returns the id of each entry's added token, -1 for other text, and `begins` with each token as one word."""
+        pieces, _, _, ids = self.added.split(_joined(entries, text_splits))
+        piece = tf.repeat(tf.range(tf.size(ids)), tf.strings.length(pieces, "UTF8_CHAR"))  # [M]
+        tokens = tf.gather(ids, piece)
+        return tokens, tf.concat([[True], piece[1:] > piece[:-1]], 0) | (begins & (tokens < 0))
 
     def _look_closer(self, entries, sources, text_splits):
         """Applies the rules that depend on neighboring characters, expands entries, and drops entries."""
@@ -179,6 +208,13 @@ def byte_lengths(code_points: tf.Tensor) -> tf.Tensor:
 def _if_any(entries, kind, change):
     """Returns `change()` if any entry is of this kind or a later kind, else the entries."""
     return tf.cond(tf.reduce_any(entries >= kind), change, lambda: entries)
+
+
+def _joined(entries, splits):
+    """Returns normalized texts, string [B], with a space for each character that separates words."""
+    code_points = tf.bitwise.bitwise_and(entries, unicode_table.CODE_POINT_MASK)
+    code_points = tf.where(entries < _SPACE, code_points, ord(" "))
+    return tf.strings.unicode_encode(tf.RaggedTensor.from_row_splits(code_points, splits, validate=False), "UTF-8")
 
 
 def _encode(code_points, splits):

@@ -101,8 +101,8 @@ class ServedModel(tf.Module, abc.ABC):
 
     def rows(self, segment_a: tf.RaggedTensor, segment_b: tf.RaggedTensor | None = None) -> dict[str, tf.Tensor]:
         """Packs token ids, int32 [B, (tokens)], into rows, and drops the columns that are padding in every row."""
-        ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
-        return without_common_padding(pack(segment_a, segment_b, max_seq_length=self.length, **ids))
+        rows = pack(segment_a, segment_b, max_seq_length=self.length, **self.tokenizer.row_form)
+        return without_common_padding(rows)
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Converts the answers of `answer` to the outputs of the signature `examples`.

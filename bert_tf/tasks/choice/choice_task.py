@@ -86,13 +86,7 @@ class ChoiceTask(Task):
         return np.bincount(split.example_ids)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        return pack(
-            columns["segment_a"],
-            columns["segment_b"],
-            max_seq_length=max_seq_length,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
-        )
+        return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **tokenizer.row_form)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         """Returns the head, which computes the score of a choice from the pooled output of [CLS]."""

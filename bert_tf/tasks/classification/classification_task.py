@@ -126,7 +126,8 @@ class ClassificationTask(Task):
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
-        return self.reading.rows(columns | {"label_ids": self.targets(examples)}, max_seq_length)
+        columns["label_ids"] = self.targets(examples)
+        return self.reading.rows(columns, max_seq_length, tokenizer.rules.truncation_side)
 
     def targets(self, examples: Sequence[Example]) -> np.ndarray:
         """Returns the labels as the numbers that the model learns, float32 [N] or [N, C]; see `Answers`."""

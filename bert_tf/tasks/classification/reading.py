@@ -65,12 +65,13 @@ class Reading:
         """Whether an example can have several rows."""
         return self.has_windows or self.has_both_orders
 
-    def rows(self, columns: Columns, max_seq_length: int) -> dict[str, tf.Tensor | tf.RaggedTensor]:
+    def rows(self, columns: Columns, max_seq_length: int, truncation_side: str = "right") -> Columns:
         """Splits examples into rows. Training and the served graph both use this function.
 
         Args:
           columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
           max_seq_length: sequence length, S.
+          truncation_side: see `TokenizerRules`.
 
         Returns:
           The columns of N rows. If an example can have several rows, there are more columns:
@@ -85,7 +86,8 @@ class Reading:
             return dict(columns)
         rest = dict(columns)
         first, second = rest.pop("segment_a"), rest.pop("segment_b", None)
-        a, b, examples = cut_windows(first, second, max_seq_length=max_seq_length, stride=self.window_stride)
+        options = {"stride": self.window_stride, "truncation_side": truncation_side}
+        a, b, examples = cut_windows(first, second, max_seq_length=max_seq_length, **options)
         counts = tf.math.bincount(tf.cast(examples, tf.int32), minlength=tf.cast(first.nrows(), tf.int32))
         found = {name: tf.gather(column, examples) for name, column in rest.items()} | {"segment_a": a}
         if b is not None:
@@ -98,7 +100,7 @@ class Reading:
 
         Args:
           columns: the columns that `rows` returns.
-          tokenizer: provides the ids of [CLS] and [SEP].
+          tokenizer: provides the form of a row.
           max_seq_length: sequence length, S.
 
         Returns:
@@ -108,9 +110,8 @@ class Reading:
             columns["segment_a"],
             columns.get("segment_b"),
             max_seq_length=max_seq_length,
-            cls_id=tokenizer.cls_id,
-            sep_id=tokenizer.sep_id,
             with_tail=self.long_text == HEAD_TAIL,
+            **tokenizer.row_form,
         )
 
     def logits(
@@ -130,7 +131,8 @@ class Reading:
         Returns:
           Logits, float32 [B, C].
         """
-        rows = self.rows({name: tokenizer.encode(text) for name, text in texts.items()}, max_seq_length)
+        columns = {name: tokenizer.encode(text) for name, text in texts.items()}
+        rows = self.rows(columns, max_seq_length, tokenizer.rules.truncation_side)
         inputs = without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length))
         logits = model(inputs | {name: rows[name] for name in ("order_ids",) if name in rows})
         if not self.has_several_rows:

@@ -172,8 +172,7 @@ class EmbeddingTask(Task):
         return np.bincount(split.example_ids)
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
-        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
-        return pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+        return pack(columns["tokens"], None, max_seq_length=max_seq_length, **tokenizer.row_form)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         return PoolingHead(self.files.pooling, self.files.normalize)

@@ -100,8 +100,7 @@ class SquadTask(Task):
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs a question and a window into a row: [CLS] question [SEP] window [SEP]."""
-        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
-        return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **ids)
+        return pack(columns["segment_a"], columns["segment_b"], max_seq_length=max_seq_length, **tokenizer.row_form)
 
     def head(self, config: BertConfig) -> keras.layers.Layer:
         return SpanHead(config)

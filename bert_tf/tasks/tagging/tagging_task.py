@@ -127,8 +127,7 @@ class TaggingTask(Task):
           - `label_ids`: the label of each labeled token; 0 in other columns.
           - `read_mask`: 1 for each labeled token; 0 in other columns.
         """
-        ids = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id}
-        inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **ids)
+        inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **tokenizer.row_form)
         labels = columns["token_labels"].to_tensor(NOT_LABELED, shape=[None, max_seq_length - 2])
         labels = tf.pad(labels, [[0, 0], [1, 1]], constant_values=NOT_LABELED)  # [B, S]
         is_read = labels != NOT_LABELED

@@ -9,10 +9,10 @@ from bert_tf.text import packing
 CLS, SEP = 101, 102
 
 
-def pack(a, b, max_seq_length):
+def pack(a, b, max_seq_length, **form):
     ragged_a = tf.ragged.constant(a, tf.int32, ragged_rank=1)
     ragged_b = None if b is None else tf.ragged.constant(b, tf.int32, ragged_rank=1)
-    rows = packing.pack(ragged_a, ragged_b, max_seq_length=max_seq_length, cls_id=CLS, sep_id=SEP)
+    rows = packing.pack(ragged_a, ragged_b, max_seq_length=max_seq_length, cls_id=CLS, sep_id=SEP, **form)
     return {name: value.numpy().tolist() for name, value in rows.items()}
 
 
@@ -45,6 +45,19 @@ def test_truncation_keeps_the_start_of_each_segment():
     # 4 tokens fit: A of 5 loses 3; B of 6 loses tokens until both are equal, then B first and A in turn: 2 and 2
     assert rows["input_ids"] == [[CLS, 1, 2, SEP, 6, 7, SEP], [CLS, 1, 2, SEP, 4, 5, SEP]]
     assert rows["segment_ids"] == [[0, 0, 0, 0, 1, 1, 1]] * 2
+
+
+def test_left_truncation_keeps_the_end_of_each_segment():
+    rows = pack([[1, 2, 3, 4, 5], [1, 2, 3], [1]], [[6, 7], [4, 5, 6, 7, 8, 9], []], 7, truncation_side="left")
+    assert rows["input_ids"] == [
+        [CLS, 4, 5, SEP, 6, 7, SEP], [CLS, 2, 3, SEP, 8, 9, SEP], [CLS, 1, SEP, 0, 0, 0, 0]
+    ]  # fmt: skip
+    assert pack([[1, 2, 3]], None, 4, truncation_side="left")["input_ids"] == [[CLS, 2, 3, SEP]]
+
+
+def test_rows_without_token_types_have_one_segment():
+    rows = pack([[1, 2]], [[3]], 7)
+    assert pack([[1, 2]], [[3]], 7, has_token_types=False) == rows | {"segment_ids": [[0] * 7]}
 
 
 def test_an_empty_batch_gives_no_rows():

@@ -42,9 +42,11 @@ def test_truncation_keeps_head_and_tail_of_a_pair():
     assert head_tail([range(10)], [range(50, 70)], 11) == [[CLS, 0, 7, 8, 9, SEP, 50, 67, 68, 69, SEP]]
 
 
-def cut(a, b, max_seq_length, stride):
+def cut(a, b, max_seq_length, stride, truncation_side="right"):
     b = None if b is None else ragged(b)
-    a, b, examples = cut_windows(ragged(a), b, max_seq_length=max_seq_length, stride=stride)
+    a, b, examples = cut_windows(
+        ragged(a), b, max_seq_length=max_seq_length, stride=stride, truncation_side=truncation_side
+    )
     return a.to_list(), None if b is None else b.to_list(), examples.numpy().tolist()
 
 
@@ -53,6 +55,14 @@ def test_windows_start_a_stride_apart():
         [[1, 2], [0, 1, 2, 3], [3, 4, 5, 6], [5, 6, 7, 8], []], None, [0, 1, 1, 1, 2]
     )  # fmt: skip
     assert cut([range(9)], None, 6, 0)[0] == [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [5, 6, 7, 8]]
+
+
+def test_left_truncation_applies_to_the_uncut_text():
+    short, moving = list(range(5)), list(range(20, 27))
+    for side, kept in (("right", [0, 1]), ("left", [3, 4])):
+        windows = [[20, 21], [22, 23], [24, 25], [25, 26]]
+        assert cut([short], [moving], 7, 2, side)[:2] == ([kept] * 4, windows)
+        assert cut([moving], [short], 7, 2, side)[:2] == (windows, [kept] * 4)
 
 
 def test_longer_text_of_pair_is_cut_into_windows():
