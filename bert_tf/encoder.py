@@ -268,6 +268,9 @@ class BertEncoder(keras.Model):
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, fused: bool = True, **kwargs):
         super().__init__(**kwargs)
+        if self.dtype_policy.variable_dtype != "float32":
+            remedy = "the weights must be float32; set the policy mixed_float16, mixed_bfloat16 or float32"
+            raise ValueError(f"the Keras policy is {self.dtype_policy.name}, but {remedy}")
         if len(config.encoders) > 1:
             raise ValueError(f"directionality={config.directionality} means two encoders; call make_encoder")
         self.config = config

@@ -39,6 +39,10 @@ class FinishedRun:
         self._use_checkpoint = use_checkpoint
         self.scores = scores or self._recorded_scores()
 
+    def __reduce__(self):
+        name = type(self).__name__
+        raise InputError(f"a loaded {name} cannot be pickled; give each process the folder, and call {name}.load there")
+
     def __repr__(self) -> str:
         found, scores = self._trained, ", ".join(f"{name} {value:.4g}" for name, value in self.scores.items())
         labels = f", labels: {', '.join(found.description.labels)}" if found.description.labels else ""

@@ -28,8 +28,8 @@ class BertPreprocessor(keras.layers.Layer):
       sequence_length: number of tokens in a row, S.
       do_lower_case: whether to lower-case text; see `BertTokenizer`.
       strip_accents: whether to strip accents; see `BertTokenizer`.
-      added_tokens: if `vocabulary` is a list, pairs of a token that is never split, and whether it is found in any
-        case; saved models contain them.
+      added_tokens: if `vocabulary` is a list, the values of each `AddedToken`; saved models contain them.
+      **kwargs: arguments of `keras.layers.Layer`; if `vocabulary` is a list, also the names in `tokenizer_rules.FORM`.
 
     Attributes:
       tokenizer: the `BertTokenizer`.
@@ -47,11 +47,12 @@ class BertPreprocessor(keras.layers.Layer):
         added_tokens: Sequence[Sequence] = (),
         **kwargs,
     ):
+        form = {name: kwargs.pop(name) for name in tokenizer_rules.FORM if name in kwargs}
         super().__init__(**kwargs)
         if sequence_length < 3:
             raise ValueError(f"sequence_length={sequence_length}: must be at least 3, for [CLS], a token and [SEP]")
         if not isinstance(vocabulary, (str, os.PathLike)):
-            vocabulary = tokenizer_rules.of_tokens(vocabulary, do_lower_case, strip_accents, added_tokens)
+            vocabulary = tokenizer_rules.of_tokens(vocabulary, do_lower_case, strip_accents, added_tokens, **form)
         self.sequence_length = sequence_length
         # Keras would track the tokenizer's list of tokens.
         with tf.init_scope():
@@ -63,17 +64,24 @@ class BertPreprocessor(keras.layers.Layer):
 
         Args:
           texts: string [B] or [B, 1], or a list of B strings; or a tuple of two of these, for pairs of texts. Keras
-            gives a list of two tensors if a model has two inputs; this list is a pair too.
+            gives a list of two tensors if a model has two inputs; this list is a pair too. In `tf.data`, batch the
+            dataset before the layer.
 
         Returns:
           `input_ids`, `input_mask` and `segment_ids`, int32 [B, S] each. A row that is too long loses tokens at the end
-          of the longer text, as in google-research/bert.
+          of the longer text, as in google-research/bert, or at its beginning if the tokenizer's files say so.
 
         Raises:
-          ValueError: a tuple does not have two parts, or a tensor has several columns.
+          ValueError: a tuple does not have two parts, a tensor has several columns, or is a single text in a graph.
+          tf.errors.InvalidArgumentError: a tensor of unknown shape has several columns.
         """
         refuse_keras_3(texts)
         is_list = isinstance(texts, list) and len(texts) > 0
+        # In a graph, a list of two single texts would silently be two rows instead of a pair.
+        if not tf.executing_eagerly() and any(tf.is_tensor(t) and t.shape.rank == 0 for t in tf.nest.flatten(texts)):
+            raise ValueError(
+                "texts contains a single text; give batches, for example with dataset.batch before the map"
+            )
         is_pair = isinstance(texts, tuple) or (is_list and all(tf.is_tensor(t) and t.shape.rank != 0 for t in texts))
         parts = texts if is_pair else (texts,)
         if len(parts) > 2:
@@ -87,13 +95,16 @@ class BertPreprocessor(keras.layers.Layer):
             raise ValueError(
                 f"texts has the shape {tuple(texts.shape)}; give a tuple of two tensors for pairs of texts"
             )
-        return self.tokenizer.encode(tf.reshape(texts, [-1]))
+        flat = tf.reshape(texts, [-1])
+        if texts.shape.rank is None or None in texts.shape[1:]:
+            message = "texts has several columns; give a tuple of two tensors for pairs of texts"
+            tf.debugging.assert_equal(tf.size(flat), tf.shape(texts)[0], message)
+        return self.tokenizer.encode(flat)
 
     def pack(self, segments: Sequence[tf.RaggedTensor]) -> dict[str, tf.Tensor]:
         """Packs the token ids of one or two texts per row; see `call`."""
         first, second = (*segments, None)[:2]
-        ids = {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id}
-        return pack(first, second, max_seq_length=self.sequence_length, **ids)
+        return pack(first, second, max_seq_length=self.sequence_length, **self.tokenizer.row_form)
 
     def get_config(self) -> dict:
         """Returns the constructor's arguments; the vocabulary is a list of tokens."""
@@ -104,4 +115,5 @@ class BertPreprocessor(keras.layers.Layer):
             "do_lower_case": self.tokenizer.do_lower_case,
             "strip_accents": self.tokenizer.strip_accents,
             "added_tokens": [list(token) for token in self.tokenizer.rules.added_tokens],
+            **self.tokenizer.rules.form,
         }

@@ -2,6 +2,7 @@
 
 import io
 import json
+import pickle
 
 import numpy as np
 import pandas
@@ -10,6 +11,7 @@ import tensorflow as tf
 
 from bert_tf.classifier import TextClassifier
 from bert_tf.core.errors import InputError
+from bert_tf.embedder import TextEmbedder
 from bert_tf.runs import checkpoint_folder
 from bert_tf.runs.checkpoint_folder import step_of
 from bert_tf.tasks.classification import glue
@@ -47,6 +49,12 @@ OPTIONS = {
 def trained(checkpoint, tmp_path_factory):
     output = tmp_path_factory.mktemp("classifier")
     return TextClassifier.train(PAIRS, LABELS, checkpoint, output, **OPTIONS), output
+
+
+@pytest.mark.parametrize("kind", [TextClassifier, TextEmbedder])
+def test_pickling_a_loaded_model_names_the_remedy(kind):
+    with pytest.raises(InputError, match=f"a loaded {kind.__name__} cannot be pickled; .*call {kind.__name__}.load"):
+        pickle.dumps(kind.__new__(kind))
 
 
 @pytest.mark.slow

@@ -63,6 +63,11 @@ def test_an_encoder_computes_in_its_own_dtype():
         make_encoder(pair).get_config()
 
 
+def test_a_policy_of_half_weights_is_refused_by_name():
+    with policy("float16"), pytest.raises(ValueError, match="the Keras policy is float16, .* set the policy mixed_flo"):
+        BertEncoder(CONFIG)
+
+
 FORMATS = ["weights", "weights.h5", "model.h5", "model.keras", pytest.param("saved_model", marks=pytest.mark.slow)]
 
 

@@ -12,9 +12,9 @@ from bert_tf import checkpoint_tokenizer
 from bert_tf.core.errors import InputError
 from bert_tf.encoder import BertEncoder
 from bert_tf.preprocessing import BertPreprocessor
-from bert_tf.text import tokenizer_files
+from bert_tf.text import tokenizer_files, tokenizer_rules
 from bert_tf.text.packing import pack
-from bert_tf.tokenization import BertTokenizer
+from bert_tf.tokenization import BertTokenizer, load_vocabulary
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.small_configs import small_config
 
@@ -69,6 +69,38 @@ def test_a_list_of_scalars_is_a_batch(vocab_file):
     for name, rows in preprocess(list(map(tf.constant, texts))).items():
         np.testing.assert_array_equal(rows, preprocess(texts)[name])
     assert preprocess([])["input_ids"].shape == (0, 8)
+
+
+def test_columns_of_unknown_shape_are_refused(vocab_file):
+    preprocess = BertPreprocessor(vocab_file, 8)
+    for shape in (None, [None, None]):
+        traced = tf.function(
+            lambda texts: preprocess(texts)["input_ids"], input_signature=[tf.TensorSpec(shape, tf.string)]
+        )
+        with pytest.raises(tf.errors.InvalidArgumentError, match="texts has several columns; give a tuple of two"):
+            traced(tf.constant([["the", "man"], ["was", "it"]]))
+        np.testing.assert_array_equal(traced(tf.constant([["the"], ["man"]])), preprocess(["the", "man"])["input_ids"])
+
+
+def test_single_texts_of_a_dataset_are_refused(vocab_file):
+    preprocess = BertPreprocessor(vocab_file, 8)
+    dataset = tf.data.Dataset.from_tensor_slices((["the", "man"], ["was", "it"]))
+    for given in (lambda a, b: [a, b], lambda a, b: (a, b), lambda a, b: a):
+        with pytest.raises(ValueError, match=r"single text; give batches, for example with dataset\.batch before the"):
+            dataset.map(lambda a, b, given=given: preprocess(given(a, b)))
+    pairs = next(iter(dataset.batch(2).map(lambda a, b: preprocess([a, b]))))
+    np.testing.assert_array_equal(pairs["input_ids"], preprocess((["the", "man"], ["was", "it"]))["input_ids"])
+
+
+def test_a_stored_layer_keeps_the_form_of_rows(vocab_file):
+    form = {"special_tokens": ("[PAD]", "[UNK]", "[MASK]", "[SEP]", "[CLS]"), "truncation_side": "left"}
+    rules = tokenizer_rules.of_tokens(load_vocabulary(vocab_file), **form, has_token_types=False)
+    layer = BertPreprocessor(list(rules.vocabulary), 8, **rules.form)
+    again = BertPreprocessor.from_config(layer.get_config())
+    assert again.tokenizer.rules.form == layer.tokenizer.rules.form == rules.form
+    rows = again((["the man was here and there again"], ["it"]))
+    assert rows["segment_ids"].numpy().max() == 0 and rows["input_ids"][0, 0] == rules.vocabulary.index("[MASK]")
+    assert "has_token_types" not in BertPreprocessor(vocab_file, 8).get_config()
 
 
 def test_a_model_is_fitted_on_strings(vocab_file):
