@@ -39,11 +39,8 @@ def known_rules(settings) -> TokenizerRules | None:
 
 def resolve(settings, contents: Contents, default_vocab_file: str = "") -> TokenizerRules:
     """Finds the rules for a script that uses a checkpoint: from the script's flags, else from the checkpoint's files.
-
-    Args:
-      settings: settings with `vocab_file`, `do_lower_case`, `strip_accents` and `ignore_checkpoint_tokenizer`.
-      default_vocab_file: the vocabulary if the flag does not give it; "" for the checkpoint's.
-    """
+    `settings`: settings with `vocab_file`, `do_lower_case`, `strip_accents` and `ignore_checkpoint_tokenizer`.
+    `default_vocab_file`: the vocabulary if the flag does not give it; "" for the checkpoint's."""
     strict = not settings.ignore_checkpoint_tokenizer
     vocab_file = settings.vocab_file or default_vocab_file or contents.vocab_file
     if not vocab_file:
@@ -60,10 +57,7 @@ def resolve(settings, contents: Contents, default_vocab_file: str = "") -> Token
 
 def of_run(settings, vocab_file: str) -> TokenizerRules:
     """Returns the rules of a run's tokenizer: from the flags, else from the run's folder, else from --init_checkpoint.
-
-    Args:
-      vocab_file: the vocabulary; see `checkpoints.model_files`.
-    """
+    `vocab_file`: the vocabulary; see `checkpoints.model_files`."""
     given, strict = (settings.do_lower_case, settings.strip_accents), not settings.ignore_checkpoint_tokenizer
     if run_record.read_phases(settings.output_dir):
         # No check is needed here: a run that resumes compares its facts, and refuses a different tokenizer.
@@ -88,13 +82,10 @@ def tokenizer(settings) -> BertTokenizer:
 
 def check(known: TokenizerRules, rules: TokenizerRules, source: str, data: str = "") -> None:
     """Refuses a tokenizer that contradicts a checkpoint's.
-
-    Args:
-      known: the rules of the checkpoint.
-      rules: the rules of the command.
-      source: the checkpoint.
-      data: the pre-training data that was made with `rules`; "" if the command's flags give them.
-    """
+    `known`: the rules of the checkpoint.
+    `rules`: the rules of the command.
+    `source`: the checkpoint.
+    `data`: the pre-training data that was made with `rules`; "" if the command's flags give them."""
     where, remedy = (f"{data}, made with ", "make the data with") if data else ("", "give")
     for name in ("do_lower_case", "strip_accents"):
         wanted, given = getattr(known, name), getattr(rules, name)
@@ -134,11 +125,8 @@ def _check_vocabulary(known: TokenizerRules, rules: TokenizerRules, source: str,
 
 def check_data(contents: Contents, vocabulary: DataVocabulary | None, rules: TokenizerRules | None) -> None:
     """Refuses pre-training data that was made with another tokenizer than a checkpoint's.
-
-    Args:
-      vocabulary: the vocabulary in the data's manifest; None if absent.
-      rules: the data's rules; None if the vocabulary's file was not found.
-    """
+    `vocabulary`: the vocabulary in the data's manifest; None if absent.
+    `rules`: the data's rules; None if the vocabulary's file was not found."""
     known = stated_rules(contents)
     if not vocabulary or not known:
         return

@@ -10,17 +10,11 @@ from bert_tf.modeling.dropout import dropout_seed, fold_in
 
 class EncoderPair(keras.Model):
     """A left-to-right and a right-to-left encoder, with the outputs of both joined along the last axis.
-
     Paper: section 5.1 (the last paragraph) and Figure 3, ELMo.
-
-    Args:
-      config: the configuration of the pair; H is the size of both encoders together.
-      recompute_activations: see `BertEncoder`.
-
-    Attributes:
-      ltr: the encoder that reads from left to right, with the hidden size H / 2.
-      rtl: the encoder that reads from right to left, with the hidden size H / 2.
-    """
+    `config`: the configuration of the pair; H is the size of both encoders together.
+    `recompute_activations`: see `BertEncoder`.
+    `ltr`: the encoder that reads from left to right, with the hidden size H / 2.
+    `rtl`: the encoder that reads from right to left, with the hidden size H / 2."""
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)

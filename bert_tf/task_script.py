@@ -8,11 +8,8 @@ from bert_tf.settings import FineTuningSettings
 
 def script_of(settings_class: type[FineTuningSettings], doc: str) -> Callable[[], None]:
     """Returns a function that runs a fine-tuning script with the process's flags.
-
-    Args:
-      settings_class: a settings class that is registered in `tasks.registry`.
-      doc: the description of the script in `--help`.
-    """
+    `settings_class`: a settings class that is registered in `tasks.registry`.
+    `doc`: the description of the script in `--help`."""
     return command_line.script_of(settings_class, main, doc)
 
 

@@ -11,10 +11,7 @@ from bert_tf.tasks.trained import Trained
 
 def load(settings: FineTuningSettings, task: Task) -> Teacher:
     """Loads the model of `--teacher`, and checks that a model of the task can learn its outputs.
-
-    Raises:
-      InputError: there is no finished model, it has no head, or it has another kind of task or other labels.
-    """
+    Raises InputError: there is no finished model, it has no head, or it has another kind of task or other labels."""
 
     def read() -> Trained:
         with conversion.run_of(settings.teacher, getattr(task, "has_pairs", None)) as folder:

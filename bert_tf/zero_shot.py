@@ -27,13 +27,8 @@ _ROWS_AT_ONCE = 512
 
 
 def choose(settings: ScoringSettings) -> dict[str, float]:
-    """Chooses one of the texts of each example, and writes a JSON object per example to `output_file`.
-
-    If all right choices are known, the log has the accuracy.
-
-    Returns:
-      The accuracy by name; {} if right choices are unknown.
-    """
+    """Chooses one of the texts of each example, and writes a JSON object per example to `output_file`. If all right
+    choices are known, the log has the accuracy. Returns the accuracy by name; {} if right choices are unknown."""
     settings, contents = scoring_job.resolve(settings)
     require_language_model(contents, "ltr")
     examples = read_examples(settings)
@@ -90,10 +85,8 @@ def read_examples(settings: ScoringSettings) -> list[ChoiceExample]:
 
 
 def make_rows(examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, longest: int) -> list[BlankRow]:
-    """Returns a row for each choice: [CLS] context choice [SEP]. Only the tokens of the choice are predicted.
-
-    A context that is too long loses its first tokens.
-    """
+    """Returns a row for each choice: [CLS] context choice [SEP]. Only the tokens of the choice are predicted. A context
+    that is too long loses its first tokens."""
     starts = [f"{e.context} {e.start}".strip() for e in examples]
     contexts = tokenizer.encode(starts).to_list()
     choices = iter(tokenizer.encode([choice for example in examples for choice in example.choices]).to_list())

@@ -19,16 +19,10 @@ _OPENERS: dict[str, Callable] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma
 
 @contextlib.contextmanager
 def open_binary(path: str) -> Iterator[BinaryIO]:
-    """Opens a file for reading and decompresses it on the fly if its name ends in .gz, .bz2 or .xz.
-
-    A compressed file is read sequentially; a plain file supports seeking.
-
-    Args:
-      path: any tf.io.gfile path.
-
-    Yields:
-      A reader.
-    """
+    """Opens a file for reading and decompresses it on the fly if its name ends in .gz, .bz2 or .xz. A compressed file
+    is read sequentially; a plain file supports seeking.
+    `path`: any tf.io.gfile path.
+    Yields a reader."""
     if path.lower().endswith(_UNREADABLE):
         raise InputError(f"{path}: unsupported compression; compress as .gz, .bz2 or .xz, or give plain text")
     opener = _opener_of(path)

@@ -22,10 +22,8 @@ _NOT_UTF8 = (
 
 def check_corpus(files: Sequence[str], input_format: str, sentences: bool = True) -> None:
     """Refuses files that are not text, and warns of files that look like another format.
-
-    Args:
-      input_format: a value of --input_format.
-      sentences: whether the caller needs the ends of sentences. If so, this function also warns about very long lines.
+    `input_format`: a value of --input_format.
+    `sentences`: whether the caller needs the ends of sentences. If so, this function also warns about very long lines.
     """
     if input_format == "parquet":
         return  # the reader refuses other files

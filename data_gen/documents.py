@@ -46,10 +46,8 @@ Document = list[str]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """A byte range of a file. The range of a compressed file is the whole file, and `end` is the compressed size.
-
-    In a Parquet file, each range is a row group.
-    """
+    """A byte range of a file. The range of a compressed file is the whole file, and `end` is the compressed size. In a
+    Parquet file, each range is a row group."""
 
     path: str
     start: int
@@ -65,10 +63,8 @@ def format_of(files: Sequence[str], given: str | None) -> str:
 
 
 def plan_sources(path: str, input_format: str, chunk_bytes: int = CHUNK_BYTES) -> list[Source]:
-    """Splits a file into ranges of about `chunk_bytes` that end at document boundaries.
-
-    Only a few kilobytes around each boundary are read.
-    """
+    """Splits a file into ranges of about `chunk_bytes` that end at document boundaries. Only a few kilobytes around
+    each boundary are read."""
     size, start, sources = tf.io.gfile.stat(path).length, 0, []
     if input_format == "parquet":
         return [Source(path, *found) for found in parquet.row_groups(path, size)]
@@ -104,10 +100,8 @@ def read_chunks(source: Source, input_format: str, chunk_bytes: int = CHUNK_BYTE
 def read_documents(
     source: Source, input_format: str, text_field: str = "text", chunk_bytes: int = CHUNK_BYTES, language: str = ""
 ) -> Iterator[list[Document]]:
-    """Yields the source's documents, one list per chunk of `read_chunks`.
-
-    Documents may contain empty sentences and may be empty. The default of the language is a dump's own, else English.
-    """
+    """Yields the source's documents, one list per chunk of `read_chunks`. Documents may contain empty sentences and may
+    be empty. The default of the language is a dump's own, else English."""
     header = wikipedia.header(source.path) if input_format == "wikipedia" else wikipedia.Header()
     header = header._replace(language=language or header.language)
     if input_format == "parquet":
@@ -133,11 +127,9 @@ def without_tag_lines(text: bytes) -> bytes:
 
 
 def split_lines(text: bytes) -> list[Document]:
-    """Splits text in the original's format: one sentence per line, a blank line between documents.
-
-    WikiExtractor's tags also separate documents. Invalid UTF-8 is dropped. White space is defined as in Unicode, so a
-    line that contains only U+3000 is blank.
-    """
+    """Splits text in the original's format: one sentence per line, a blank line between documents. WikiExtractor's tags
+    also separate documents. Invalid UTF-8 is dropped. White space is defined as in Unicode, so a line that contains
+    only U+3000 is blank."""
     documents: list[Document] = [[]]
     for line in without_tag_lines(text).decode("utf-8", errors="ignore").split("\n"):
         stripped = line.strip()

@@ -40,22 +40,16 @@ class SpecialTokens:
 
 @dataclasses.dataclass(frozen=True)
 class UnitTask:
-    """The task to make the records of a work unit.
+    """The task to make the records of a work unit."""
 
-    Attributes:
-      unit: the work unit.
-      window: the blocks from which random next sentences are drawn, including the unit's own block.
-      own_block: index of the unit's own block in `window`.
-      folder: folder for the unit's records.
-    """
-
-    unit: Unit
+    unit: Unit  # the work unit
+    # the blocks from which random next sentences are drawn, including the unit's own block
     window: Sequence[TokenBlock]
-    own_block: int
+    own_block: int  # index of the unit's own block in `window`
     settings: GeneratorSettings
     special_tokens: SpecialTokens
     job: str
-    folder: str
+    folder: str  # folder for the unit's records
 
     @property
     def path(self) -> str:
@@ -70,25 +64,15 @@ class UnitTask:
 
 @dataclasses.dataclass(frozen=True)
 class UnitCounts(Counts):
-    """Counts of the records of one or several work units.
+    """Counts of the records of one or several work units. The JSON object in `UnitTask.result_path` has the attributes'
+    names as keys."""
 
-    The JSON object in `UnitTask.result_path` has the attributes' names as keys.
-
-    Attributes:
-      examples: number of rows.
-      bytes: total size of the records.
-      pieces: number of tokens, without padding.
-      predictions: number of masked positions.
-      random_next: number of rows whose segment B is random.
-      text: number of tokens in all passes that come from the unit's own documents, not from random segments B.
-    """
-
-    examples: int = 0
-    bytes: int = 0
-    pieces: int = 0
-    predictions: int = 0
-    random_next: int = 0
-    text: int = 0
+    examples: int = 0  # number of rows
+    bytes: int = 0  # total size of the records
+    pieces: int = 0  # number of tokens, without padding
+    predictions: int = 0  # number of masked positions
+    random_next: int = 0  # number of rows whose segment B is random
+    text: int = 0  # number of tokens in all passes that come from the unit's own documents, not from random segments B
 
 
 def features_of(settings: GeneratorSettings) -> tuple[schema.Feature, ...]:
@@ -144,14 +128,9 @@ def example_columns(
     rng: np.random.Generator,
 ) -> Iterator[dict[str, np.ndarray]]:
     """Makes the examples of one pass over documents.
-
-    Args:
-      window: the documents to process, and other documents for random next sentences.
-      settings: the settings of the generator; the lengths, the objective and the masking are used.
-
-    Yields:
-      For each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them.
-    """
+    `window`: the documents to process, and other documents for random next sentences.
+    `settings`: the settings of the generator; the lengths, the objective and the masking are used.
+    Yields for each batch of rows, a dict of columns, [R, length] each, as `features_of(settings)` describes them."""
     if settings.objective == "lm":
         if settings.join_documents:
             window, documents = join_documents(window, documents, special_tokens.sep_id), range(1)
@@ -179,17 +158,13 @@ def fill_rows(
     tokens: np.ndarray, rows: PairRows, max_seq_length: int, special_tokens: SpecialTokens
 ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
     """Builds rows [CLS] A [SEP] B [SEP], or [CLS] A [SEP] if B has length 0, padded with zeros.
-
-    Args:
-      tokens: int [T], the token ids that the rows' ranges index.
-      rows: R segments or pairs of segments.
-      max_seq_length: row length S.
-
+    `tokens`: int [T], the token ids that the rows' ranges index.
+    `rows`: R segments or pairs of segments.
+    `max_seq_length`: row length S.
     Returns:
-      columns: dict of `input_ids`, int32 [R, S], and of `input_mask` and `segment_ids`, uint8 [R, S].
-      lengths: int32 [R], the row lengths.
-      is_text: bool [R, S], True on the tokens of A and B.
-    """
+    `columns`: dict of `input_ids`, int32 [R, S], and of `input_mask` and `segment_ids`, uint8 [R, S].
+    `lengths`: int32 [R], the row lengths.
+    `is_text`: bool [R, S], True on the tokens of A and B."""
     column = np.arange(max_seq_length, dtype=np.int32)
     length_a = rows.length_a.astype(np.int32)[:, None]
     length_b = rows.length_b.astype(np.int32)[:, None]

@@ -34,10 +34,8 @@ _RECIPE = 4
 
 
 def create_pretraining_data(settings: GeneratorSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes the shards that `settings` describes, then their manifest.
-
-    A finished set is left unchanged, and an unfinished set is resumed.
-    """
+    """Writes the shards that `settings` describes, then their manifest. A finished set is left unchanged, and an
+    unfinished set is resumed."""
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
     settings = dataclasses.replace(settings, input_format=format_of(files, settings.input_format))

@@ -8,15 +8,10 @@ from data_gen.sentences import ENGLISH, split_sentences
 
 def document(line: bytes, text_field: str, language: str = ENGLISH) -> list[str]:
     """Returns the sentences of one JSON line. Bytes that are not valid UTF-8 are dropped, as in the original.
-
-    Args:
-      text_field: name of the field with the text: a string or a list of strings; null if there is none. In a string,
-        line ends separate paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two
-        paragraphs or strings.
-
-    Raises:
-      LineError: the line is not a JSON object, or the field does not contain text.
-    """
+    `text_field`: name of the field with the text: a string or a list of strings; null if there is none. In a string,
+      line ends separate paragraphs. In a list, each string is a sentence or a paragraph. No sentence spans two
+      paragraphs or strings.
+    Raises LineError: the line is not a JSON object, or the field does not contain text."""
     content = line.decode("utf-8", errors="ignore").removeprefix("\ufeff").strip()
     if not content:
         return []

@@ -15,13 +15,9 @@ Pair = tuple[str, str]
 
 
 class Merges:
-    """Words as lists of tokens, with up-to-date counts of all adjacent pairs.
-
-    A word of average length takes about 300 bytes of memory, without the token strings.
-
-    Args:
-      words: the tokens of each word; tokens that continue a word start with "##".
-    """
+    """Words as lists of tokens, with up-to-date counts of all adjacent pairs. A word of average length takes about 300
+    bytes of memory, without the token strings.
+    `words`: the tokens of each word; tokens that continue a word start with "##"."""
 
     def __init__(self, words: list[list[str]], counts: Sequence[int]):
         self._words, self._counts = words, counts
@@ -50,10 +46,8 @@ class Merges:
         return 0
 
     def merge_most_frequent(self) -> str | None:
-        """Merges the most frequent pair in all words and returns the new token, or None if no pair is left.
-
-        If several pairs are equally frequent, the first in character order is merged.
-        """
+        """Merges the most frequent pair in all words and returns the new token, or None if no pair is left. If several
+        pairs are equally frequent, the first in character order is merged."""
         if not self.highest_count():
             return None
         _, pair = heapq.heappop(self._heap)

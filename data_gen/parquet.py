@@ -25,10 +25,7 @@ def read(
     path: str, size: int, start: int, text_field: str, chunk_bytes: int, language: str
 ) -> Iterator[list[list[str]]]:
     """Yields the documents of a row group in lists of about `chunk_bytes` of text; a row without text is empty.
-
-    Args:
-      start: start of the row group's range; see `row_groups`.
-    """
+    `start`: start of the row group's range; see `row_groups`."""
     documents, length = [], 0
     with parquet_files.opened(path) as file:
         if text_field not in file.schema_arrow.names:

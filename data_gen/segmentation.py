@@ -13,23 +13,15 @@ _WORDS_PER_BATCH = 100_000
 
 @dataclasses.dataclass(frozen=True)
 class Fit:
-    """Statistics that show how well a vocabulary fits a corpus.
+    """Statistics that show how well a vocabulary fits a corpus."""
 
-    Attributes:
-      tokens_per_word: mean number of tokens per word of the running text; each [UNK] counts as one token.
-      unknown_share: fraction of the words that become [UNK].
-    """
-
-    tokens_per_word: float
-    unknown_share: float
+    tokens_per_word: float  # mean number of tokens per word of the running text; each [UNK] counts as one token
+    unknown_share: float  # fraction of the words that become [UNK]
 
 
 class Segmenter:
     """Splits normalized words as `BertTokenizer` does, with a vocabulary that need not be in a file.
-
-    Args:
-      vocabulary: tokens in the order of their ids, including [UNK].
-    """
+    `vocabulary`: tokens in the order of their ids, including [UNK]."""
 
     def __init__(self, vocabulary: Sequence[str]):
         self.unk_id = vocabulary.index(UNK)
@@ -37,11 +29,9 @@ class Segmenter:
 
     def __call__(self, words: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """Splits words into tokens.
-
         Returns:
-          ids: int32 [tokens], the concatenated token ids of all words.
-          lengths: int64 [words], the number of tokens of each word.
-        """
+        `ids`: int32 [tokens], the concatenated token ids of all words.
+        `lengths`: int64 [words], the number of tokens of each word."""
         ids, lengths = [np.zeros(0, np.int32)], [np.zeros(0, np.int64)]
         for start in range(0, len(words), _WORDS_PER_BATCH):
             tokens = self._tokenizer.tokenize(tf.constant(words[start : start + _WORDS_PER_BATCH], tf.string))
@@ -52,11 +42,8 @@ class Segmenter:
 
 def measure(vocabulary: Sequence[str], word_counts: Mapping[str, int]) -> Fit:
     """Measures how well a vocabulary fits counted words.
-
-    Args:
-      vocabulary: tokens in the order of their ids, including [UNK].
-      word_counts: number of occurrences of each word; must contain at least one word.
-    """
+    `vocabulary`: tokens in the order of their ids, including [UNK].
+    `word_counts`: number of occurrences of each word; must contain at least one word."""
     segment = Segmenter(vocabulary)
     counts = np.fromiter(word_counts.values(), np.int64, len(word_counts))
     ids, lengths = segment(list(word_counts))

@@ -17,50 +17,36 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Window:
-    """Adjacent documents of a corpus in flat arrays.
+    """Adjacent documents of a corpus in flat arrays."""
 
-    Attributes:
-      tokens: int [T], token ids.
-      sentence_starts: int64 [Q + 1], the start of each sentence in `tokens`, then the end of the last sentence.
-      document_starts: int64 [D + 1], the index of each document's first sentence, then Q.
-    """
-
-    tokens: np.ndarray
+    tokens: np.ndarray  # int [T], token ids
+    # int64 [Q + 1], the start of each sentence in `tokens`, then the end of the last sentence
     sentence_starts: np.ndarray
-    document_starts: np.ndarray
+    document_starts: np.ndarray  # int64 [D + 1], the index of each document's first sentence, then Q
 
 
 @dataclasses.dataclass(frozen=True)
 class PairRows:
-    """The segments of R rows, as ranges of a window's tokens.
+    """The segments of R rows, as ranges of a window's tokens."""
 
-    Attributes:
-      start_a, length_a: int64 [R], start and length of segment A.
-      start_b, length_b: int64 [R], start and length of segment B; the length is 0 in rows of one segment.
-      is_random_next: bool [R], whether segment B is random (label 1 in the original).
-    """
-
+    # `start_a`, `length_a`: int64 [R], start and length of segment A
     start_a: np.ndarray
     length_a: np.ndarray
+    # `start_b`, `length_b`: int64 [R], start and length of segment B; the length is 0 in rows of one segment
     start_b: np.ndarray
     length_b: np.ndarray
-    is_random_next: np.ndarray
+    is_random_next: np.ndarray  # bool [R], whether segment B is random (label 1 in the original)
 
 
 def sample_pairs(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> PairRows:
-    """Splits documents into pairs that fill rows of `max_seq_length`.
-
-    Sentences are collected until they fill a row. Either they are split into A and its true continuation B, or only
-    A is kept, and B is drawn from another document of the window. In the second case, the unused sentences are
-    collected again for the next row.
-
-    Args:
-      window: the documents from which a random B is drawn; at least two.
-      max_seq_length: row length, including [CLS] and two [SEP].
-      short_seq_prob: probability that the rows of a document have a target length below the maximum.
-    """
+    """Splits documents into pairs that fill rows of `max_seq_length`. Sentences are collected until they fill a row.
+    Either they are split into A and its true continuation B, or only A is kept, and B is drawn from another document of
+    the window. In the second case, the unused sentences are collected again for the next row.
+    `window`: the documents from which a random B is drawn; at least two.
+    `max_seq_length`: row length, including [CLS] and two [SEP].
+    `short_seq_prob`: probability that the rows of a document have a target length below the maximum."""
     longest = max_seq_length - 3
     targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
     first, last = window.document_starts[documents.start], window.document_starts[documents.stop]
@@ -93,11 +79,8 @@ def sample_segments(
     window: Window, documents: range, max_seq_length: int, short_seq_prob: float, rng: np.random.Generator
 ) -> PairRows:
     """Splits documents into single segments of whole sentences that fill rows of `max_seq_length`.
-
-    Args:
-      max_seq_length: row length, including [CLS] and [SEP].
-      short_seq_prob: probability that the rows of a document have a target length below the maximum.
-    """
+    `max_seq_length`: row length, including [CLS] and [SEP].
+    `short_seq_prob`: probability that the rows of a document have a target length below the maximum."""
     longest = max_seq_length - 2
     targets = _target_lengths(len(documents), longest, short_seq_prob, rng)
     starts = window.sentence_starts.tolist()
@@ -116,10 +99,7 @@ def sample_segments(
 
 def cut_blocks(window: Window, documents: range, max_seq_length: int) -> PairRows:
     """Cuts each document into contiguous blocks that fill a row; only the last block of a document may be shorter.
-
-    Args:
-      max_seq_length: row length, including [CLS] and [SEP].
-    """
+    `max_seq_length`: row length, including [CLS] and [SEP]."""
     longest = max_seq_length - 2
     edges = _document_edges(window, documents)
     start = np.concatenate([np.arange(first, end, longest) for first, end in itertools.pairwise(edges)])
@@ -148,11 +128,9 @@ def _target_lengths(count: int, longest: int, short_seq_prob: float, rng: np.ran
 def _random_segments(
     window: Window, own: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws segments that start at a random sentence of a random other document.
-
-    A segment is the shortest sequence of sentences with at least `wanted` tokens. If the document has fewer tokens
-    left, the segment is the whole rest of the document.
-    """
+    """Draws segments that start at a random sentence of a random other document. A segment is the shortest sequence of
+    sentences with at least `wanted` tokens. If the document has fewer tokens left, the segment is the whole rest of the
+    document."""
     other = rng.integers(0, len(window.document_starts) - 2, len(own))
     other += other >= own  # skip the row's own document
     first, end = window.document_starts[other], window.document_starts[other + 1]
@@ -165,10 +143,8 @@ def _random_segments(
 
 def _truncate(rows: PairRows, budget: int, rng: np.random.Generator) -> PairRows:
     """Truncates the longer segment until both segments fit; removes each token at random from the front or the back.
-
-    The result has the same distribution as if tokens were removed one at a time from the segment that is longer at
-    that moment, or from B if both segments are equally long.
-    """
+    The result has the same distribution as if tokens were removed one at a time from the segment that is longer at that
+    moment, or from B if both segments are equally long."""
     half_up, half_down = (budget + 1) // 2, budget // 2
     keep_a = np.minimum(rows.length_a, np.maximum(budget - rows.length_b, half_up))
     keep_b = np.minimum(rows.length_b, np.maximum(budget - rows.length_a, half_down))

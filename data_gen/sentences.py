@@ -24,11 +24,9 @@ def load(name: str) -> types.ModuleType:
 
 
 def split_sentences(text: str, language: str = ENGLISH) -> list[str]:
-    """Splits a text without lone surrogates into sentences, which are stripped and not empty.
-
-    No text is lost except white space: each run of white space, including line ends, becomes one space. A blank line
-    ends a sentence. If the library has no rules for the language, it takes the rules of a related language or English.
-    """
+    """Splits a text without lone surrogates into sentences, which are stripped and not empty. No text is lost except
+    white space: each run of white space, including line ends, becomes one space. A blank line ends a sentence. If the
+    library has no rules for the language, it takes the rules of a related language or English."""
     segment = load("sentencex").segment
     sentences = []
     for paragraph in _BLANK_LINE.split(text):

@@ -34,19 +34,12 @@ _RECORDS_AT_ONCE = 1024
 
 @dataclasses.dataclass(frozen=True)
 class ShuffleTask(ShardTask):
-    """The task to write a shard.
+    """The task to write a shard."""
 
-    Attributes:
-      units_path: the file that lists all work units.
-      shards: number of shards.
-      buckets: number of buckets in which the shard is shuffled.
-      seed: seed of the order of the records.
-    """
-
-    units_path: str
-    shards: int
-    buckets: int
-    seed: int
+    units_path: str  # the file that lists all work units
+    shards: int  # number of shards
+    buckets: int  # number of buckets in which the shard is shuffled
+    seed: int  # seed of the order of the records
     gzip_compress: bool
 
 
@@ -79,12 +72,9 @@ def make_shards(
     tasks: Sequence[UnitTask], facts: Sequence[UnitCounts], job: Job, runner: Runner, finished: Sequence[Shard | None]
 ) -> list[Shard]:
     """Makes the missing shards of a job.
-
-    Args:
-      tasks: the tasks of all units; the units' records are on disk.
-      facts: the facts of each unit, in the order of `tasks`.
-      finished: the shard of each output; None for a missing shard.
-    """
+    `tasks`: the tasks of all units; the units' records are on disk.
+    `facts`: the facts of each unit, in the order of `tasks`.
+    `finished`: the shard of each output; None for a missing shard."""
     examples = sum(found.examples for found in facts)
     if examples < len(job.outputs):
         raise InputError(

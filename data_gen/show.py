@@ -21,12 +21,9 @@ _PREDICTIONS = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 def show(path: str, vocabulary: Sequence[str], first: int, count: int) -> None:
     """Prints some records of a file.
-
-    Args:
-      vocabulary: tokens in the order of their ids.
-      first: index of the first record, counted from 0.
-      count: maximum number of records.
-    """
+    `vocabulary`: tokens in the order of their ids.
+    `first`: index of the first record, counted from 0.
+    `count`: maximum number of records."""
     from tfrecords import reader
 
     found = 0

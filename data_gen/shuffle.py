@@ -20,22 +20,15 @@ _MOST_RECORDS = 999_999_999
 def deal(
     counts: np.ndarray, parts: int, seed: tuple[int, ...], wanted: range | None = None
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Distributes the records of U units randomly over parts whose sizes differ by at most one record.
-
-    The records are halved recursively, and each split has its own seed. Therefore ten draws compute one of a thousand
-    parts, and the result does not depend on which other parts are computed.
-
-    Args:
-      counts: int64 [U], number of records of each unit.
-      parts: number of parts.
-      seed: non-negative integers that determine the result.
-      wanted: range of the parts to yield; None for all parts.
-
-    Yields:
-      For each wanted part in order:
-      starts: int64 [U], the index of the first record that the part takes from each unit.
-      counts: int64 [U], the number of records that the part takes from each unit.
-    """
+    """Distributes the records of U units randomly over parts whose sizes differ by at most one record. The records are
+    halved recursively, and each split has its own seed. Therefore ten draws compute one of a thousand parts, and the
+    result does not depend on which other parts are computed.
+    `counts`: int64 [U], number of records of each unit.
+    `parts`: number of parts.
+    `seed`: non-negative integers that determine the result.
+    `wanted`: range of the parts to yield; None for all parts.
+    Yields for each wanted part in order: starts: int64 [U], the index of the first record that the part takes from each
+    unit. counts: int64 [U], the number of records that the part takes from each unit."""
     total = int(counts.sum())
     wanted = range(parts) if wanted is None else wanted
 

@@ -25,46 +25,35 @@ _CHARACTERS_PER_CALL = 1 << 19
 
 @dataclasses.dataclass(frozen=True)
 class TokenBlock:
-    """One tokenized chunk of the corpus.
+    """One tokenized chunk of the corpus."""
 
-    Attributes:
-      path: the file with the token ids.
-      documents, sentences, tokens: number of each; documents and sentences without tokens do not count.
-      unknown: number of tokens that are [UNK].
-      text_bytes: size of the sentences in UTF-8.
-      unknown_files: the files that have more [UNK] than other tokens in this block.
-    """
-
-    path: str
+    path: str  # the file with the token ids
+    # `documents`, `sentences`, `tokens`: number of each; documents and sentences without tokens do not count
     documents: int
     sentences: int
     tokens: int
-    unknown: int
-    text_bytes: int
+    unknown: int  # number of tokens that are [UNK]
+    text_bytes: int  # size of the sentences in UTF-8
+    # the files that have more [UNK] than other tokens in this block
     unknown_files: list[str] = dataclasses.field(default_factory=list)
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenizeTask:
-    """The task to tokenize adjacent sources.
+    """The task to tokenize adjacent sources."""
 
-    Attributes:
-      sources: the sources, in corpus order.
-      input_format, text_field, language: values of the flags.
-      vocab_file, vocab_sha256: the vocabulary file, and the SHA-256 of its tokens.
-      do_lower_case, strip_accents: the tokenizer's settings.
-      prefix: start of the paths of all output files.
-    """
-
-    sources: tuple[Source, ...]
+    sources: tuple[Source, ...]  # the sources, in corpus order
+    # `input_format`, `text_field`, `language`: values of the flags
     input_format: str
     text_field: str
     language: str
+    # `vocab_file`, `vocab_sha256`: the vocabulary file, and the SHA-256 of its tokens
     vocab_file: str
     vocab_sha256: str
+    # `do_lower_case`, `strip_accents`: the tokenizer's settings
     do_lower_case: bool
     strip_accents: bool
-    prefix: str
+    prefix: str  # start of the paths of all output files
 
     @property
     def result_path(self) -> str:
@@ -130,10 +119,7 @@ def read_blocks(task: TokenizeTask) -> list[TokenBlock] | None:
 
 def load_window(blocks: Sequence[TokenBlock], job: str) -> Window:
     """Loads adjacent blocks as one window.
-
-    Args:
-      job: id of the job; part of the cache key, because blocks of an earlier job may have the same path.
-    """
+    `job`: id of the job; part of the cache key, because blocks of an earlier job may have the same path."""
     arrays = [_load_block(block.path, job) for block in blocks]
     tokens, sentences, documents = (np.concatenate(parts) for parts in zip(*arrays, strict=True))
     return Window(tokens, _starts(sentences), _starts(documents))

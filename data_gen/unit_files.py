@@ -15,14 +15,9 @@ _OFFSET = np.dtype("<i8")
 
 def write(path: str, records: Sequence[bytes], rng: np.random.Generator) -> int:
     """Writes serialized records in random order, and an index of their byte offsets.
-
-    Args:
-      path: TFRecord file to write. The name of the index is `path` with a suffix. Both files are written atomically.
-      records: N serialized records.
-
-    Returns:
-      Size of the TFRecord file in bytes.
-    """
+    `path`: TFRecord file to write. The name of the index is `path` with a suffix. Both files are written atomically.
+    `records`: N serialized records.
+    Returns size of the TFRecord file in bytes."""
     order = rng.permutation(len(records)).tolist()
     writer.write_records(path, (records[index] for index in order))
     offsets = np.zeros(len(records) + 1, _OFFSET)
@@ -38,19 +33,13 @@ def exist(path: str) -> bool:
 
 def read(path: str, start: int, count: int) -> tuple[bytes, np.ndarray]:
     """Reads a range of records with their TFRecord framing (length and checksums).
-
-    Args:
-      path: the path given to `write`.
-      start: index of the first record.
-      count: number of records, at least 1.
-
+    `path`: the path given to `write`.
+    `start`: index of the first record.
+    `count`: number of records, at least 1.
     Returns:
-      data: the bytes of the range.
-      offsets: int64 [count + 1], the start of each record in `data`, then the end of the last record.
-
-    Raises:
-      OSError: the file or its index is shorter than when it was written.
-    """
+    `data`: the bytes of the range.
+    `offsets`: int64 [count + 1], the start of each record in `data`, then the end of the last record.
+    Raises OSError: the file or its index is shorter than when it was written."""
     with _open(path + _INDEX) as index:
         index.seek(start * _OFFSET.itemsize)
         offsets = np.frombuffer(index.read((count + 1) * _OFFSET.itemsize), _OFFSET)

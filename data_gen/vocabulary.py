@@ -39,14 +39,9 @@ MAX_MERGE_WORDS = 1_000_000
 
 
 def learn_vocabulary(settings: VocabularySettings) -> list[str]:
-    """Learns or extends a vocabulary, and writes the vocabulary file.
-
-    A new vocabulary starts with the special tokens ([PAD] 0, [UNK], [CLS], [SEP], [MASK]), then [unusedN].
-    The tokenizer's rules, the settings and a summary are written to `NAME.settings.json` in the same folder.
-
-    Returns:
-      The tokens in the order of their ids.
-    """
+    """Learns or extends a vocabulary, and writes the vocabulary file. A new vocabulary starts with the special tokens
+    ([PAD] 0, [UNK], [CLS], [SEP], [MASK]), then [unusedN]. The tokenizer's rules, the settings and a summary are
+    written to `NAME.settings.json` in the same folder. Returns the tokens in the order of their ids."""
     files = reader.expand_files(settings.input_file)
     existing = ExistingVocabulary(settings) if settings.extend_vocab else None
     storage.check_outputs([settings.output_file], read=[*files, *([existing.path] if existing else [])])
@@ -150,15 +145,10 @@ def _log_result(path: str, summary: dict) -> None:
 
 def learn_tokens(word_counts: Mapping[str, int], size: int) -> list[str]:
     """Learns tokens from counted words.
-
-    Args:
-      word_counts: number of occurrences of each word.
-      size: number of tokens; fewer are returned if no adjacent pair is left to merge.
-
-    Returns:
-      The alphabet (each character at the start of a word and within a word), then the merged tokens in the order of the
-      merges. The result does not depend on the order of the words.
-    """
+    `word_counts`: number of occurrences of each word.
+    `size`: number of tokens; fewer are returned if no adjacent pair is left to merge.
+    Returns the alphabet (each character at the start of a word and within a word), then the merged tokens in the order
+    of the merges. The result does not depend on the order of the words."""
     alphabet = _alphabet(word_counts, size)
     # Share one string object among all occurrences of a token to save memory.
     first = {token: token for token in alphabet}

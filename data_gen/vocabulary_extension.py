@@ -31,17 +31,12 @@ _SIZES = (4, 3, 2.5, 2, 1.7, 1.5, 1.3, 1.2, 1.1, 1.05, 1, 1, 1, 1)
 
 class ExistingVocabulary:
     """The vocabulary to extend, and the places for its new tokens.
-
-    Args:
-      settings: the settings; only `extend_vocab`, `extend_slots`, `vocab_size`, `do_lower_case` and
-        `strip_accents` are used.
-
-    Attributes:
-      path: the vocabulary's file.
-      tokens: the tokens in the order of their ids.
-      wanted: number of tokens to add.
-      rules: the rules of the vocabulary's tokenizer.
-    """
+    `settings`: the settings; only `extend_vocab`, `extend_slots`, `vocab_size`, `do_lower_case` and `strip_accents` are
+      used.
+    `path`: the vocabulary's file.
+    `tokens`: the tokens in the order of their ids.
+    `wanted`: number of tokens to add.
+    `rules`: the rules of the vocabulary's tokenizer."""
 
     def __init__(self, settings: VocabularySettings):
         path = settings.extend_vocab
@@ -82,16 +77,11 @@ class ExistingVocabulary:
 
 def extend_tokens(existing: Sequence[str], word_counts: Mapping[str, int], wanted: int) -> list[str]:
     """Finds the new tokens that most reduce the number of tokens into which the counted words are split.
-
-    Args:
-      existing: tokens of the vocabulary, including [UNK].
-      word_counts: number of occurrences of each word of the domain.
-      wanted: number of tokens to find; fewer are returned if no other token would be used.
-
-    Returns:
-      New tokens, the most useful first. Each new token occurs when the words are split with all new tokens. The result
-      does not depend on the order of the words.
-    """
+    `existing`: tokens of the vocabulary, including [UNK].
+    `word_counts`: number of occurrences of each word of the domain.
+    `wanted`: number of tokens to find; fewer are returned if no other token would be used.
+    Returns new tokens, the most useful first. Each new token occurs when the words are split with all new tokens. The
+    result does not depend on the order of the words."""
     corpus = _Corpus(existing, word_counts)
     added: list[str] = []
     best, best_rank = [], (wanted, float("inf"))
@@ -143,11 +133,9 @@ class _Corpus:
 
     def try_out(self, added: Sequence[str]) -> tuple[dict[str, int], int]:
         """Splits the words with the added tokens.
-
         Returns:
-          savings: the number of tokens that each added token saves in the running text; 0 if the token is never used.
-          cost: the number of tokens of the running text; an [UNK] counts as one token per character of its word.
-        """
+        `savings`: the number of tokens that each added token saves in the running text; 0 if the token is never used.
+        `cost`: the number of tokens of the running text; an [UNK] counts as one token per character of its word."""
         vocabulary = self._existing + list(added)
         segment, ids, lengths = self._cut(vocabulary)
         uses = np.zeros(len(vocabulary), np.int64)

@@ -36,14 +36,11 @@ def header(path: str) -> Header:
 
 def articles(text: bytes, source: str, start: int, header: Header) -> list[list[str]]:
     """Returns the articles of an export: pages of namespace 0 that contain text and are not redirects.
-
-    Args:
-      text: a whole MediaWiki XML export of schema 0.6 or newer, or a part that starts at a `<page>` and ends after a
-        `</page>` or after the export's `</mediawiki>`. The first bytes distinguish an export from a part.
-      source: the file's name, for messages.
-      start: the byte offset of the text in the file, for messages.
-      header: the header of the file.
-    """
+    `text`: a whole MediaWiki XML export of schema 0.6 or newer, or a part that starts at a `<page>` and ends after a
+      `</page>` or after the export's `</mediawiki>`. The first bytes distinguish an export from a part.
+    `source`: the file's name, for messages.
+    `start`: the byte offset of the text in the file, for messages.
+    `header`: the header of the file."""
     head = text.removeprefix(b"\xef\xbb\xbf").strip()
     if not head:
         return []

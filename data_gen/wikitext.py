@@ -103,26 +103,20 @@ def namespace_key(name: str) -> str:
 
 
 def passages(wikitext: str, local_names: frozenset[str] = frozenset()) -> list[str]:
-    """Returns the paragraphs of running text of a page, one line each. Malformed parts may be lost.
-
-    The function removes lists, tables, headings, templates, references, comments, formulas, files, galleries,
-    categories, paragraphs of fewer than three words, and the sections at the end of an article that are not prose (See
-    also, References, ...). Links, tags and marks become the text that a reader sees. Templates are not expanded, except
-    for a few that are used within sentences.
-
-    Args:
-      local_names: the wiki's names of the namespaces of files, media and categories, from `namespace_key`.
-    """
+    """Returns the paragraphs of running text of a page, one line each. Malformed parts may be lost. The function
+    removes lists, tables, headings, templates, references, comments, formulas, files, galleries, categories, paragraphs
+    of fewer than three words, and the sections at the end of an article that are not prose (See also, References, ...).
+    Links, tags and marks become the text that a reader sees. Templates are not expanded, except for a few that are used
+    within sentences.
+    `local_names`: the wiki's names of the namespaces of files, media and categories, from `namespace_key`."""
     found = (_visible_text(paragraph) for paragraph in _paragraphs(_without_nesting(wikitext, local_names)))
     return [text for text in found if len(_WORD.findall(text)) >= _FEWEST_WORDS]
 
 
 def _without_nesting(wikitext: str, local_names: frozenset[str]) -> str:
-    """Removes comments, templates, tables, dropped elements and file links in linear time.
-
-    One pass keeps a stack of open marks. A closing mark closes the nearest open mark of its kind, and discards the open
-    marks that were opened after this mark. Unmatched marks are removed, and the text around them is kept.
-    """
+    """Removes comments, templates, tables, dropped elements and file links in linear time. One pass keeps a stack of
+    open marks. A closing mark closes the nearest open mark of its kind, and discards the open marks that were opened
+    after this mark. Unmatched marks are removed, and the text around them is kept."""
     kept: list[str] = []
     opened: list[tuple[str, int]] = []  # kind of each open mark, and the length of `kept` when the mark was opened
     # Number of open marks of each kind. `opened` is searched for a kind only if this number is above 0.

@@ -28,19 +28,12 @@ _BYTES_PER_WORD = 24
 
 @dataclasses.dataclass(frozen=True)
 class WordCounts:
-    """Word counts, and the effect of the limit on the number of different words.
+    """Word counts, and the effect of the limit on the number of different words."""
 
-    Attributes:
-      counts: number of occurrences of each word.
-      dropped_words: number of rare words dropped; a word dropped twice counts twice.
-      dropped_occurrences: number of occurrences of the dropped words.
-      largest_error: upper bound of the error of a count; 0 if no word was dropped.
-    """
-
-    counts: dict[str, int]
-    dropped_words: int
-    dropped_occurrences: int
-    largest_error: int
+    counts: dict[str, int]  # number of occurrences of each word
+    dropped_words: int  # number of rare words dropped; a word dropped twice counts twice
+    dropped_occurrences: int  # number of occurrences of the dropped words
+    largest_error: int  # upper bound of the error of a count; 0 if no word was dropped
 
 
 def count_words(
@@ -52,17 +45,13 @@ def count_words(
     strip_accents: bool | None = None,
 ) -> WordCounts:
     """Counts words as the tokenizer splits them: normalized, split at spaces and punctuation.
-
-    Args:
-      files: paths of text files, compressed or not (see `compressed.open_binary`).
-      max_words: maximum number of different words in memory, about 150 bytes each.
-      input_format: a value of --input_format.
-      text_field: a value of --text_field.
-      strip_accents: whether to strip accents; None for the same as `do_lower_case`.
-
-    Returns:
-      The counts, which are deterministic. If no word was dropped, the counts do not depend on the order of the lines.
-    """
+    `files`: paths of text files, compressed or not (see `compressed.open_binary`).
+    `max_words`: maximum number of different words in memory, about 150 bytes each.
+    `input_format`: a value of --input_format.
+    `text_field`: a value of --text_field.
+    `strip_accents`: whether to strip accents; None for the same as `do_lower_case`.
+    Returns the counts, which are deterministic. If no word was dropped, the counts do not depend on the order of the
+    lines."""
     split = WordSplitter(do_lower_case, do_lower_case if strip_accents is None else strip_accents)
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string)])
@@ -98,12 +87,10 @@ def _blocks(path: str, input_format: str, text_field: str) -> Iterator[tuple[byt
 
 
 def read_blocks(file: BinaryIO) -> Iterator[bytes]:
-    """Yields a text in blocks of bounded size, split at line ends where possible.
-
-    A line longer than a block is split at a space, or between two characters if the block has no space. A block without
-    a space is usually one word that is too long for the tokenizer, or its script has no spaces and each character is a
-    word. So the split hardly changes the counts.
-    """
+    """Yields a text in blocks of bounded size, split at line ends where possible. A line longer than a block is split
+    at a space, or between two characters if the block has no space. A block without a space is usually one word that is
+    too long for the tokenizer, or its script has no spaces and each character is a word. So the split hardly changes
+    the counts."""
     rest = b""
     while block := file.read(_BLOCK):
         block = rest + block

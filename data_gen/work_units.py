@@ -19,18 +19,12 @@ TOKENS_PER_UNIT = 8 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """The work on one block in some of the passes over the corpus.
+    """The work on one block in some of the passes over the corpus."""
 
-    Attributes:
-      block: index of the block.
-      documents: number of documents of the block.
-      last_pass: the pass after the last pass of this unit.
-    """
-
-    block: int
-    documents: int
+    block: int  # index of the block
+    documents: int  # number of documents of the block
     first_pass: int
-    last_pass: int
+    last_pass: int  # the pass after the last pass of this unit
 
     @property
     def name(self) -> str:
@@ -54,11 +48,8 @@ def plan_units(blocks: Sequence[TokenBlock], passes: int) -> list[Unit]:
 
 
 def window_around(blocks: Sequence[TokenBlock], index: int) -> range:
-    """Returns the range of blocks from which the random next sentences of block `index` are drawn.
-
-    The range grows by the nearest blocks until it contains WINDOW_BYTES of text and two documents, or until it contains
-    all blocks.
-    """
+    """Returns the range of blocks from which the random next sentences of block `index` are drawn. The range grows by
+    the nearest blocks until it contains WINDOW_BYTES of text and two documents, or until it contains all blocks."""
     start, stop = index, index + 1
     size, documents = blocks[index].text_bytes, blocks[index].documents
     while (size < WINDOW_BYTES or documents < 2) and stop - start < len(blocks):

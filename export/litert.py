@@ -22,15 +22,12 @@ _TOLERANCE = 1e-4
 
 def write(served: ServedModel, folder: str, quantize: bool, rows: Mapping[str, np.ndarray]) -> None:
     """Writes `model.tflite`: the token signature, converted to TensorFlow Lite's built-in operations.
-
-    Args:
-      served: the model. The file has no string outputs, because clients can read the labels from `labels.txt`.
-      folder: the folder to write `model.tflite` into.
-      quantize: whether to store the weights with 8 bits. If so, the interpreter quantizes activations at run time
-        (dynamic-range quantization).
-      rows: inputs of the token signature, int32 [B, S] or [B, N, S]. For these inputs, the outputs of the file are
-        compared with the outputs of the model.
-    """
+    `served`: the model. The file has no string outputs, because clients can read the labels from `labels.txt`.
+    `folder`: the folder to write `model.tflite` into.
+    `quantize`: whether to store the weights with 8 bits. If so, the interpreter quantizes activations at run time
+      (dynamic-range quantization).
+    `rows`: inputs of the token signature, int32 [B, S] or [B, N, S]. For these inputs, the outputs of the file are
+      compared with the outputs of the model."""
     function = _numbers(served)
     with tempfile.TemporaryDirectory() as temporary:
         tf.saved_model.save(served, temporary, signatures={signatures.TOKENS: function})

@@ -47,10 +47,8 @@ def signature_defs(folder: str) -> dict[str, meta_graph_pb2.SignatureDef]:
 
 
 def check(folder: str) -> tuple[Any, int]:
-    """Checks the operations of an export, loads it, and replays its warm-up requests.
-
-    Returns the loaded model, and the number of warm-up requests.
-    """
+    """Checks the operations of an export, loads it, and replays its warm-up requests. Returns the loaded model, and the
+    number of warm-up requests."""
     definitions = signature_defs(folder)
     _check_operations(folder)
     try:
@@ -74,10 +72,8 @@ def check(folder: str) -> tuple[Any, int]:
 
 
 def latency(model: Any, folder: str, rows: int) -> float | None:
-    """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request.
-
-    The result is None if no request has rows: exports of other projects may have scalar inputs.
-    """
+    """Returns the median time in seconds in which a model answers `rows` inputs of a warm-up request. The result is
+    None if no request has rows: exports of other projects may have scalar inputs."""
     default, requests = tf.saved_model.DEFAULT_SERVING_SIGNATURE_DEF_KEY, []
     for request in warmup.read(folder):
         sizes = {len(value) if value.ndim else 0 for value in request.inputs.values()}

@@ -26,14 +26,10 @@ SETTINGS_NAME = os.path.join("assets.extra", "export.json")
 
 
 def export_saved_model(settings: ExportSettings) -> str:
-    """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`.
-
-    The version appears under its number only when it is complete, can be loaded, and has answered its warm-up requests.
-    The version's file `assets.extra/export.json` contains the settings.
-
-    Returns:
-      The folder of the version: `export_dir`, or the next version in `export_dir`.
-    """
+    """Exports a fine-tuning run, or a checkpoint without a task; see `sources.load`. The version appears under its
+    number only when it is complete, can be loaded, and has answered its warm-up requests. The version's file
+    `assets.extra/export.json` contains the settings. Returns the folder of the version: `export_dir`, or the next
+    version in `export_dir`."""
     versions.check(settings.export_dir, settings.format == "litert")
     with policy(policy_name(settings.dtype)), sources.load(settings) as source:
         # A model of another project was converted into a temporary folder, which means nothing to the user.

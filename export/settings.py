@@ -106,10 +106,7 @@ class ExportSettings:
 
     def check_kind(self, task_name: str, flags: Sequence[str]) -> None:
         """Raises InputError if a flag was given that the model's kind does not read.
-
-        Args:
-          flags: names of the flags in `OF_SOME_KINDS` that the kind reads.
-        """
+        `flags`: names of the flags in `OF_SOME_KINDS` that the kind reads."""
         for field in dataclasses.fields(self):
             is_read = field.metadata["group"] not in OF_SOME_KINDS or field.name in flags
             require(

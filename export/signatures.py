@@ -21,10 +21,7 @@ Signatures = dict[str, tf.types.experimental.ConcreteFunction]
 
 def signatures_of(served: ServedModel, longest: int) -> Signatures:
     """Returns the signatures of a served model by name.
-
-    Args:
-      longest: the model's number of positions, which is the maximum number of tokens in a row.
-    """
+    `longest`: the model's number of positions, which is the maximum number of tokens in a row."""
     # `serving_default` and `examples` use one function, so that the graph contains the model only once.
     answer = tf.function(served.answer, autograph=False)
     strings, tokens = served.inputs(), dict.fromkeys(TOKEN_INPUTS, served.token_spec())
@@ -60,11 +57,9 @@ def signatures_of(served: ServedModel, longest: int) -> Signatures:
 
 
 def callable_of(answer: tf.types.experimental.ConcreteFunction) -> tf.types.experimental.PolymorphicFunction:
-    """Returns the signature `serving_default` as a function for `hub.KerasLayer`, which calls a model like a layer.
-
-    Its argument is the tensor of the only input, or a dict of all inputs. With `training=True`, it fails, because an
-    export only infers.
-    """
+    """Returns the signature `serving_default` as a function for `hub.KerasLayer`, which calls a model like a layer. Its
+    argument is the tensor of the only input, or a dict of all inputs. With `training=True`, it fails, because an export
+    only infers."""
     specs = answer.structured_input_signature[1]
     argument = dict(specs) if len(specs) > 1 else next(iter(specs.values()))
 
@@ -78,10 +73,8 @@ def callable_of(answer: tf.types.experimental.ConcreteFunction) -> tf.types.expe
 
 
 def _alike(inputs: Mapping[str, tf.Tensor], axes: int, what: str) -> dict[str, tf.Tensor]:
-    """Adds checks to the graph: the first axes of all inputs must have the same sizes.
-
-    Without these checks, operations could read beyond the end of a tensor, or combine different rows.
-    """
+    """Adds checks to the graph: the first axes of all inputs must have the same sizes. Without these checks, operations
+    could read beyond the end of a tensor, or combine different rows."""
     first, *others = (tf.shape(value)[:axes] for value in inputs.values())
     message = f"{', '.join(sorted(inputs))} differ in {what}"
     checks = [tf.debugging.Assert(tf.reduce_all(other == first), [message]) for other in others]
@@ -103,10 +96,8 @@ def _concrete(function: Callable, specs: Mapping[str, tf.TensorSpec]) -> tf.type
 
 
 def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
-    """Returns the features for parsing an Example.
-
-    The feature of an input holds one text. If the input has a further axis of unknown size, it holds a list of texts.
-    """
+    """Returns the features for parsing an Example. The feature of an input holds one text. If the input has a further
+    axis of unknown size, it holds a list of texts."""
     features = {}
     for name, spec in inputs.items():
         shape = spec.shape[1:]
@@ -121,9 +112,7 @@ def _features(inputs: Mapping[str, tf.TensorSpec]) -> dict:
 
 def set_method(folder: str, method: str) -> None:
     """Sets the method that TF Serving uses for the signature `examples` of a SavedModel: classify or regress.
-
-    `tf.saved_model.save` cannot set methods: it gives every signature the method predict.
-    """
+    `tf.saved_model.save` cannot set methods: it gives every signature the method predict."""
     if method == PREDICT:
         return
     updater = tf.compat.v1.saved_model.signature_def_utils.MethodNameUpdater(folder)

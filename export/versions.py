@@ -23,10 +23,8 @@ def model_name(export_dir: str) -> str:
 
 
 def check(export_dir: str, is_litert: bool) -> None:
-    """Checks, before any long work, that an export can be written to `export_dir`.
-
-    All versions of a model have one format, because a server loads the newest one, and no server reads .tflite files.
-    """
+    """Checks, before any long work, that an export can be written to `export_dir`. All versions of a model have one
+    format, because a server loads the newest one, and no server reads .tflite files."""
     path = export_dir.rstrip("/")
     models_folder = os.path.dirname(path) if is_version(path) else path
     other = "saved_model.pb" if is_litert else LITERT
@@ -57,12 +55,9 @@ def beside(export_dir: str) -> str:
 
 def publish(temporary: str, export_dir: str) -> str:
     """Renames a complete export to `export_dir` or, if `export_dir` is a model's folder, to the model's next version.
-
     The next version is the largest version plus 1. If another export takes this number at the same time, this export
     takes the following number.
-
-    Raises:
-      FolderTakenError: `export_dir` is a version, and another export has created the same version in the meantime.
+    Raises FolderTakenError: `export_dir` is a version, and another export has created the same version in the meantime.
     """
     path = export_dir.rstrip("/")
     if is_version(path):

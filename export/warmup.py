@@ -20,16 +20,12 @@ _KINDS = ("classify", "regress", "predict")
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """One recorded request.
+    """One recorded request."""
 
-    Attributes:
-      method: "predict", "classify" or "regress".
-      inputs: maps the names of the signature's inputs to arrays. For classify and regress, the only input is `inputs`,
-        with serialized Examples.
-    """
-
-    method: str
+    method: str  # "predict", "classify" or "regress"
     signature: str
+    # maps the names of the signature's inputs to arrays. For classify and regress, the only input is `inputs`, with
+    # serialized Examples.
     inputs: Mapping[str, np.ndarray]
 
 
@@ -50,12 +46,9 @@ def write(folder: str, model: str, requests: Sequence[Request]) -> None:
 
 def read(folder: str) -> Iterator[Request]:
     """Yields the warm-up requests of a version; yields nothing if the file is missing.
-
-    Raises:
-      google.protobuf.message.DecodeError: a record is not a `PredictionLog`.
-      tf.errors.OpError: the file is damaged.
-      ValueError: a record is a request of another kind.
-    """
+    Raises google.protobuf.message.DecodeError: a record is not a `PredictionLog`.
+    Raises tf.errors.OpError: the file is damaged.
+    Raises ValueError: a record is a request of another kind."""
     path = os.path.join(folder, NAME)
     if not tf.io.gfile.exists(path):
         return

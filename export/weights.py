@@ -18,14 +18,11 @@ _MATRICES = {
 
 def prepare(model: keras.Model, dtype: str, halved: bool = True) -> None:
     """Gives a trained model the weights of its export. With halves or bfloat16, the model can then only infer.
-
-    Args:
-      model: a model with the attribute `encoder` that was built under the policy for the same dtype; see
-        `bert_tf.modeling.precision.policy`.
-      dtype: "float32" or "bfloat16". With bfloat16, the matrices are stored in bfloat16, so that requests convert no
-        matrices.
-      halved: whether the encoder computes each layer in two halves; see `HalvedOperations`.
-    """
+    `model`: a model with the attribute `encoder` that was built under the policy for the same dtype; see
+      `bert_tf.modeling.precision.policy`.
+    `dtype`: "float32" or "bfloat16". With bfloat16, the matrices are stored in bfloat16, so that requests convert no
+      matrices.
+    `halved`: whether the encoder computes each layer in two halves; see `HalvedOperations`."""
     # An export must not need a compiler.
     for encoder in model.encoder.encoders:
         encoder.inference_operations = HalvedOperations(encoder) if halved else PLAIN

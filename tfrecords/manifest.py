@@ -16,17 +16,11 @@ SUFFIX = ".manifest.json"
 
 @dataclasses.dataclass(frozen=True)
 class Shard:
-    """One file of a set of shards.
+    """One file of a set of shards."""
 
-    Attributes:
-      name: path relative to the manifest's folder.
-      examples: number of examples.
-      bytes: size of the file in bytes.
-    """
-
-    name: str
-    examples: int
-    bytes: int
+    name: str  # path relative to the manifest's folder
+    examples: int  # number of examples
+    bytes: int  # size of the file in bytes
     sha256: str
 
 
@@ -41,10 +35,7 @@ def work_folder(path: str) -> str:
 
 def write(path: str, settings: Mapping, shards: list[Shard], **facts) -> None:
     """Writes a manifest.
-
-    Args:
-      **facts: additional entries, such as the size and SHA-256 of the vocabulary.
-    """
+    `**facts`: additional entries, such as the size and SHA-256 of the vocabulary."""
     entries = {**facts, "settings": settings, "shards": [dataclasses.asdict(shard) for shard in shards]}
     storage.write_json(path, entries)
 
@@ -76,11 +67,9 @@ def find_manifests(paths: Iterable[str]) -> dict[str, dict]:
 
 
 def find_manifest(path: str, read: Callable[[str], dict | None] = read_manifest) -> dict | None:
-    """Returns the manifest of the set that a shard belongs to; None if there is no such manifest.
-
-    If the user named the shards one by one, the manifest is named after the first shard. To find the manifest from
-    another shard, this function searches the shard's folder for a manifest that lists the shard.
-    """
+    """Returns the manifest of the set that a shard belongs to; None if there is no such manifest. If the user named the
+    shards one by one, the manifest is named after the first shard. To find the manifest from another shard, this
+    function searches the shard's folder for a manifest that lists the shard."""
     if entries := read(manifest_path(path)):
         return entries
     folder = os.path.dirname(path)

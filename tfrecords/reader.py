@@ -25,10 +25,8 @@ _REMEDY = "give a file that create_pretraining_data wrote, write it again, or do
 
 def expand_files(patterns: str, flag: str = "input_file") -> list[str]:
     """Expands a comma-separated list of paths and globs in the given order; the files of each glob are sorted.
-
     Manifests and unfinished files are in the same folder as the shards of a set; a glob leaves these files out. If a
-    file is given twice, e.g. as a and as ./a, only the first path is returned.
-    """
+    file is given twice, e.g. as a and as ./a, only the first path is returned."""
     files: list[str] = []
     for pattern in items(patterns):
         # If a file with this name exists, a bracket in the name does not make the name a glob.
@@ -170,11 +168,8 @@ def _fault(path: str, index: int, cut: bool) -> str:
 
 
 def find_faults(path: str) -> Iterator[str]:
-    """Compares the shards of a set with the checksums in the manifest.
-
-    Yields:
-      One line for each shard that is missing, or whose contents have changed since the generator wrote the shard.
-    """
+    """Compares the shards of a set with the checksums in the manifest. Yields one line for each shard that is missing,
+    or whose contents have changed since the generator wrote the shard."""
     entries = manifest.read_manifest(path)
     if entries is None:
         if tf.io.gfile.exists(manifest.work_folder(path)):

@@ -23,17 +23,10 @@ _LIST = {"float": b"\x12", "int64": b"\x1a"}
 
 def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) -> list[bytes]:
     """Serializes N records.
-
-    Args:
-      columns: maps feature names to arrays [N, L] of non-negative integers or of floats.
-      features: the features of each record; L is a feature's length.
-
-    Returns:
-      N serialized `tf.train.Example` messages, each with its features sorted by name.
-
-    Raises:
-      ValueError: a column's length or type differs from the feature's, or a column contains a negative integer.
-    """
+    `columns`: maps feature names to arrays [N, L] of non-negative integers or of floats.
+    `features`: the features of each record; L is a feature's length.
+    Returns n serialized `tf.train.Example` messages, each with its features sorted by name.
+    Raises ValueError: a column's length or type differs from the feature's, or a column contains a negative integer."""
     blocks: list[_Block] = []
     for feature in sorted(features, key=lambda feature: feature.name):
         values = np.asarray(columns[feature.name])
@@ -54,12 +47,10 @@ def serialize(columns: Mapping[str, np.ndarray], features: Sequence[Feature]) ->
 
 class _Block:
     """One or several encoded features of all records.
-
-    Args:
-      data: bytes of all records, one record after another.
-      stride: number of bytes per record; 0 if records differ in size.
-      offsets: int64 [N + 1], only for stride 0; record n has the bytes from offsets[n] to offsets[n + 1] (exclusive).
-      feature: only for stride 0; the feature in `data`. For stride 0, `data` has no headers; `parts` adds the headers.
+    `data`: bytes of all records, one record after another.
+    `stride`: number of bytes per record; 0 if records differ in size.
+    `offsets`: int64 [N + 1], only for stride 0; record n has the bytes from offsets[n] to offsets[n + 1] (exclusive).
+    `feature`: only for stride 0; the feature in `data`. For stride 0, `data` has no headers; `parts` adds the headers.
     """
 
     def __init__(

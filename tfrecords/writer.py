@@ -20,13 +20,8 @@ def write_records(path: str, records: Iterable[bytes]) -> None:
 
 def write_framed(path: str, parts: Iterable[bytes], gzip_compress: bool = False) -> tuple[int, str]:
     """Atomically writes records that already have their TFRecord framing; creates the folder if necessary.
-
-    Args:
-      parts: byte strings, each with one or several framed records.
-
-    Returns:
-      The number of bytes written and their SHA-256 in hexadecimal.
-    """
+    `parts`: byte strings, each with one or several framed records.
+    Returns the number of bytes written and their SHA-256 in hexadecimal."""
     tf.io.gfile.makedirs(os.path.dirname(path) or ".")
     with atomic_path(path) as temporary, tf.io.gfile.GFile(temporary, "wb") as file:
         counted = _CountingFile(file)

@@ -26,16 +26,11 @@ _MUST_AGREE = ("num_attention_heads", "hidden_act", "directionality")
 
 @dataclasses.dataclass(frozen=True)
 class StoredTensor:
-    """One tensor of a checkpoint.
-
-    Attributes:
-      shape: the tensor's shape in our models.
-      read: function that reads the values in our layout and in the file's dtype.
-    """
+    """One tensor of a checkpoint."""
 
     name: str
-    shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]
+    shape: tuple[int, ...]  # the tensor's shape in our models
+    read: Callable[[], np.ndarray]  # function that reads the values in our layout and in the file's dtype
 
     def transposed(self) -> "StoredTensor":
         return StoredTensor(self.name, self.shape[::-1], lambda: np.ascontiguousarray(self.read().T))
@@ -54,33 +49,22 @@ class StoredTensor:
 
 @dataclasses.dataclass(frozen=True)
 class Contents:
-    """An open checkpoint. The values of its tensors are read later.
+    """An open checkpoint. The values of its tensors are read later."""
 
-    Attributes:
-      source: prefix or file of the checkpoint. Messages name the checkpoint by this value.
-      format: name of the format, such as "bert_tf" or "hugging_face"; see `bert_tf.checkpoints`.
-      tensors: the weights, by their variable paths in our models.
-      expected_name: function that maps a variable path to the format's tensor name, for errors about missing tensors.
-      config: the model's configuration; None if the folder has none.
-      config_file: path of the configuration file, which may be missing.
-      vocab_file: the folder's `vocab.txt` or `tokenizer.json`; "" if there is none.
-      own_heads: tensors of task heads that only bert_tf's format can store, by variable path. `left_over` also contains
-        the names of these tensors.
-      left_over: names of the tensors that are not weights of BERT.
-      optimizer_tensors: number of tensors that belong to an optimizer.
-      num_attention_heads: number of attention heads; None if the shapes of the tensors do not show this number.
-    """
-
-    source: str
-    format: str
-    tensors: Mapping[str, StoredTensor]
+    source: str  # prefix or file of the checkpoint. Messages name the checkpoint by this value.
+    format: str  # name of the format, such as "bert_tf" or "hugging_face"; see `bert_tf.checkpoints`
+    tensors: Mapping[str, StoredTensor]  # the weights, by their variable paths in our models
+    # function that maps a variable path to the format's tensor name, for errors about missing tensors
     expected_name: Callable[[str], str]
-    config: BertConfig | None
-    config_file: str
-    vocab_file: str = ""
+    config: BertConfig | None  # the model's configuration; None if the folder has none
+    config_file: str  # path of the configuration file, which may be missing
+    vocab_file: str = ""  # the folder's `vocab.txt` or `tokenizer.json`; "" if there is none
+    # tensors of task heads that only bert_tf's format can store, by variable path. `left_over` also contains the names
+    # of these tensors.
     own_heads: Mapping[str, StoredTensor] = dataclasses.field(default_factory=dict)
-    left_over: tuple[str, ...] = ()
-    optimizer_tensors: int = 0
+    left_over: tuple[str, ...] = ()  # names of the tensors that are not weights of BERT
+    optimizer_tensors: int = 0  # number of tensors that belong to an optimizer
+    # number of attention heads; None if the shapes of the tensors do not show this number
     num_attention_heads: int | None = None
 
     @property
@@ -119,10 +103,8 @@ class Contents:
         )
 
     def with_own_heads(self, model_paths: Iterable[str]) -> "Contents":
-        """Returns the contents with `own_heads` among the tensors.
-
-        A head with a BiLSTM is left out if the model with these variables has no BiLSTM.
-        """
+        """Returns the contents with `own_heads` among the tensors. A head with a BiLSTM is left out if the model with
+        these variables has no BiLSTM."""
         if self.has_bilstm_unlike(model_paths):
             return self
         left_over = tuple(name for name in self.left_over if not name.endswith(tuple(self.own_heads)))
@@ -148,17 +130,10 @@ class Contents:
         return dataclasses.replace(self, tensors={**self.tensors, **scaled})
 
     def check(self, config: BertConfig, shapes: Mapping[str, tuple[int, ...]]) -> list[str]:
-        """Checks that the tensors fit a model.
-
-        The encoder must be complete and must have no additional tensors. The pooler and each head must be either
-        complete or absent.
-
-        Args:
-          shapes: shapes of the model's variables by path, including the encoder's variables.
-
-        Returns:
-          Paths of the variables that the checkpoint lacks. These variables keep their initial values.
-        """
+        """Checks that the tensors fit a model. The encoder must be complete and must have no additional tensors. The
+        pooler and each head must be either complete or absent.
+        `shapes`: shapes of the model's variables by path, including the encoder's variables.
+        Returns paths of the variables that the checkpoint lacks. These variables keep their initial values."""
         self._check_same_architecture(config, shapes)
         present = {names.component_of(path) for path in self.tensors}
         fresh = [path for path in shapes if path not in self.tensors]
@@ -196,10 +171,8 @@ class Contents:
         return f"replace {self.config_file} with the checkpoint's own configuration"
 
     def _check_same_architecture(self, config: BertConfig, shapes: Iterable[str]) -> None:
-        """Refuses differences that a comparison of the model's shapes does not find.
-
-        These differences are extra layers, the number of attention heads, the activation and the directionality.
-        """
+        """Refuses differences that a comparison of the model's shapes does not find. These differences are extra
+        layers, the number of attention heads, the activation and the directionality."""
         extra = sorted(path for path in self.tensors if path.startswith("encoder/") and path not in shapes)
         if extra:
             raise InputError(
@@ -216,10 +189,8 @@ class Contents:
                 )
 
     def check_pretrained(self, config: BertConfig) -> list[str]:
-        """Checks that the checkpoint's encoder and heads fit a configuration.
-
-        For the result and the errors, see `check`.
-        """
+        """Checks that the checkpoint's encoder and heads fit a configuration. For the result and the errors, see
+        `check`."""
         # `own_heads` are not checked, since the shapes depend on the task.
         present = names.heads_in(self.tensors) - names.heads_in(self.own_heads)
         heads = (names.pretraining_head_shapes(config) | self._task_head_shapes(config)).items()
@@ -312,10 +283,8 @@ def _as_float32(value: np.ndarray, name: str, source: str) -> np.ndarray:
 
 
 def with_trained_pooler(contents: Contents) -> Contents:
-    """Returns the contents with the pooler that was trained with the checkpoint's head.
-
-    Some heads of tf-models-official have their own pooler. In such checkpoints, the encoder's pooler is untrained.
-    """
+    """Returns the contents with the pooler that was trained with the checkpoint's head. Some heads of
+    tf-models-official have their own pooler. In such checkpoints, the encoder's pooler is untrained."""
     head_pooler = {path: s for path, s in contents.tensors.items() if path.startswith(HEAD_POOLERS)}
     if not head_pooler:
         return contents

@@ -48,12 +48,9 @@ def safetensors():
 
 def read(path: str, config_entries: dict, **files) -> Contents:
     """Opens a checkpoint.
-
-    Args:
-      path: `model.safetensors`, the index of a sharded model, or `tf_model.h5`.
-      config_entries: entries of `config.json`; {} if there is none.
-      **files: `config`, `config_file` and `vocab_file` of `Contents`.
-    """
+    `path`: `model.safetensors`, the index of a sharded model, or `tf_model.h5`.
+    `config_entries`: entries of `config.json`; {} if there is none.
+    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
     stored, other_types = _open_all(path)
     words = [name for name in stored if name == _WORDS or name.endswith(f".{_WORDS}")]
     if len(words) != 1:
@@ -212,14 +209,9 @@ def _reader(path: str, name: str) -> Callable[[], np.ndarray]:
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig, more: Mapping = {}) -> str:
     """Writes `model.safetensors` and `config.json` into a folder; returns the path of the former.
-
-    Args:
-      tensors: values by our paths.
-      more: additional entries of `config.json`, which replace default entries; see `label_entries`.
-
-    Raises:
-      OSError: the weights cannot be written, for example on a full disk.
-    """
+    `tensors`: values by our paths.
+    `more`: additional entries of `config.json`, which replace default entries; see `label_entries`.
+    Raises OSError: the weights cannot be written, for example on a full disk."""
     heads = names.heads_in(tensors)
     plain = not heads
     named = {}

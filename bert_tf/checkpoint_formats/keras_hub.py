@@ -60,11 +60,8 @@ def config_of(entries: Mapping, path: str) -> BertConfig | None:
 
 def read(path: str, **files) -> Contents:
     """Opens weights of a preset, with the head beside them, or of a whole task.
-
-    Args:
-      path: `model.weights.h5`, or a file that `save_weights` of a task wrote.
-      **files: `config`, `config_file` and `vocab_file` of `Contents`.
-    """
+    `path`: `model.weights.h5`, or a file that `save_weights` of a task wrote.
+    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
     stored = open_h5(path)
     backbone = {name.removeprefix(_WHOLE): tensor for name, tensor in stored.items() if name.startswith(_WHOLE)}
     head = {name: tensor for name, tensor in stored.items() if not name.startswith(_WHOLE)}

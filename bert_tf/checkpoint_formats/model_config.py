@@ -43,18 +43,12 @@ _SIGNS = ("model_type", "architectures", "transformers_version")
 
 
 def read(path: str) -> tuple[BertConfig, dict]:
-    """Reads a configuration of any format.
-
-    The function recognizes the format by the keys. A `config.json` next to safetensors is always in Hugging Face's
-    format.
-
-    Args:
-      path: the file; or two files, separated by a comma, for a pair of encoders.
-
+    """Reads a configuration of any format. The function recognizes the format by the keys. A `config.json` next to
+    safetensors is always in Hugging Face's format.
+    `path`: the file; or two files, separated by a comma, for a pair of encoders.
     Returns:
-      config: the configuration.
-      entries: the entries of Hugging Face's `config.json`; {} for other formats.
-    """
+    `config`: the configuration.
+    `entries`: the entries of Hugging Face's `config.json`; {} for other formats."""
     if pair.SEPARATOR in path:
         return pair.join_configs({each: read(each)[0] for each in path.split(pair.SEPARATOR)}), {}
     if os.path.basename(path) == saved_models.FILE_NAME:
@@ -77,24 +71,16 @@ def read(path: str) -> tuple[BertConfig, dict]:
 
 def find(folder: str, first: str = ORIGINAL_NAME) -> str:
     """Returns the path of a folder's configuration. If there is no configuration, returns the path of the file `first`.
-
-    Args:
-      first: the file name that takes precedence over the file names of other formats.
-    """
+    `first`: the file name that takes precedence over the file names of other formats."""
     order = sorted((ORIGINAL_NAME, HUGGING_FACE_NAME, TF_MODELS_NAME), key=lambda name: name != first)
     paths = [os.path.join(folder, name) for name in order]
     return next((path for path in paths if tf.io.gfile.exists(path)), paths[0])
 
 
 def from_hugging_face(entries: dict) -> BertConfig:
-    """Returns the configuration of a model in Hugging Face's format.
-
-    `is_decoder` corresponds to directionality "ltr". For such models, Hugging Face's pooler still reads [CLS], but our
-    pooler reads the last token.
-
-    Args:
-      entries: entries of `config.json`.
-    """
+    """Returns the configuration of a model in Hugging Face's format. `is_decoder` corresponds to directionality "ltr".
+    For such models, Hugging Face's pooler still reads [CLS], but our pooler reads the last token.
+    `entries`: entries of `config.json`."""
     model_type = entries.get("model_type", "bert")
     if model_type != "bert":
         raise InputError(f"model_type={model_type!r} is not BERT; give a checkpoint with model_type 'bert'")
@@ -110,11 +96,8 @@ def from_hugging_face(entries: dict) -> BertConfig:
 
 def to_hugging_face(config: BertConfig, model_class: str, num_outputs: int | None) -> dict:
     """Converts a configuration into the entries of Hugging Face's `config.json`.
-
-    Args:
-      config: the configuration; its directionality is "bidi" or "ltr".
-      num_outputs: number of outputs of a classification head; None without such a head.
-    """
+    `config`: the configuration; its directionality is "bidi" or "ltr".
+    `num_outputs`: number of outputs of a classification head; None without such a head."""
     entries = {"architectures": [model_class], "model_type": "bert"} | config.to_dict()
     direction = entries.pop("directionality")
     if direction == "ltr":

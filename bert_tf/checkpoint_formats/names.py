@@ -13,23 +13,16 @@ from bert_tf.config import BertConfig
 
 @dataclasses.dataclass(frozen=True)
 class NameRow:
-    """The names of one weight.
+    """The names of one weight."""
 
-    Attributes:
-      ours: the variable's path in our models.
-      original: name in google-research/bert; "" if there is no such weight.
-      tf_models: attribute path in tf-models-official. The path starts at the encoder if `ours` starts with "encoder/",
-        otherwise at the model.
-      original_transposed: whether google-research/bert stores the transposed weight.
-      hugging_face_transposed: whether transformers stores the transposed weight.
-    """
-
-    ours: str
-    original: str
+    ours: str  # the variable's path in our models
+    original: str  # name in google-research/bert; "" if there is no such weight
     hugging_face: str
+    # attribute path in tf-models-official. The path starts at the encoder if `ours` starts with "encoder/", otherwise
+    # at the model.
     tf_models: tuple[str, ...]
-    original_transposed: bool = False
-    hugging_face_transposed: bool = False
+    original_transposed: bool = False  # whether google-research/bert stores the transposed weight
+    hugging_face_transposed: bool = False  # whether transformers stores the transposed weight
 
 
 def _dense(ours: str, original: str, tf_models: str) -> list[NameRow]:
@@ -122,11 +115,8 @@ def row_of(path: str) -> tuple[NameRow, str] | None:
 
 def in_scope(name: str, scope: str, table_scope: str) -> str:
     """Replaces the scope in a tensor name with the table's scope.
-
-    Args:
-      scope: prefix of the encoder's names in the file; "" if there is none.
-      table_scope: prefix of the encoder's names in the table, "bert/" or "bert.".
-    """
+    `scope`: prefix of the encoder's names in the file; "" if there is none.
+    `table_scope`: prefix of the encoder's names in the table, "bert/" or "bert."."""
     rest = name.removeprefix(scope)
     parts = tuple(part + table_scope[-1] for part in ("embeddings", "encoder", "pooler"))
     if name.startswith(scope) and rest.startswith(parts):
@@ -136,11 +126,8 @@ def in_scope(name: str, scope: str, table_scope: str) -> str:
 
 def paths_by_name(names: Iterable[str], column: str) -> dict[str, str]:
     """Maps names in another format to our paths. Names that are not in the table are left out.
-
-    Args:
-      names: names in the other format, spelled as in the table.
-      column: "original" or "hugging_face".
-    """
+    `names`: names in the other format, spelled as in the table.
+    `column`: "original" or "hugging_face"."""
     known = {getattr(row, column): row.ours for row in ROWS}
     found = {}
     for name in names:

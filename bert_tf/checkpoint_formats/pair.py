@@ -17,10 +17,7 @@ SEPARATOR = ","
 
 def join_configs(configs: dict[str, BertConfig]) -> BertConfig:
     """Returns the configuration of the joined encoder.
-
-    Args:
-      configs: maps the names of the two configurations for messages to the configurations.
-    """
+    `configs`: maps the names of the two configurations for messages to the configurations."""
     first, second = (*configs, "", "")[:2]
     if len(configs) != 2 or {config.directionality for config in configs.values()} != {"ltr", "rtl"}:
         found = " and ".join(f"{name} (directionality={config.directionality})" for name, config in configs.items())

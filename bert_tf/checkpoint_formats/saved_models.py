@@ -48,11 +48,8 @@ def folder_of(prefix: str) -> str:
 
 def read(prefix: str, config: BertConfig | None = None, config_file: str = "", vocab_file: str = "") -> Contents:
     """Opens the SavedModel to which the checkpoint at `prefix` belongs.
-
-    Args:
-      config: the configuration; None to take it from the shapes of the variables.
-      config_file: the file of the configuration.
-    """
+    `config`: the configuration; None to take it from the shapes of the variables.
+    `config_file`: the file of the configuration."""
     folder, bundle = folder_of(prefix), TensorBundle(prefix)
     by_name = _stored_by_name(folder, bundle)
     found: dict[str, StoredTensor] = {}
@@ -110,10 +107,8 @@ def _ours(name: str, stored: StoredTensor) -> tuple[str, StoredTensor]:
 
 
 def _config_of(found: Mapping[str, StoredTensor]) -> tuple[BertConfig, int | None]:
-    """Returns the configuration that the shapes show, and the number of heads if the shapes show it.
-
-    Hugging Face's SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models.
-    """
+    """Returns the configuration that the shapes show, and the number of heads if the shapes show it. Hugging Face's
+    SavedModels do not show the number of heads; it is 1 for each 64 units, as in all published models."""
     words = found["encoder/embeddings/word_embeddings"].shape
     query = found["encoder/blocks/0/attention/query/kernel"].shape
     heads = query[1] if len(query) == 3 else None

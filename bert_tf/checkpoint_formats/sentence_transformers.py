@@ -73,11 +73,8 @@ def write(
     folder: str, pooling: str, normalize: bool, hidden_size: int, max_seq_length: int, prompts: Mapping[str, str]
 ) -> None:
     """Writes the files with which sentence-transformers pools the vectors of an encoder in the same folder.
-
-    Args:
-      pooling: "cls", "mean" or "max".
-      prompts: texts before a text, by name.
-    """
+    `pooling`: "cls", "mean" or "max".
+    `prompts`: texts before a text, by name."""
     modules = [("", "Transformer"), (POOLING, "Pooling"), *([("2_Normalize", "Normalize")] if normalize else [])]
     listed = [
         {"idx": index, "name": str(index), "path": path, "type": f"sentence_transformers.models.{kind}"}
@@ -144,11 +141,8 @@ def is_normalized(folder: str) -> bool:
 
 def check_texts(folder: str, do_lower_case: bool) -> None:
     """Refuses a checkpoint for which sentence-transformers changes each text before tokenization.
-
-    Args:
-      do_lower_case: whether the tokenizer lower-cases text. If so, texts that are lower-cased before give the same
-        tokens.
-    """
+    `do_lower_case`: whether the tokenizer lower-cases text. If so, texts that are lower-cased before give the same
+      tokens."""
     path = os.path.join(folder, LENGTH)
     if not do_lower_case and read_json_if_exists(path).get("do_lower_case") is True:
         raise InputError(
@@ -179,10 +173,8 @@ def _mode(entries: dict, path: str) -> str:
 
 def longest_sentence(folder: str) -> int | None:
     """Returns the row length that sentence-transformers uses with a checkpoint; None if the folder does not state it.
-
     The length may be more than the model's number of positions. Since version 6 of sentence-transformers, only
-    `tokenizer_config.json` states the length.
-    """
+    `tokenizer_config.json` states the length."""
     stated = read_json_if_exists(os.path.join(folder, LENGTH)).get("max_seq_length")
     known = (stated, tokenizer_files.read_config(folder).get("model_max_length"))
     lengths = [length for length in known if isinstance(length, int) and length >= 3]

@@ -25,13 +25,8 @@ VALUE = "/.ATTRIBUTES/VARIABLE_VALUE"
 
 class TensorBundle:
     """An open checkpoint.
-
-    Args:
-      prefix: the checkpoint's path without `.index`.
-
-    Attributes:
-      prefix: the argument `prefix`.
-    """
+    `prefix`: the checkpoint's path without `.index`.
+    `prefix`: the argument `prefix`."""
 
     def __init__(self, prefix: str):
         self.prefix = prefix
@@ -116,10 +111,8 @@ def _read_files(prefix: str) -> None:
 
 
 class ObjectGraph:
-    """The objects in a checkpoint, and the attributes that connect the objects.
-
-    Each object has a number. The number of the root is 0.
-    """
+    """The objects in a checkpoint, and the attributes that connect the objects. Each object has a number. The number of
+    the root is 0."""
 
     def __init__(self, proto):
         self._nodes = proto.nodes

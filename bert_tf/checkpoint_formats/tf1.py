@@ -21,10 +21,7 @@ _OPTIMIZER = re.compile(
 
 def read(bundle: TensorBundle, **files) -> Contents | None:
     """Opens a checkpoint; returns None if it is not in google-research/bert's format.
-
-    Args:
-      **files: `config`, `config_file` and `vocab_file` of `Contents`.
-    """
+    `**files`: `config`, `config_file` and `vocab_file` of `Contents`."""
     words = [name for name in bundle.shapes if name == _WORDS or name.endswith(f"/{_WORDS}")]
     if not words:
         return None
@@ -73,10 +70,7 @@ def name_of(path: str) -> str:
 
 def write(folder: str, tensors: dict[str, np.ndarray]) -> str:
     """Writes `bert_model.ckpt` into a folder; returns the checkpoint's prefix.
-
-    Args:
-      tensors: values by our paths.
-    """
+    `tensors`: values by our paths."""
     named = {
         name_of(path): value.T if names.row_of(path)[0].original_transposed else value
         for path, value in tensors.items()

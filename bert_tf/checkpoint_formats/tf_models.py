@@ -66,10 +66,8 @@ def _is_encoder(graph: ObjectGraph, node: int) -> bool:
 
 
 def _repeats_child(graph: ObjectGraph, node: int) -> bool:
-    """Returns whether an object has the same layers as an encoder that is the object's child.
-
-    `write` stores such models. Only the child counts as the encoder.
-    """
+    """Returns whether an object has the same layers as an encoder that is the object's child. `write` stores such
+    models. Only the child counts as the encoder."""
     children = graph.children(node)
     return any(
         _is_encoder(graph, child)
@@ -142,13 +140,9 @@ def name_of(path: str) -> str:
 
 def write(folder: str, tensors: dict[str, np.ndarray], config: BertConfig) -> str:
     """Writes `bert_model.ckpt` into a folder; tf-models-official's encoders and models with heads can load this file.
-
-    Without heads, `encoder` and `model` are both the encoder. With heads, `model` is the whole model. This model
-    refers to the encoder by the attributes that tf-models-official's models use, and also has the encoder's own
-    attributes.
-
-    For the arguments, see `hugging_face.write`.
-    """
+    Without heads, `encoder` and `model` are both the encoder. With heads, `model` is the whole model. This model refers
+    to the encoder by the attributes that tf-models-official's models use, and also has the encoder's own attributes.
+    For the arguments, see `hugging_face.write`."""
     encoder_places, heads = {}, {}
     for path, value in tensors.items():
         found = names.row_of(path)

@@ -14,15 +14,10 @@ _JOINER = "##"
 
 def find_row_sources(old: Sequence[str], new: Sequence[str]) -> list[list[int]]:
     """Finds, for each token of the new vocabulary, the ids of the old tokens whose rows are averaged.
-
-    Args:
-      old: the model's vocabulary, including [UNK].
-
-    Returns:
-      A list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. A new token
-      is split into old tokens by greedy longest match, and has the ids of these tokens. If the new token cannot be
-      split, it has the id of [UNK].
-    """
+    `old`: the model's vocabulary, including [UNK].
+    Returns a list of old ids for each token of the new vocabulary. A token of the old vocabulary has its old id. A new
+    token is split into old tokens by greedy longest match, and has the ids of these tokens. If the new token cannot be
+    split, it has the id of [UNK]."""
     ids = {token: number for number, token in enumerate(old)}
     longest = max(map(len, old))
     return [[ids[token]] if token in ids else _split_token(token, ids, longest) for token in new]
@@ -43,18 +38,11 @@ def _split_token(token: str, ids: dict[str, int], longest: int) -> list[int]:
 
 
 def extend_rows(rows: np.ndarray, sources: Sequence[Sequence[int]]) -> np.ndarray:
-    """Computes the rows of a new vocabulary.
-
-    If the model has more rows than the new vocabulary has tokens, the remaining rows are padding and do not change. If
-    the model has fewer rows, the result has one row for each token.
-
-    Args:
-      rows: float32 [V, ...]; V is at least the old vocabulary's size.
-      sources: the result of `find_row_sources`.
-
-    Returns:
-      The rows of the new vocabulary, float32 [max(V, len(sources)), ...].
-    """
+    """Computes the rows of a new vocabulary. If the model has more rows than the new vocabulary has tokens, the
+    remaining rows are padding and do not change. If the model has fewer rows, the result has one row for each token.
+    `rows`: float32 [V, ...]; V is at least the old vocabulary's size.
+    `sources`: the result of `find_row_sources`.
+    Returns the rows of the new vocabulary, float32 [max(V, len(sources)), ...]."""
     result = np.empty((max(len(rows), len(sources)), *rows.shape[1:]), np.float32)
     result[len(sources) :] = rows[len(sources) :]
     for number, ids in enumerate(sources):

@@ -68,30 +68,25 @@ def setting(
     **bounds: float,
 ):
     """Returns a dataclass field that is also a flag.
-
-    Args:
-      default: default value; a flag without a default is required.
-      choices: allowed values of an enum flag; empty if any value is allowed.
-      alias: a second name of the flag; empty if there is none.
-      group: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
-      first: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
-      new_run: value of a flag that is not given, if there is no run in `output_dir`. Otherwise, the value is the run's.
-        None if the flag is not of this kind, or has no value for a new run.
-      is_repeated: whether the flag may be given several times; commas join the values.
-      per_worker: whether workers on several machines may give different values, such as paths. The files behind the
-        paths are compared instead.
-      **bounds: limits of a number; the names are the keys of `_BOUNDS`.
-    """
+    `default`: default value; a flag without a default is required.
+    `choices`: allowed values of an enum flag; empty if any value is allowed.
+    `alias`: a second name of the flag; empty if there is none.
+    `group`: title under which the help lists the flag; if empty, the class's `flag_group` is the title.
+    `first`: whether `--help` lists the flag; if false, only `--helpfull` does. `--help` always lists required flags.
+    `new_run`: value of a flag that is not given, if there is no run in `output_dir`. Otherwise, the value is the run's.
+      None if the flag is not of this kind, or has no value for a new run.
+    `is_repeated`: whether the flag may be given several times; commas join the values.
+    `per_worker`: whether workers on several machines may give different values, such as paths. The files behind the
+      paths are compared instead.
+    `**bounds`: limits of a number; the names are the keys of `_BOUNDS`."""
     metadata = {"help": help, "choices": tuple(choices), "alias": alias, "group": group, "first": first}
     metadata |= {"new_run": new_run, "is_repeated": is_repeated, "per_worker": per_worker, "bounds": bounds}
     return dataclasses.field(default=default, metadata=metadata, kw_only=True)
 
 
 def flag_groups(settings_class: type) -> dict[str, list[help_text.FlagHelp]]:
-    """Returns the help entries of a settings class's flags, grouped by title.
-
-    The flags of a class come before the flags of its base classes.
-    """
+    """Returns the help entries of a settings class's flags, grouped by title. The flags of a class come before the
+    flags of its base classes."""
     types = typing.get_type_hints(settings_class)
     fields = {field.name: field for field in dataclasses.fields(settings_class)}
     groups: dict[str, list[help_text.FlagHelp]] = {}
@@ -120,11 +115,8 @@ def _bounds(bounds: Mapping[str, float]) -> str:
 
 def define_flags(settings_class: type, flag_values: flags.FlagValues, module_name: str) -> None:
     """Defines one flag for every field of a settings class.
-
-    Args:
-      settings_class: dataclass whose fields come from `setting`.
-      module_name: the module whose `--help` lists the flags.
-    """
+    `settings_class`: dataclass whose fields come from `setting`.
+    `module_name`: the module whose `--help` lists the flags."""
     types = typing.get_type_hints(settings_class)
     for field in dataclasses.fields(settings_class):
         default = None if field.default is dataclasses.MISSING else field.default
@@ -170,11 +162,8 @@ def settings_from_flags(settings_class: type, flag_values: flags.FlagValues):
 
 def parse(settings_class: type, arguments: Sequence[str]):
     """Returns settings from command-line arguments; does not read or change the flags of the process.
-
-    Args:
-      settings_class: dataclass whose fields come from `setting`.
-      arguments: arguments as passed by a shell, without the program's name.
-    """
+    `settings_class`: dataclass whose fields come from `setting`.
+    `arguments`: arguments as passed by a shell, without the program's name."""
     flag_values = flags.FlagValues()
     define_flags(settings_class, flag_values, settings_class.__module__)
     _refuse_words(parse_values(flag_values, ["program", *arguments])[1:])
@@ -188,10 +177,8 @@ def _refuse_words(words: Sequence[str]) -> None:
 
 
 def of_keywords(settings_class: type, values: Mapping[str, Any]):
-    """Makes settings from the keyword arguments of a Python call; None means the default.
-
-    An unknown name is an InputError with suggestions.
-    """
+    """Makes settings from the keyword arguments of a Python call; None means the default. An unknown name is an
+    InputError with suggestions."""
     known = [field.name for field in dataclasses.fields(settings_class)]
     for name in values:
         if name not in known:
@@ -208,9 +195,7 @@ def require(condition: bool, message: str) -> None:
 
 def check_values(settings) -> None:
     """Raises InputError if a value has the wrong type, is out of bounds or not finite, or is not one of the choices.
-
-    Numbers of NumPy become numbers of Python. Paths, lists, numbers and dicts become the texts of flags.
-    """
+    Numbers of NumPy become numbers of Python. Paths, lists, numbers and dicts become the texts of flags."""
     types = typing.get_type_hints(type(settings))
     for field in dataclasses.fields(settings):
         value, kind = getattr(settings, field.name), _plain(types[field.name])
@@ -246,10 +231,8 @@ def _as_text(name: str, value: Any) -> str:
 
 
 def require_folder(flag: str, path: str) -> None:
-    """Raises InputError for a path in which TensorFlow cannot store checkpoints or SavedModels.
-
-    TensorFlow reads such a path as a pattern. It would write files there, and then fail to find these files.
-    """
+    """Raises InputError for a path in which TensorFlow cannot store checkpoints or SavedModels. TensorFlow reads such a
+    path as a pattern. It would write files there, and then fail to find these files."""
     require(bool(path), f"--{flag} is empty; name a folder")
     special = sorted(set(path) & set("*?[\\"))
     require(
@@ -276,15 +259,11 @@ def script_of(settings_class: type, main: Callable, doc: str) -> Callable[[], No
 
 
 def run(settings_class: type, main: Callable, doc: str) -> None:
-    """Runs a script: parses its flags and calls `main(settings)`.
-
-    Invalid input is reported as a one-line error with exit code 1.
-
-    Args:
-      main: function that is called with the resolved settings; it imports heavy modules itself, so that `--help` is
-        fast.
-      doc: the text that `--help` prints above the flags.
-    """
+    """Runs a script: parses its flags and calls `main(settings)`. Invalid input is reported as a one-line error with
+    exit code 1.
+    `main`: function that is called with the resolved settings; it imports heavy modules itself, so that `--help` is
+      fast.
+    `doc`: the text that `--help` prints above the flags."""
     # Modules and graphs consist of millions of objects that live until the process ends. A search for garbage among
     # these objects would take a second or more.
     gc.set_threshold(100_000, 20, 20)

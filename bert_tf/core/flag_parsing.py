@@ -29,23 +29,15 @@ def absolute_paths(text: str) -> str:
 def parse_flags(
     words: Sequence[str], doc: str, groups: Mapping[str, Sequence[help_text.FlagHelp]] | None = None
 ) -> list[str]:
-    """Parses the flags of the process; serves as the `flags_parser` of `absl.app.run`.
-
-    absl's own parser exits with code 1 after `--help`, and prints several lines for an invalid flag.
-
-    Args:
-      words: the command line; the program's name comes first.
-      doc: description of the script, for `--help`.
-      groups: maps the titles of groups to the script's flags; the default is one group, with the flags that the
-        script's module defines.
-
-    Returns:
-      The positional arguments; the program's name comes first.
-
-    Raises:
-      SystemExit: help or the version was requested and has been printed (exit code 0), or a flag is invalid (exit
-        code 1).
-    """
+    """Parses the flags of the process; serves as the `flags_parser` of `absl.app.run`. absl's own parser exits with
+    code 1 after `--help`, and prints several lines for an invalid flag.
+    `words`: the command line; the program's name comes first.
+    `doc`: description of the script, for `--help`.
+    `groups`: maps the titles of groups to the script's flags; the default is one group, with the flags that the
+      script's module defines.
+    Returns the positional arguments; the program's name comes first.
+    Raises SystemExit: help or the version was requested and has been printed (exit code 0), or a flag is invalid (exit
+    code 1)."""
     groups = help_text.of_module(flags.FLAGS, words[0]) if groups is None else groups
     asked = {word.lstrip("-") for word in words[1:] if word.startswith("-")}
     if "version" in asked:
@@ -120,12 +112,9 @@ def exit_code(show: Callable[[], None]) -> int:
 
 def run_on_words(show: Callable[[list[str]], None], doc: str, missing: str) -> None:
     """Runs a script whose command line names files or folders; its flags must be defined.
-
-    Args:
-      show: function that prints the results for the words of the command line.
-      doc: description of the script, for `--help`.
-      missing: message for a command line without words.
-    """
+    `show`: function that prints the results for the words of the command line.
+    `doc`: description of the script, for `--help`.
+    `missing`: message for a command line without words."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # Keras 3 takes a second to import
 

@@ -23,29 +23,18 @@ _COMMAND = re.compile(r"\w+ --")
 
 
 class FlagHelp(NamedTuple):
-    """The help entry of a flag.
+    """The help entry of a flag."""
 
-    Attributes:
-      name: the flag's name without dashes.
-      default: the value of a flag that is not given; None or "" if the help text describes this case.
-      choices: allowed values; empty if any value is allowed.
-      alias: a second name; empty if there is none.
-      is_boolean: whether the flag is written as `--name` and `--noname`.
-      is_required: whether the flag must be given.
-      is_first: whether `--help` lists the flag; if false, only `--helpfull` does.
-      bounds: limits of a number, in words; empty if there are none.
-      new_run: the value for a new run of a flag whose default is the value of the run in --output_dir; None if absent.
-    """
-
-    name: str
+    name: str  # the flag's name without dashes
     help: str
-    default: Any = None
-    choices: Sequence[str] = ()
-    alias: str = ""
-    is_boolean: bool = False
-    is_required: bool = False
-    is_first: bool = True
-    bounds: str = ""
+    default: Any = None  # the value of a flag that is not given; None or "" if the help text describes this case
+    choices: Sequence[str] = ()  # allowed values; empty if any value is allowed
+    alias: str = ""  # a second name; empty if there is none
+    is_boolean: bool = False  # whether the flag is written as `--name` and `--noname`
+    is_required: bool = False  # whether the flag must be given
+    is_first: bool = True  # whether `--help` lists the flag; if false, only `--helpfull` does
+    bounds: str = ""  # limits of a number, in words; empty if there are none
+    # the value for a new run of a flag whose default is the value of the run in --output_dir; None if absent
     new_run: Any = None
 
 
@@ -58,13 +47,10 @@ def of_module(flag_values: flags.FlagValues, module_name: str) -> dict[str, list
 
 def text(doc: str, groups: Mapping[str, Sequence[FlagHelp]], is_full: bool, columns: int | None = None) -> str:
     """Writes the help of a script.
-
-    Args:
-      doc: description of the script, and an example command.
-      groups: maps the titles of groups to the script's flags.
-      is_full: whether to list all flags, not only the most important flags.
-      columns: width of the text; by default the terminal's width, within limits.
-    """
+    `doc`: description of the script, and an example command.
+    `groups`: maps the titles of groups to the script's flags.
+    `is_full`: whether to list all flags, not only the most important flags.
+    `columns`: width of the text; by default the terminal's width, within limits."""
     is_full = is_full or sum(map(len, groups.values())) <= _FEW
     width = min(max(columns or shutil.get_terminal_size().columns, _NARROWEST), _WIDEST)
     parts = [_wrapped(paragraph, width) for paragraph in doc.strip().split("\n\n")]

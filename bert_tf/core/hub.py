@@ -22,10 +22,7 @@ _FILES = [
 @functools.cache
 def download(name: str) -> str:
     """Downloads a model, and returns the folder of its files. Files in the cache are not downloaded again.
-
-    Args:
-      name: `hf://owner/model`, or `hf://owner/model@revision`.
-    """
+    `name`: `hf://owner/model`, or `hf://owner/model@revision`."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:

@@ -13,11 +13,8 @@ _BLOCK = 1 << 20
 
 def fingerprint(paths: Sequence[str], whole: bool = False) -> list[str]:
     """Describes each file by its name, its size and a hash of its content. The result does not depend on the folder.
-
-    Args:
-      whole: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
-        pre-training data may be terabytes large.
-    """
+    `whole`: whether to hash the whole files. By default, only the first and last MiB of each file are hashed, because
+      pre-training data may be terabytes large."""
     import tensorflow as tf
 
     entries = []

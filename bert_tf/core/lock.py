@@ -25,14 +25,10 @@ def locked(folder: str, wait: bool = False) -> Iterator[bool]:
 
 
 class FolderLock:
-    """A lock that only one process can hold. The operating system releases the lock when the process ends.
-
-    Object stores ("scheme://") do not have locks, so every process may write there.
-
-    Args:
-      folder: the folder; the lock is on its file `lock`.
-      refusal: the error message if another process holds the lock.
-    """
+    """A lock that only one process can hold. The operating system releases the lock when the process ends. Object
+    stores ("scheme://") do not have locks, so every process may write there.
+    `folder`: the folder; the lock is on its file `lock`.
+    `refusal`: the error message if another process holds the lock."""
 
     def __init__(self, folder: str, refusal: str):
         self._folder, self._refusal, self._file = folder, refusal, None

@@ -24,9 +24,7 @@ def set_up(debug: bool) -> None:
 @functools.cache
 def set_up_in_program() -> None:
     """Shows the same lines in a Python program or a notebook; a program that has set up its own handlers keeps them.
-
-    Only the first call has an effect, so a program can choose another verbosity afterwards.
-    """
+    Only the first call has an effect, so a program can choose another verbosity afterwards."""
     _choose_lines(debug=False)
     root = python_logging.getLogger()
     if not root.handlers:

@@ -15,10 +15,7 @@ from bert_tf.core.errors import InputError
 @contextlib.contextmanager
 def opened(path: str) -> Iterator:
     """Provides a `pyarrow.parquet.ParquetFile`.
-
-    Raises:
-      InputError: PyArrow is not installed, or the file is damaged.
-    """
+    Raises InputError: PyArrow is not installed, or the file is damaged."""
     try:
         from pyarrow import ArrowException, parquet
     except ImportError as error:
@@ -33,11 +30,8 @@ def opened(path: str) -> Iterator:
 
 def rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yields the number of each row, counted from 1, and its cells by the names of the columns.
-
-    Args:
-      names_classes: whether cells with classes contain the names of the classes. The library datasets stores classes as
-        numbers, and their names beside the data. The number -1 means that the class is unknown, and becomes None.
-    """
+    `names_classes`: whether cells with classes contain the names of the classes. The library datasets stores classes as
+      numbers, and their names beside the data. The number -1 means that the class is unknown, and becomes None."""
     with opened(path) as file:
         described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
         classes = {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}

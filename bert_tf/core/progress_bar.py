@@ -14,19 +14,14 @@ _FORMAT = "{desc} {n_fmt}/{total_fmt} {unit}{postfix} {bar}"
 
 class ProgressBar:
     """A context manager that counts work; draws a tqdm bar on a terminal or in a notebook, and logs lines elsewhere.
-
-    Args:
-      total: total units of work; None if unknown.
-      unit: name of the units that are counted; "B" is shown in megabytes.
-      done: units that an earlier run has completed; the rate does not include them.
-      compiles: whether the work before the first `advance` includes compilation; if so, the rate and the time left are
-        computed only from later work.
-      delay: seconds before the bar appears.
-      leave: whether the bar stays on the terminal at the end.
-
-    Attributes:
-      done: units completed so far, including earlier runs.
-    """
+    `total`: total units of work; None if unknown.
+    `unit`: name of the units that are counted; "B" is shown in megabytes.
+    `done`: units that an earlier run has completed; the rate does not include them.
+    `compiles`: whether the work before the first `advance` includes compilation; if so, the rate and the time left are
+      computed only from later work.
+    `delay`: seconds before the bar appears.
+    `leave`: whether the bar stays on the terminal at the end.
+    `done`: units completed so far, including earlier runs."""
 
     def __init__(
         self, what: str, total: int | None, unit: str, done: int = 0, compiles: bool = False, delay: float = 0.0,
@@ -76,14 +71,9 @@ class ProgressBar:
 
     def advance(self, amount: int, note: str = "", is_last: bool = False) -> bool:
         """Adds completed work, for a caller that writes its own lines.
-
-        Args:
-          amount: number of units.
-          is_last: whether this is the last call, after which a log line is always due.
-
-        Returns:
-          Whether the caller should log a line now; always False on a terminal.
-        """
+        `amount`: number of units.
+        `is_last`: whether this is the last call, after which a log line is always due.
+        Returns whether the caller should log a line now; always False on a terminal."""
         if self._compiles:
             self.end_compilation(amount)
         else:

@@ -27,10 +27,8 @@ _BLOCK_BYTES = 1 << 20
 
 
 def _gfile():
-    """Returns TensorFlow's file functions, which support object stores.
-
-    TensorFlow is imported here and not at the top, because the import takes seconds.
-    """
+    """Returns TensorFlow's file functions, which support object stores. TensorFlow is imported here and not at the top,
+    because the import takes seconds."""
     import tensorflow as tf
 
     return tf.io.gfile
@@ -38,11 +36,9 @@ def _gfile():
 
 @contextlib.contextmanager
 def atomic_path(path: str) -> Iterator[str]:
-    """Yields a temporary path beside `path` and renames it to `path` if the block succeeds.
-
-    Local files are flushed to disk before the rename, so that a power failure cannot leave an incomplete file
-    under the final name. On an error, the temporary file is removed and `path` stays unchanged.
-    """
+    """Yields a temporary path beside `path` and renames it to `path` if the block succeeds. Local files are flushed to
+    disk before the rename, so that a power failure cannot leave an incomplete file under the final name. On an error,
+    the temporary file is removed and `path` stays unchanged."""
     # The random part makes the file names of two processes different, even on different machines.
     temporary = f"{path}{TEMPORARY}{uuid.uuid4().hex[:12]}"
     try:
@@ -77,10 +73,8 @@ def remove_tree(path: str) -> None:
 
 @contextlib.contextmanager
 def temporary_folder(path: str) -> Iterator[str]:
-    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it.
-
-    Also removes the folders of killed processes for the same `path`: a living process locks its folder.
-    """
+    """Yields a new folder beside `path`; removes it at the end unless `publish_folder` has renamed it. Also removes the
+    folders of killed processes for the same `path`: a living process locks its folder."""
     start = path.rstrip("/") + TEMPORARY
     for left in glob.glob(f"{glob.escape(start)}*"):
         with lock.locked(left) as is_abandoned:
@@ -98,10 +92,7 @@ def temporary_folder(path: str) -> Iterator[str]:
 
 def publish_folder(temporary: str, path: str) -> None:
     """Flushes a temporary folder to disk and renames it to `path`, unless `path` is a folder with content.
-
-    Raises:
-      FolderTakenError: `path` has content; both folders are kept.
-    """
+    Raises FolderTakenError: `path` has content; both folders are kept."""
     path = path.rstrip("/")
     if "://" not in path:
         for folder, _, names in os.walk(temporary):
@@ -189,10 +180,7 @@ def sha256(path: str) -> str:
 @contextlib.contextmanager
 def json_file(path: str, remedy: str, what: str = "is damaged") -> Iterator[Any]:
     """Yields the content of a JSON file. If the content makes the `with` block fail, the error becomes an InputError.
-
-    Args:
-      remedy: advice in the message if the file has unexpected content.
-    """
+    `remedy`: advice in the message if the file has unexpected content."""
     with unreadable(path, what, remedy):
         with _gfile().GFile(path) as file:
             entries = json.load(file)

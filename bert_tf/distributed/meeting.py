@@ -19,19 +19,12 @@ _SECONDS_BETWEEN_LINES = 30.0
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """The workers, and the index of this process.
+    """The workers, and the index of this process."""
 
-    Attributes:
-      hosts: "host:port" of each worker, in the same order on all workers.
-      index: index of this worker.
-      hosts_from: the flag or environment variable that lists the hosts, for messages.
-      index_from: the flag that gives the index, or a description of the index, for messages.
-    """
-
-    hosts: list[str]
-    index: int
-    hosts_from: str
-    index_from: str
+    hosts: list[str]  # "host:port" of each worker, in the same order on all workers
+    index: int  # index of this worker
+    hosts_from: str  # the flag or environment variable that lists the hosts, for messages
+    index_from: str  # the flag that gives the index, or a description of the index, for messages
 
     def __post_init__(self):
         for host in self.hosts:
@@ -54,13 +47,9 @@ class Cluster:
 
 
 def wait_for_all(cluster: Cluster) -> None:
-    """Waits until all workers have started.
-
-    Each worker listens on its port, and tries the ports of the others until each has answered once.
-
-    Raises:
-      InputError: the own port cannot be used, or a worker has not answered within an hour.
-    """
+    """Waits until all workers have started. Each worker listens on its port, and tries the ports of the others until
+    each has answered once.
+    Raises InputError: the own port cannot be used, or a worker has not answered within an hour."""
     start, next_line = time.monotonic(), 0.0
     with _listening(cluster):
         missing = {index: "" for index in range(len(cluster.hosts)) if index != cluster.index}

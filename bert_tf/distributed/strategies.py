@@ -30,9 +30,7 @@ _FIRST_WITH_BFLOAT16 = (8, 0)
 
 def with_devices(settings: _Settings) -> _Settings:
     """Returns the settings with `num_gpus` and `enable_xla` filled in: by default, the machine's GPUs and XLA on them.
-
-    Call this function before any computation. If the settings have no GPU, TensorFlow cannot use one afterwards.
-    """
+    Call this function before any computation. If the settings have no GPU, TensorFlow cannot use one afterwards."""
     gpus = tf.config.list_physical_devices("GPU")
     kind, number = settings.distribution_strategy, settings.num_gpus
     if settings.use_tpu or kind == "tpu":
@@ -78,13 +76,9 @@ def _gpu_memory() -> int:
 
 
 def make_strategy(settings: DeviceSettings) -> tf.distribute.Strategy:
-    """Makes the strategy that the device flags describe, and sets the dtype policy.
-
-    Call this function before any computation, because TensorFlow cannot connect workers after a computation.
-
-    Args:
-      settings: settings from `with_devices`.
-    """
+    """Makes the strategy that the device flags describe, and sets the dtype policy. Call this function before any
+    computation, because TensorFlow cannot connect workers after a computation.
+    `settings`: settings from `with_devices`."""
     workarounds.silence_compilation_messages()
     workarounds.keep_freed_memory()
     workarounds.end_iterators_at_once()
@@ -153,12 +147,8 @@ def check_python_input(
     reading_flag: str = "",
 ) -> None:
     """Refuses dynamic masking, packing and reading stored rows if the input pipeline would run on another machine.
-
     These three operations run in Python, in this process.
-
-    Args:
-      reading_flag: the flag because of which stored rows are read; "" if none are read.
-    """
+    `reading_flag`: the flag because of which stored rows are read; "" if none are read."""
     if not isinstance(strategy, tf.distribute.TPUStrategy):
         return
     if strategy.extended.num_hosts == 1 and settings.tpu_name in ("", "local"):
@@ -184,12 +174,9 @@ def check_batch_sizes(strategy: tf.distribute.Strategy, settings: PretrainingSet
 
 def check_batch_size(strategy: tf.distribute.Strategy, micro_batches: int = 1, **batch_sizes: int) -> None:
     """Checks that a global batch divides evenly among the replicas and their micro-batches.
-
-    Args:
-      strategy: the strategy, which determines the number of replicas.
-      micro_batches: number of micro-batches per replica and step.
-      **batch_sizes: global batch sizes in rows; the keys are the names of the flags.
-    """
+    `strategy`: the strategy, which determines the number of replicas.
+    `micro_batches`: number of micro-batches per replica and step.
+    `**batch_sizes`: global batch sizes in rows; the keys are the names of the flags."""
     replicas = strategy.num_replicas_in_sync
     for flag, size in batch_sizes.items():
         if size % (replicas * micro_batches):

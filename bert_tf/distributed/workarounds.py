@@ -24,13 +24,11 @@ _SET_MIN_LOG_LEVEL = "_ZN4absl12lts_2025012714SetMinLogLevelENS0_18LogSeverityAt
 
 
 def keep_freed_memory() -> None:
-    """Lets glibc keep freed memory for the next step, instead of returning the memory to the operating system.
-
-    A step allocates and frees gradients, activations and new weights. By default, glibc returns large blocks
-    immediately, and the operating system clears each block before it provides the block again. The clearing can take a
-    quarter of a step. The function has no effect with other C libraries, or if the user has set one of glibc's options
-    in the environment.
-    """
+    """Lets glibc keep freed memory for the next step, instead of returning the memory to the operating system. A step
+    allocates and frees gradients, activations and new weights. By default, glibc returns large blocks immediately, and
+    the operating system clears each block before it provides the block again. The clearing can take a quarter of a
+    step. The function has no effect with other C libraries, or if the user has set one of glibc's options in the
+    environment."""
     if any(name.startswith("MALLOC_") for name in os.environ) or "GLIBC_TUNABLES" in os.environ:
         return
     with contextlib.suppress(OSError, AttributeError):
@@ -41,11 +39,9 @@ def keep_freed_memory() -> None:
 
 
 def end_iterators_at_once() -> None:
-    """Applies `without_autotune` to the dataset that a strategy creates for each device.
-
-    TensorFlow has no interface for the options of this dataset, so a function of TensorFlow is replaced. If a version
-    of TensorFlow creates the dataset with another function, ending an iterator may take up to a minute.
-    """
+    """Applies `without_autotune` to the dataset that a strategy creates for each device. TensorFlow has no interface
+    for the options of this dataset, so a function of TensorFlow is replaced. If a version of TensorFlow creates the
+    dataset with another function, ending an iterator may take up to a minute."""
     make = getattr(multi_device_iterator_ops, _MAKE_DEVICE_DATASET, None)
     if make and not hasattr(make, "__wrapped__"):
         made = functools.wraps(make)(lambda *args, **options: without_autotune(make(*args, **options)))
@@ -53,10 +49,8 @@ def end_iterators_at_once() -> None:
 
 
 def silence_compilation_messages() -> None:
-    """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil.
-
-    TensorFlow does not apply the variable to these messages, and has no interface for their level.
-    """
+    """Applies TF_CPP_MIN_LOG_LEVEL to the messages that TensorFlow's compilers print through Abseil. TensorFlow does
+    not apply the variable to these messages, and has no interface for their level."""
     level = os.environ.get("TF_CPP_MIN_LOG_LEVEL", "0")
     framework = os.path.join(os.path.dirname(tf.__file__), "libtensorflow_framework.so.2")
     with contextlib.suppress(OSError, AttributeError):
@@ -80,11 +74,9 @@ def deterministic_operations(wanted: bool) -> Iterator[None]:
 @contextlib.contextmanager
 def released_graphs() -> Iterator[None]:
     """At the end of a block, releases the graphs that the block traced, and the weights that these graphs read.
-
     TensorFlow keeps the gradient of each traced call of a `tf.custom_gradient` in a registry forever. The gradient
     refers to the graph, and the graph refers to all weights and moments. TensorFlow uses an entry of the registry only
-    while it traces a gradient, so the entries are not needed after the block.
-    """
+    while it traces a gradient, so the entries are not needed after the block."""
     gradients = ops.gradient_registry
     before = set(gradients.list())
     try:

@@ -29,11 +29,8 @@ _SECONDS_FOR_A_FILE = 60.0
 
 def join(settings: DeviceSettings, num_gpus: int) -> tf.distribute.Strategy:
     """Waits for the other workers, and makes the strategy over all workers.
-
-    Args:
-      settings: settings of this worker; if `worker_hosts` is empty, TF_CONFIG in the environment describes the workers.
-      num_gpus: number of GPUs of this machine to use; 0 for the CPU.
-    """
+    `settings`: settings of this worker; if `worker_hosts` is empty, TF_CONFIG in the environment describes the workers.
+    `num_gpus`: number of GPUs of this machine to use; 0 for the CPU."""
     cluster = describe(settings)
     wait_for_all(cluster)
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
@@ -95,12 +92,9 @@ def shared_settings(settings: DeviceSettings) -> dict:
 
 def check_same_facts(strategy: tf.distribute.Strategy, facts: Mapping[str, object]) -> None:
     """Checks, before anything is written, that all workers would train the same model on the same data.
-
-    Args:
-      strategy: strategy over all workers. All workers call this function.
-      facts: values that must be the same on all workers and can be written as JSON. The keys are names for messages,
-        and are the same on all workers.
-    """
+    `strategy`: strategy over all workers. All workers call this function.
+    `facts`: values that must be the same on all workers and can be written as JSON. The keys are names for messages,
+      and are the same on all workers."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return
     different = []

@@ -30,17 +30,11 @@ _RECIPE = 2
 
 @dataclasses.dataclass(frozen=True)
 class FeatureCounts(text_job.TextCounts):
-    """Counts of a shard.
+    """Counts of a shard."""
 
-    Attributes:
-      unknown: number of tokens that are [UNK].
-      truncated: number of texts that were truncated.
-      damaged: number of lines with bytes that are not UTF-8.
-    """
-
-    unknown: int = 0
-    truncated: int = 0
-    damaged: int = 0
+    unknown: int = 0  # number of tokens that are [UNK]
+    truncated: int = 0  # number of texts that were truncated
+    damaged: int = 0  # number of lines with bytes that are not UTF-8
 
 
 def extract_features(settings: FeaturesSettings, runner: Runner) -> list[manifest.Shard]:

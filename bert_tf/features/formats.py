@@ -22,19 +22,12 @@ _TOKEN_COLUMNS = ("input_ids", "segment_ids", "words", "starts", "ends")
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some texts and their vectors, in the order of the input.
+    """Some texts and their vectors, in the order of the input."""
 
-    Attributes:
-      lines: int64 [N], the index of each text's line among the lines of all input files.
-      ids: the texts' ids in the input; None if the input has no ids.
-      rows: the tokens of the texts.
-      values: the vectors, float32 or float16 [T, L, H]; [N, L, H] if pooled.
-    """
-
-    lines: np.ndarray
-    ids: Sequence[str | int] | None
-    rows: TokenRows
-    values: np.ndarray
+    lines: np.ndarray  # int64 [N], the index of each text's line among the lines of all input files
+    ids: Sequence[str | int] | None  # the texts' ids in the input; None if the input has no ids
+    rows: TokenRows  # the tokens of the texts
+    values: np.ndarray  # the vectors, float32 or float16 [T, L, H]; [N, L, H] if pooled
 
 
 def check_library(settings: FeaturesSettings) -> None:
@@ -92,11 +85,9 @@ def _alignments(rows: TokenRows, taken: slice) -> Iterator[dict]:
 
 
 def _write_parquet(path: str, chunks: Iterable[Chunk], settings: FeaturesSettings) -> None:
-    """Writes one row per text: `linex_index`, `id`, and a column of vectors for each layer, such as `layer_-1`.
-
-    If the vectors are not pooled, each column of vectors contains lists with one vector per token, and there are also
-    the columns `input_ids`, `segment_ids`, `words`, `starts` and `ends`.
-    """
+    """Writes one row per text: `linex_index`, `id`, and a column of vectors for each layer, such as `layer_-1`. If the
+    vectors are not pooled, each column of vectors contains lists with one vector per token, and there are also the
+    columns `input_ids`, `segment_ids`, `words`, `starts` and `ends`."""
     import pyarrow
     from pyarrow import parquet
 

@@ -21,15 +21,11 @@ _TOKENS_ON_CPU = 1024
 
 
 class PackedEncoder:
-    """Computes the encoder's layers for rows.
-
-    All batches with the same length of packed rows have the same static shape, so TensorFlow compiles few programs.
-
-    Args:
-      layers: the layers to return; 0 is the embeddings.
-      batch_size: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, also at most
-        `_TOKENS_ON_CPU`.
-    """
+    """Computes the encoder's layers for rows. All batches with the same length of packed rows have the same static
+    shape, so TensorFlow compiles few programs.
+    `layers`: the layers to return; 0 is the embeddings.
+    `batch_size`: a batch has at most `batch_size` times `max_seq_length` tokens; on a CPU, also at most
+      `_TOKENS_ON_CPU`."""
 
     def __init__(self, encoder: BertEncoder, layers: Sequence[int], max_seq_length: int, batch_size: int):
         self._layers, self._hidden, self._max_seq_length = tuple(layers), encoder.config.hidden_size, max_seq_length
@@ -99,17 +95,11 @@ def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class _Batch:
-    """A batch of packed rows.
+    """A batch of packed rows."""
 
-    Attributes:
-      inputs: inputs of the encoder, int32 [R, W].
-      tokens: indices of the batch's tokens among the T tokens.
-      places: the position of each of these tokens among the R * W positions of the batch.
-    """
-
-    inputs: dict[str, np.ndarray]
-    tokens: np.ndarray
-    places: np.ndarray
+    inputs: dict[str, np.ndarray]  # inputs of the encoder, int32 [R, W]
+    tokens: np.ndarray  # indices of the batch's tokens among the T tokens
+    places: np.ndarray  # the position of each of these tokens among the R * W positions of the batch
 
 
 def _packed(rows: TokenRows, chosen: np.ndarray, row_of: np.ndarray, size: int, width: int) -> _Batch:

@@ -12,27 +12,17 @@ SMALLEST_NORM = 1e-12
 
 @dataclasses.dataclass(frozen=True)
 class Pooling:
-    """Pools the vectors of each text's tokens into one vector per text.
+    """Pools the vectors of each text's tokens into one vector per text."""
 
-    Attributes:
-      mode: "cls", "mean" or "max". The tokens include [CLS] and [SEP].
-      normalize: whether to scale the vector to length 1.
-      dimensions: number of the first numbers of the vector to keep, before the scaling; None to keep all.
-    """
-
-    mode: str
-    normalize: bool
+    mode: str  # "cls", "mean" or "max". The tokens include [CLS] and [SEP].
+    normalize: bool  # whether to scale the vector to length 1
+    # number of the first numbers of the vector to keep, before the scaling; None to keep all
     dimensions: int | None = None
 
     def __call__(self, values: np.ndarray, splits: np.ndarray) -> np.ndarray:
         """Pools the tokens of each text.
-
-        Args:
-          values: vectors of the tokens, float32 [T, L, H].
-
-        Returns:
-          Vectors of the texts, float32 [N, L, H].
-        """
+        `values`: vectors of the tokens, float32 [T, L, H].
+        Returns vectors of the texts, float32 [N, L, H]."""
         starts = splits[:-1]
         if self.mode == "cls":
             pooled = values[starts]

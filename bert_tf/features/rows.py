@@ -22,25 +22,20 @@ NOWHERE = -1
 
 @dataclasses.dataclass(frozen=True)
 class TokenRows:
-    """The rows of N texts, one after another.
+    """The rows of N texts, one after another."""
 
-    Attributes:
-      splits: int64 [N + 1], the start of each text's row, and the end of the last row.
-      input_ids, segment_ids: int32 [T], inputs of the encoder.
-      words: int32 [T], the index of the token's word among the words of its segment; -1 on [CLS] and [SEP]. A segment
-        is split into words at white space and punctuation, as in the tokenizer.
-      starts, ends: int32 [T], the range of the token's characters in the input line or JSON field; the end is
-        exclusive. The values are -1 on [CLS] and [SEP].
-      is_truncated: bool [N], whether the text was truncated.
-    """
-
-    splits: np.ndarray
+    splits: np.ndarray  # int64 [N + 1], the start of each text's row, and the end of the last row
+    # `input_ids`, `segment_ids`: int32 [T], inputs of the encoder
     input_ids: np.ndarray
     segment_ids: np.ndarray
+    # int32 [T], the index of the token's word among the words of its segment; -1 on [CLS] and [SEP]. A segment is split
+    # into words at white space and punctuation, as in the tokenizer.
     words: np.ndarray
+    # `starts`, `ends`: int32 [T], the range of the token's characters in the input line or JSON field; the end is
+    # exclusive. The values are -1 on [CLS] and [SEP].
     starts: np.ndarray
     ends: np.ndarray
-    is_truncated: np.ndarray
+    is_truncated: np.ndarray  # bool [N], whether the text was truncated
 
     @property
     def lengths(self) -> np.ndarray:

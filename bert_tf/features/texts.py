@@ -15,20 +15,13 @@ _PAIR = re.compile(r"(.*) \|\|\| (.*)", re.DOTALL)
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """One or two texts from one line.
+    """One or two texts from one line."""
 
-    Attributes:
-      line: index of the line among the lines of all input files.
-      starts: for each segment, the index of its first character in the line or field.
-      id: the id for the output; None if the text has no id.
-      is_damaged: whether bytes that are not UTF-8 were dropped.
-    """
-
-    line: int
+    line: int  # index of the line among the lines of all input files
     segments: tuple[str, ...]
-    starts: tuple[int, ...]
-    id: str | int | None = None
-    is_damaged: bool = False
+    starts: tuple[int, ...]  # for each segment, the index of its first character in the line or field
+    id: str | int | None = None  # the id for the output; None if the text has no id
+    is_damaged: bool = False  # whether bytes that are not UTF-8 were dropped
 
 
 def read_texts(source: LineRange, settings: FeaturesSettings) -> Iterator[Text]:

@@ -42,18 +42,14 @@ def with_activations(
     strategy: tf.distribute.Strategy,
 ) -> Split:  # fmt: skip
     """Returns a split with the activations of its rows; reuses activations that are already on disk.
-
-    Args:
-      split: a split with N rows.
-      name: name of the split, for the folder's name and for messages.
-      task: the task; its `activations_dir` is the parent of the split's folder.
-      model: a model whose encoder has its final weights.
-      tokenizer: provides the ids of special tokens.
-      max_seq_length: sequence length, S.
-
-    Returns:
-      The split with `activations`. The `lengths` of this split are the numbers of tokens that the head reads.
-    """
+    `split`: a split with N rows.
+    `name`: name of the split, for the folder's name and for messages.
+    `task`: the task; its `activations_dir` is the parent of the split's folder.
+    `model`: a model whose encoder has its final weights.
+    `tokenizer`: provides the ids of special tokens.
+    `max_seq_length`: sequence length, S.
+    The result is the split with `activations`. The `lengths` of this split are the numbers of tokens that the head
+    reads."""
     rows = max(1, _TOKENS_PER_BATCH // max_seq_length)
     shares = strategy.num_replicas_in_sync
     plan = plan_evaluation(

@@ -33,33 +33,25 @@ def row_batches(
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
     """Returns a dataset of the batches of a plan.
-
-    Args:
-      split: a split with N rows.
-      task: task that makes the model's inputs, and that determines whether the batch size counts rows or examples; see
-        `Task.group_sizes`.
-      tokenizer: provides the ids of special tokens.
-      max_seq_length: sequence length, S.
-      shares: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
-        global batch.
-      shares_per_replica: number of shares in one replica's part.
-      start: number of batches to skip.
-      input_context: the context that identifies this worker; None for a single replica.
-
-    Returns:
-      Dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split has
-      stored activations or a teacher's outputs, the dict has `activations` or `teacher`. Each dict also has:
-
-      - `row_weights`: float32 [B], 0 for padding rows, which only fill the batch, and 1 for all other rows.
-      - `row_ids`: int64 [B], indices of the rows; N for padding rows.
-      - `data_position`: int32 [B, 3], the `Position` after the batch.
-
-      In a packed batch, all these columns except `data_position` have the prefix "row/"; see `row_columns`. A packed
-      batch also has the encoder's inputs for R packed rows, and these columns:
-
-      - `slots`: int32 [B], index of each row among the R K pooled outputs of the encoder.
-      - `starts`: int32 [B], index of each row's first token among the R W positions of the encoder's outputs.
-    """
+    `split`: a split with N rows.
+    `task`: task that makes the model's inputs, and that determines whether the batch size counts rows or examples; see
+      `Task.group_sizes`.
+    `tokenizer`: provides the ids of special tokens.
+    `max_seq_length`: sequence length, S.
+    `shares`: number of the plan's shares in a global batch. Each element of the dataset is one replica's part of a
+      global batch.
+    `shares_per_replica`: number of shares in one replica's part.
+    `start`: number of batches to skip.
+    `input_context`: the context that identifies this worker; None for a single replica.
+    Returns dataset of dicts. Each dict has the task's `model_inputs` and the dense columns of the rows. If the split
+    has stored activations or a teacher's outputs, the dict has `activations` or `teacher`. Each dict also has:
+    - `row_weights`: float32 [B], 0 for padding rows, which only fill the batch, and 1 for all other rows.
+    - `row_ids`: int64 [B], indices of the rows; N for padding rows.
+    - `data_position`: int32 [B, 3], the `Position` after the batch.
+    In a packed batch, all these columns except `data_position` have the prefix "row/"; see `row_columns`. A packed
+    batch also has the encoder's inputs for R packed rows, and these columns:
+    - `slots`: int32 [B], index of each row among the R K pooled outputs of the encoder.
+    - `starts`: int32 [B], index of each row's first token among the R W positions of the encoder's outputs."""
     count, group_sizes = len(split), task.group_sizes(split)
     num_units = count if group_sizes is None else len(group_sizes)
     ids = tf.constant(plan.ids.reshape(-1, shares * plan.ids.shape[1]))

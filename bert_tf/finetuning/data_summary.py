@@ -57,12 +57,9 @@ def unknown_share(split: Split, unk_id: int) -> float:
 
 def lost_tokens(split: Split, max_seq_length: int) -> np.ndarray:
     """Returns the number of tokens that truncation removes from each row, int64 [N].
-
-    Args:
-      split: an encoded split. If the split has no segment columns, the result is 0 for all rows: the texts are not
-        truncated, or they were truncated before this program read them.
-      max_seq_length: maximum number of tokens in a row.
-    """
+    `split`: an encoded split. If the split has no segment columns, the result is 0 for all rows: the texts are not
+      truncated, or they were truncated before this program read them.
+    `max_seq_length`: maximum number of tokens in a row."""
     first, second = split.columns.get("segment_a", split.columns.get("tokens")), split.columns.get("segment_b")
     if not isinstance(first, tf.RaggedTensor):
         return np.zeros(len(split), np.int64)

@@ -21,26 +21,17 @@ _REMEDY = "copy the run's folder again, or train again"
 
 @dataclasses.dataclass(frozen=True)
 class TaskDescription:
-    """The description of a fine-tuned task.
+    """The description of a fine-tuned task."""
 
-    Attributes:
-      kind: kind of the task; see `Task.kind`.
-      task_name: the value of `--task_name`.
-      labels: names of the classes in the order of their ids; () if the task has no classes.
-      max_seq_length: maximum number of tokens in a row during training.
-      parameters: other values that the kind needs; see `Task.parameters`.
-      data: how the training data was read; see `Task.data_facts`.
-      bilstm_head: whether there is a BiLSTM between the encoder and the head.
-      evaluation: how predictions become answers; see `Task.evaluation_facts`.
-    """
-
-    kind: str
-    task_name: str
-    labels: Sequence[str]
-    max_seq_length: int
-    parameters: Mapping[str, Any]
+    kind: str  # kind of the task; see `Task.kind`
+    task_name: str  # the value of `--task_name`
+    labels: Sequence[str]  # names of the classes in the order of their ids; () if the task has no classes
+    max_seq_length: int  # maximum number of tokens in a row during training
+    parameters: Mapping[str, Any]  # other values that the kind needs; see `Task.parameters`
+    # how the training data was read; see `Task.data_facts`
     data: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    bilstm_head: bool = False
+    bilstm_head: bool = False  # whether there is a BiLSTM between the encoder and the head
+    # how predictions become answers; see `Task.evaluation_facts`
     evaluation: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
@@ -58,10 +49,8 @@ def describe(task: Task, max_seq_length: int, bilstm_head: bool | None = False) 
 
 
 def score_scale(parameters: Mapping[str, Any]) -> tuple[float, float]:
-    """Returns the mean and the standard deviation of a user's scores, from a description's parameters.
-
-    A regression learns standardized scores: (score - mean) / deviation. For other tasks, the numbers are 0 and 1.
-    """
+    """Returns the mean and the standard deviation of a user's scores, from a description's parameters. A regression
+    learns standardized scores: (score - mean) / deviation. For other tasks, the numbers are 0 and 1."""
     return parameters.get("mean", 0.0), parameters.get("deviation", 1.0)
 
 
@@ -114,12 +103,10 @@ def exists(folder: str) -> bool:
 
 
 def of_run(settings: FineTuningSettings) -> TaskDescription | None:
-    """Returns the description of the run in `output_dir`; None if the folder has no checkpoint.
-
-    If `task.json` was deleted and the command trains, this function returns None. The command then compares its
-    settings with `run.json`, and writes `task.json` again. A command that does not train is refused, because it would
-    use the defaults instead of the settings of the training.
-    """
+    """Returns the description of the run in `output_dir`; None if the folder has no checkpoint. If `task.json` was
+    deleted and the command trains, this function returns None. The command then compares its settings with `run.json`,
+    and writes `task.json` again. A command that does not train is refused, because it would use the defaults instead of
+    the settings of the training."""
     folder = settings.output_dir
     if not checkpoint_folder.prefixes(folder):
         return None

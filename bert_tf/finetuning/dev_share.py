@@ -17,15 +17,11 @@ from bert_tf.runs import evaluations, run_record
 
 def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None) -> TaskData:
     """Returns data with held-out examples; the share and the seed come from the flags, or else from the run's record.
-
     Without a share, the data is returned unchanged. `--dev_seed` is separate from the seed of the training. Therefore,
     runs with different training seeds have the same dev data. Examples are the trials of a sweep and the models of an
     ensemble.
-
-    Args:
-      data: data without held-out examples.
-      has_dev: whether there is a file with dev data; None for the data's `has_dev`.
-    """
+    `data`: data without held-out examples.
+    `has_dev`: whether there is a file with dev data; None for the data's `has_dev`."""
     settings, (share, seed) = command.settings, command.of_model(dev_share=None, dev_seed=None).values()
     if share is None:
         return data
@@ -42,11 +38,9 @@ def with_dev_share(data: TaskData, command: Command, has_dev: bool | None = None
 
 
 def _check_not_trained_on(data: TaskData, folder: str) -> None:
-    """Refuses held-out dev data for a run that was trained on other files or with another share.
-
-    Such a run may have been trained on the examples that are held out now, because the choice of held-out examples
-    depends on all examples of the files.
-    """
+    """Refuses held-out dev data for a run that was trained on other files or with another share. Such a run may have
+    been trained on the examples that are held out now, because the choice of held-out examples depends on all examples
+    of the files."""
     for trained in (phase.data for phase in run_record.read_phases(folder)[-1:]):
         files = [identity.without_names(prints) for prints in (trained["train"], data.fingerprint("train"))]
         shares = [(each.get("dev_share"), each.get("dev_seed")) for each in (trained, data.reading_facts())]
@@ -59,11 +53,8 @@ def _check_not_trained_on(data: TaskData, folder: str) -> None:
 
 def check_dev(command: Command, task: Task, argument: str, is_given: bool) -> None:
     """Refuses dev data that differs from the dev data of the run in the folder, because training resumes this run.
-
-    Args:
-      argument: the name of the argument with the dev data, for messages.
-      is_given: whether there is dev data that is not held out.
-    """
+    `argument`: the name of the argument with the dev data, for messages.
+    `is_given`: whether there is dev data that is not held out."""
     settings, known = command.settings, command.trained
     share = known.data.get("dev_share") if known else None
     if share is not None and settings.dev_share is None:

@@ -37,36 +37,24 @@ _TOKENS_PER_BATCH = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Teacher:
-    """A trained model whose outputs a student learns.
+    """A trained model whose outputs a student learns."""
 
-    Attributes:
-      source: the value of `--teacher`.
-      task: the teacher's task, without data.
-      tokenizer: the teacher's own tokenizer.
-      max_seq_length: maximum number of tokens in a row of the teacher.
-      weights: hash of the teacher's weights.
-      size: number of the teacher's weights.
-      load: function that returns the model.
-      dev_scores: the scores on the dev data, which all trials of a sweep share; empty before the first evaluation.
-    """
-
-    source: str
-    task: Task
-    tokenizer: BertTokenizer
-    max_seq_length: int
-    weights: str
-    size: int
-    load: Callable[[], FineTunedBert]
+    source: str  # the value of `--teacher`
+    task: Task  # the teacher's task, without data
+    tokenizer: BertTokenizer  # the teacher's own tokenizer
+    max_seq_length: int  # maximum number of tokens in a row of the teacher
+    weights: str  # hash of the teacher's weights
+    size: int  # number of the teacher's weights
+    load: Callable[[], FineTunedBert]  # function that returns the model
+    # the scores on the dev data, which all trials of a sweep share; empty before the first evaluation
     dev_scores: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
 def encoded(
     task: Task, labeled: Sequence[Any], unlabeled: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int
 ) -> Split:
-    """Encodes labeled and unlabeled examples; the column `is_labeled`, float32 [N], is 0 for unlabeled rows.
-
-    Without unlabeled examples, there is no such column.
-    """
+    """Encodes labeled and unlabeled examples; the column `is_labeled`, float32 [N], is 0 for unlabeled rows. Without
+    unlabeled examples, there is no such column."""
     split = encoded_split(task, labeled, tokenizer, max_seq_length)
     if not unlabeled:
         return split
@@ -85,11 +73,8 @@ def with_teacher(
     split: Split, count: int, task: Task, teacher: Teacher, folder: str, strategy: tf.distribute.Strategy
 ) -> Split:
     """Returns a split with the teacher's outputs for its rows; reuses outputs that are already on disk.
-
-    Args:
-      split: the student's split; the first `count` examples are labeled.
-      folder: folder for the file with the outputs.
-    """
+    `split`: the student's split; the first `count` examples are labeled.
+    `folder`: folder for the file with the outputs."""
     taught = encoded(
         teacher.task, split.examples[:count], split.examples[count:], teacher.tokenizer, teacher.max_seq_length
     )

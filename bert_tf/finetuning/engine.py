@@ -59,20 +59,13 @@ def run_finetuning(
     describe: Callable[[FineTuningSettings], TaskDescription | None] | None = None,
 ) -> dict[str, float]:
     """Trains a model, evaluates it, and predicts with it, as the settings request.
-
-    Args:
-      make_task: see `resolution.resolve`.
-      write_report: function that is called with the run's folder at the end of a command that trains, evaluates, or
-        predicts a labeled test split, also if the command fails.
-      load_teacher: function that loads the model of `--teacher`, and checks that it fits the task.
-      describe: see `resolution.resolve`.
-
-    Returns:
-      The metrics and the loss of the evaluation; {} without `do_eval`.
-
-    Raises:
-      NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite.
-    """
+    `make_task`: see `resolution.resolve`.
+    `write_report`: function that is called with the run's folder at the end of a command that trains, evaluates, or
+      predicts a labeled test split, also if the command fails.
+    `load_teacher`: function that loads the model of `--teacher`, and checks that it fits the task.
+    `describe`: see `resolution.resolve`.
+    Returns the metrics and the loss of the evaluation; {} without `do_eval`.
+    Raises NotFinite: a loss, a gradient, a weight, an evaluation or a prediction is not finite."""
     settings = strategies.with_devices(settings)
     parts = parts_of(settings)
     strategy = strategies.make_strategy(settings)
@@ -234,11 +227,9 @@ def _check_trained(run: PreparedRun, dev: str) -> None:
 
 
 def _train(run: PreparedRun, objective: FineTuningObjective, lock: run_folder.Lock, dev_outputs: DevOutputs) -> None:
-    """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`.
-
-    If the evaluation after training has the same weights as one of these two evaluations, it uses the kept outputs
-    instead of running the model again.
-    """
+    """Trains the model; keeps the outputs of the newest and of the best evaluation in `dev_outputs`. If the evaluation
+    after training has the same weights as one of these two evaluations, it uses the kept outputs instead of running the
+    model again."""
     settings, strategy = run.settings, run.strategy
     num_train_steps = run.num_train_steps()
     prepared_run.warn_of_few_steps(settings, num_train_steps)
@@ -331,11 +322,9 @@ def _predictions(
 
 
 def _evaluate(run: PreparedRun, objective: FineTuningObjective, step: int, dev_outputs: DevOutputs) -> dict[str, float]:
-    """Evaluates the model on the dev split, and writes the results; see `evaluated_data.record`.
-
-    If `dev_outputs` has no outputs of this step, the model runs, and its outputs are added to `dev_outputs`. The files
-    are always written, because the existing files may belong to another step.
-    """
+    """Evaluates the model on the dev split, and writes the results; see `evaluated_data.record`. If `dev_outputs` has
+    no outputs of this step, the model runs, and its outputs are added to `dev_outputs`. The files are always written,
+    because the existing files may belong to another step."""
     settings, folder = run.settings, run.settings.output_dir
     data = evaluated_data.find(folder, run.data_ids["dev"], dev=run.data_ids["dev"])
     if not data.is_dev:

@@ -41,21 +41,13 @@ def run_ensemble(
     settings: FineTuningSettings, make_task: Callable[[Command], Task], paths: Sequence[str]
 ) -> dict[str, float]:
     """Evaluates an ensemble, and predicts with it, as the settings request; writes the results into `output_dir`.
-
     `ensemble.json` in this folder lists the checkpoints. A later command with this folder must name the same
     checkpoints, because the folder may have thresholds that were tuned for them.
-
-    Args:
-      settings: settings of a command that does not train.
-      make_task: function that returns the task of all models; see `resolution.resolve`.
-      paths: folders of runs, or prefixes of checkpoints. For a folder, `use_checkpoint` chooses the checkpoint.
-
-    Returns:
-      The metrics of the evaluation; {} without `do_eval`.
-
-    Raises:
-      NotFinite: the predictions of a model are not finite.
-    """
+    `settings`: settings of a command that does not train.
+    `make_task`: function that returns the task of all models; see `resolution.resolve`.
+    `paths`: folders of runs, or prefixes of checkpoints. For a folder, `use_checkpoint` chooses the checkpoint.
+    Returns the metrics of the evaluation; {} without `do_eval`.
+    Raises NotFinite: the predictions of a model are not finite."""
     members = [_member(path, settings) for path in paths]
     _refuse_other_folder(settings.output_dir, members)
     storage.check_writable(settings.output_dir, "output_dir")

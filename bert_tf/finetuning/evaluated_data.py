@@ -31,17 +31,12 @@ _MOST_LOGGED = 4
 
 @dataclasses.dataclass(frozen=True)
 class EvaluatedData:
-    """The data of an evaluation or a prediction.
+    """The data of an evaluation or a prediction."""
 
-    Attributes:
-      id: identity of the data; see `identify`.
-      series: name of the split in `metrics.jsonl` and in messages: "dev" for dev data, else `metrics_file.series_of`.
-      folder: folder of the evaluation's files: the run's folder for dev data, else a separate folder.
-    """
-
-    id: str
+    id: str  # identity of the data; see `identify`
+    # name of the split in `metrics.jsonl` and in messages: "dev" for dev data, else `metrics_file.series_of`
     series: str
-    folder: str
+    folder: str  # folder of the evaluation's files: the run's folder for dev data, else a separate folder
 
     @property
     def is_dev(self) -> bool:
@@ -50,9 +45,7 @@ class EvaluatedData:
 
 def identify(task: Task, split: str, examples: Sequence[Any]) -> str:
     """Returns the identity of evaluated data: its name, its number of examples, and a hash of the examples' content.
-
-    The ids of the examples and the places of the files have no effect.
-    """
+    The ids of the examples and the places of the files have no effect."""
     content = hashlib.sha256()
     for example in examples:
         unnamed = dataclasses.replace(example, id=None) if hasattr(example, "id") else example
@@ -67,11 +60,8 @@ def is_same(one: str, other: str) -> bool:
 
 def find(output_dir: str, data: str, dev: str = "") -> EvaluatedData:
     """Returns the data of an evaluation or a prediction.
-
-    Args:
-      data: identity of the data; see `identify`.
-      dev: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown.
-    """
+    `data`: identity of the data; see `identify`.
+    `dev`: identity of the dev data; used only if `output_dir` has no record of dev data. "" if unknown."""
     known = evaluations.read(output_dir).data or dev
     if known and is_same(data, known):
         return EvaluatedData(data, metrics_file.DEV, output_dir)
@@ -101,14 +91,11 @@ def record(
     scores: Mapping[str, float], step: int | None, is_new: bool = True,
 ) -> None:  # fmt: skip
     """Logs an evaluation, and writes the results to `metrics.jsonl`, TensorBoard, `eval_results.txt` and other files.
-
-    Args:
-      split: the split that `Task.by_example` returned.
-      predictions: the predictions that `Task.by_example` returned.
-      step: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
-      is_new: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command has already done
-        both.
-    """
+    `split`: the split that `Task.by_example` returned.
+    `predictions`: the predictions that `Task.by_example` returned.
+    `step`: step of the weights; None for an ensemble, which has no `metrics.jsonl`.
+    `is_new`: whether to log the evaluation and to write it to `metrics.jsonl`; false if this command has already done
+      both."""
     if is_new:
         always = _announce(data, task, split, predictions, scores, step)
         if step is not None:
@@ -120,11 +107,9 @@ def record(
 
 
 def write_predictions(output_dir: str, data: EvaluatedData, task: Task, split: Split, predictions: np.ndarray) -> None:
-    """Writes the prediction files of a test set into the run's folder, and a copy into the data's own folder.
-
-    The run's folder has the newest predictions under the names of google-research/bert. The copies of different data
-    sets do not overwrite each other.
-    """
+    """Writes the prediction files of a test set into the run's folder, and a copy into the data's own folder. The run's
+    folder has the newest predictions under the names of google-research/bert. The copies of different data sets do not
+    overwrite each other."""
     for path in task.write_predictions(output_dir, split, predictions):
         logging.info("wrote the predictions of %d examples to %s", len(split.examples), path)
         if not data.is_dev:

@@ -21,17 +21,12 @@ def evaluate_rows(
     what: str = "predicting",
 ) -> tuple[np.ndarray, dict[str, float]]:
     """Computes the predictions and the mean loss of all rows.
-
-    Args:
-      prediction: function that converts logits and a batch to predictions; see `Task.prediction`.
-      make_batches: function that returns the batches of a worker; see `batches.row_batches`.
-      num_rows: number of rows, N.
-      parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
-
-    Returns:
-      The predictions [N, ...] in the order of the rows, and the mean loss as "loss". If labels are unknown, the loss
-      has no meaning. There is no loss if no row has a weight, or if the loss compares the rows of a batch.
-    """
+    `prediction`: function that converts logits and a batch to predictions; see `Task.prediction`.
+    `make_batches`: function that returns the batches of a worker; see `batches.row_batches`.
+    `num_rows`: number of rows, N.
+    `parts`: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`.
+    Returns the predictions [N, ...] in the order of the rows, and the mean loss as "loss". If labels are unknown, the
+    loss has no meaning. There is no loss if no row has a weight, or if the loss compares the rows of a batch."""
     if objective.evaluation_step is None:
         objective.evaluation_step = _make_step(objective, prediction, strategy, parts)
     result, loss, weight = None, 0.0, 0.0

@@ -33,21 +33,16 @@ def evaluation_steps(settings: FineTuningSettings, num_train_steps: int) -> list
 
 
 class EvaluationSchedule:
-    """Evaluates a run during its training, and records the evaluations in `evaluations.json`.
-
-    A recorded evaluation is not repeated. If a run is killed before or during an evaluation, the resumed run does this
-    evaluation before it continues to train. Therefore, a run records the same evaluations, however often it is killed.
-
-    `evaluations.json` names the run's dev data, even if the only evaluation is after training.
-
-    Args:
-      strategy: strategy of the training; all workers call the same methods.
-      task: the task; its `metrics` state whether a higher value is better.
-      data: identity of the dev data, see `evaluated_data.identify`; "" if there is no dev data.
-      trained_steps: step of the checkpoint from which the run resumes; recorded evaluations of later steps are dropped.
-      evaluate: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
-        first.
-    """
+    """Evaluates a run during its training, and records the evaluations in `evaluations.json`. A recorded evaluation is
+    not repeated. If a run is killed before or during an evaluation, the resumed run does this evaluation before it
+    continues to train. Therefore, a run records the same evaluations, however often it is killed. `evaluations.json`
+    names the run's dev data, even if the only evaluation is after training.
+    `strategy`: strategy of the training; all workers call the same methods.
+    `task`: the task; its `metrics` state whether a higher value is better.
+    `data`: identity of the dev data, see `evaluated_data.identify`; "" if there is no dev data.
+    `trained_steps`: step of the checkpoint from which the run resumes; recorded evaluations of later steps are dropped.
+    `evaluate`: function that evaluates the weights at a step on all workers, and returns the metrics, the main metric
+      first."""
 
     def __init__(
         self,

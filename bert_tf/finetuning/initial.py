@@ -26,18 +26,14 @@ def check_initial(
     make_head: Callable[[BertConfig], keras.layers.Layer] | None = None,
     transfer_layers: int | None = None,
 ) -> Contents:
-    """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels.
-
-    The checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
+    """Refuses a checkpoint that cannot initialize a task's model; warns if the head was trained on other labels. The
+    checkpoint's head is used if it has the right number of classes, even if it was trained on another task. If the
     checkpoint and the task have the same label names, each label keeps the output that was trained for this label; see
     `adapted`.
-
-    Args:
-      path: a checkpoint in any supported format.
-      reinitialize_head: whether to ignore the checkpoint's head.
-      make_head: function that returns the model's head; None for the task's head.
-      transfer_layers: see `checkpoints.initialize`.
-    """
+    `path`: a checkpoint in any supported format.
+    `reinitialize_head`: whether to ignore the checkpoint's head.
+    `make_head`: function that returns the model's head; None for the task's head.
+    `transfer_layers`: see `checkpoints.initialize`."""
     if reinitialize_head:
         return checkpoints.check_initial(path, config, transfer_layers=transfer_layers)
     with tf.Graph().as_default():  # a graph computes only the shapes, not the weights
@@ -81,11 +77,9 @@ def _warn_of_other_head(contents: Contents, task: Task, part: str) -> None:
 
 
 def adapted(contents: Contents, task: Task | TaskDescription, head: str) -> Contents:
-    """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale.
-
-    If the label names of the checkpoint are unknown or differ from the task's labels, the order of the outputs is kept.
-    A regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves.
-    """
+    """Returns a checkpoint whose head gives a task's outputs: its labels in their order, or scores on its scale. If the
+    label names of the checkpoint are unknown or differ from the task's labels, the order of the outputs is kept. A
+    regression on a user's data learns standardized scores; the outputs of other projects are the scores themselves."""
     labels = _labels_of(contents, head)
     if labels != tuple(task.labels) and sorted(labels) == sorted(task.labels):
         contents = contents.with_outputs([labels.index(label) for label in task.labels])

@@ -33,14 +33,10 @@ def check(config: BertConfig, settings: FineTuningSettings) -> None:
 
 
 def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
-    """Freezes the embeddings and the lowest layers of an encoder.
-
-    Frozen weights have no gradients, and the optimizer keeps no moments for frozen weights. Dropout is still applied.
-
-    Args:
-      frozen_layers: number of layers to freeze, in addition to the embeddings. 0 freezes nothing, not even the
-        embeddings. -1 freezes the whole encoder with its pooler.
-    """
+    """Freezes the embeddings and the lowest layers of an encoder. Frozen weights have no gradients, and the optimizer
+    keeps no moments for frozen weights. Dropout is still applied.
+    `frozen_layers`: number of layers to freeze, in addition to the embeddings. 0 freezes nothing, not even the
+      embeddings. -1 freezes the whole encoder with its pooler."""
     if frozen_layers == WHOLE_ENCODER:
         encoder.trainable = False
     elif frozen_layers:
@@ -50,13 +46,9 @@ def freeze(encoder: BertEncoder, frozen_layers: int) -> None:
 
 
 def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
-    """Computes the FLOPs that frozen layers save in the backward pass of a row.
-
-    The result is two thirds of the FLOPs for training these layers.
-
-    Args:
-      length: length of the row, in tokens.
-    """
+    """Computes the FLOPs that frozen layers save in the backward pass of a row. The result is two thirds of the FLOPs
+    for training these layers.
+    `length`: length of the row, in tokens."""
     if not frozen_layers:
         return 0
     frozen = config.num_hidden_layers if frozen_layers == WHOLE_ENCODER else frozen_layers
@@ -65,17 +57,11 @@ def flops_saved(config: BertConfig, frozen_layers: int, length: int) -> int:
 
 
 def rate_factor(encoder: BertEncoder, decay: float) -> Callable[[tf.Variable], float] | None:
-    """Returns a function that maps a weight to the factor of its learning rate.
-
-    The layers are numbered from 0 (the lowest layer) to L - 1. Layer l has the factor decay^(L - l). The embeddings
-    have the factor decay^(L + 1). The pooler and the head have the factor 1.
-
-    Args:
-      decay: ratio of a layer's factor to the factor of the next higher layer; above 0 and at most 1.
-
-    Returns:
-      The function; None if all factors are 1.
-    """
+    """Returns a function that maps a weight to the factor of its learning rate. The layers are numbered from 0 (the
+    lowest layer) to L - 1. Layer l has the factor decay^(L - l). The embeddings have the factor decay^(L + 1). The
+    pooler and the head have the factor 1.
+    `decay`: ratio of a layer's factor to the factor of the next higher layer; above 0 and at most 1.
+    The result is the function; None if all factors are 1."""
     if decay == 1.0:
         return None
     factors = {

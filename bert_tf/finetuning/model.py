@@ -30,15 +30,11 @@ _TEACHER_LOSS = Metric("teacher_loss", "teacher loss", "teacher", title="loss of
 
 class FineTunedBert(keras.Model):
     """The encoder with a head.
-
     Paper: section 3.2, Figure 4.
-
-    Args:
-      make_head: function that returns the head, a layer that computes logits from one of the encoder's outputs; see
-        `Task.head`.
-      has_language_model: whether the model also has the masked-LM head, for the auxiliary loss of
-        `FineTuningObjective`.
-    """
+    `make_head`: function that returns the head, a layer that computes logits from one of the encoder's outputs; see
+      `Task.head`.
+    `has_language_model`: whether the model also has the masked-LM head, for the auxiliary loss of
+      `FineTuningObjective`."""
 
     def __init__(
         self,
@@ -67,15 +63,11 @@ class FineTunedBert(keras.Model):
 
     def call(self, inputs, training=False, seed=None):
         """Computes the head's logits for each row.
-
-        Args:
-          inputs: see `BertEncoder`. For packed rows, the inputs are a batch of `batches.row_batches`. If the inputs
-            contain `activations`, the encoder does not run.
-          seed: int32 [2], seed of the dropout masks.
-
-        Returns:
-          dict with `logits`; the first axis of the logits has one entry per row. Unless the head reads activations, the
-          dict also has the encoder's outputs. For packed inputs, the encoder's outputs are packed too.
+        `inputs`: see `BertEncoder`. For packed rows, the inputs are a batch of `batches.row_batches`. If the inputs
+          contain `activations`, the encoder does not run.
+        `seed`: int32 [2], seed of the dropout masks.
+        Returns dict with `logits`; the first axis of the logits has one entry per row. Unless the head reads
+        activations, the dict also has the encoder's outputs. For packed inputs, the encoder's outputs are packed too.
         """
         head = self.task_head
         if head.reads == ACTIVATIONS:
@@ -99,15 +91,10 @@ class FineTunedBert(keras.Model):
 
     def activations(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes the activations that the head reads, without dropout.
-
-        Args:
-          inputs: the inputs of `call`, and also the column `read_positions`, int32 [B, S]. This column contains the
-            positions in each row that the head reads.
-
-        Returns:
-          The activations of the layers in the head's attribute `layers`, float [B, S, L, H]. Layer 0 is the output of
-          the embeddings.
-        """
+        `inputs`: the inputs of `call`, and also the column `read_positions`, int32 [B, S]. This column contains the
+          positions in each row that the head reads.
+        Returns the activations of the layers in the head's attribute `layers`, float [B, S, L, H]. Layer 0 is the
+        output of the embeddings."""
         outputs, numbers = self.encoder(inputs, training=False), self.task_head.layers
         layers = [outputs["embedding_output"], *outputs["encoder_outputs"]]
         found = tf.concat([layers[number] for number in numbers], axis=-1)  # [B, S, L H]
@@ -137,22 +124,15 @@ def _of_rows(output: tf.Tensor, batch: Mapping[str, tf.Tensor], name: str) -> tf
 
 
 class FineTuningObjective:
-    """The loss and the metrics of a task; see `gradients.Objective`.
-
-    In training, the loss is L2 + c L1. L2 is the mean loss of the task, L1 is the mean loss of the language model over
-    all tokens of the same rows except special tokens, and c is `lm_coefficient`. With a teacher, (1 - w) L2 + w L3
-    replaces L2. L3 is the mean loss of the teacher's outputs, also for rows without labels. Evaluations measure only
-    L2.
-
-    Args:
-      model: model that maps a batch to `logits`.
-      lm_coefficient: c; if it is above 0, the model must have a language model.
-      distill_weight: w; 0 without a teacher.
-      temperature: see `divergence`.
-
-    Attributes:
-      evaluation_step: the step function of `evaluation.evaluate_rows`; None before the first evaluation.
-    """
+    """The loss and the metrics of a task; see `gradients.Objective`. In training, the loss is L2 + c L1. L2 is the mean
+    loss of the task, L1 is the mean loss of the language model over all tokens of the same rows except special tokens,
+    and c is `lm_coefficient`. With a teacher, (1 - w) L2 + w L3 replaces L2. L3 is the mean loss of the teacher's
+    outputs, also for rows without labels. Evaluations measure only L2.
+    `model`: model that maps a batch to `logits`.
+    `lm_coefficient`: c; if it is above 0, the model must have a language model.
+    `distill_weight`: w; 0 without a teacher.
+    `temperature`: see `divergence`.
+    `evaluation_step`: the step function of `evaluation.evaluate_rows`; None before the first evaluation."""
 
     def __init__(
         self,
@@ -220,11 +200,8 @@ class FineTuningObjective:
         return self._terms(self.weighted_sums(outputs, columns, is_own))
 
     def _predicted(self, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the tokens that the language model predicts; see `every_token_predicted`.
-
-        In a packed row, no token is predicted from another example, because the first token in the model's direction is
-        a special token.
-        """
+        """Returns the tokens that the language model predicts; see `every_token_predicted`. In a packed row, no token
+        is predicted from another example, because the first token in the model's direction is a special token."""
         predicted = every_token_predicted(batch, self.model.config.directionality)
         if "row_weights" in batch:  # padding rows of an unpacked batch
             predicted["masked_lm_weights"] *= batch["row_weights"][:, tf.newaxis]
@@ -241,10 +218,7 @@ class FineTuningObjective:
         self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor], factors: tf.Tensor | float = 1.0
     ) -> dict[str, tf.Tensor]:
         """Computes the weighted sums of the loss and of the metrics, float32 [] each.
-
-        Args:
-          factors: factors of the weights, with the shape of the weights.
-        """
+        `factors`: factors of the weights, with the shape of the weights."""
         batch = row_columns(batch)
         labeled = _labeled(batch)
         weights = self._task.weights(labeled) * factors

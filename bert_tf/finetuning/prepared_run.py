@@ -34,29 +34,22 @@ _FEW_STEPS = 100
 
 @dataclasses.dataclass(frozen=True)
 class PreparedRun:
-    """Everything that a run needs, already checked.
+    """Everything that a run needs, already checked. A training batch has `train_batch_size` units: rows, or examples
+    whose rows must stay together (`num_train_units`). It is divided into micro-batches, one after another; each
+    micro-batch among the replicas; and the rows of a replica into parts, computed at the same time. A plan (`row_plan`)
+    gives all of these the same number of rows."""
 
-    A training batch has `train_batch_size` units: rows, or examples whose rows must stay together (`num_train_units`).
-    It is divided into micro-batches, one after another; each micro-batch among the replicas; and the rows of a replica
-    into parts, computed at the same time. A plan (`row_plan`) gives all of these the same number of rows.
-
-    Attributes:
-      settings: complete settings; see `resolution.resolve`.
-      tokenizer: tokenizer with the run's vocabulary.
-      splits: maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request.
-      wanted_parts: number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the
-        size of the per-replica batch is not divisible by this number, the batch is not divided.
-      teacher: the model whose outputs the run learns; None without `--teacher`.
-    """
-
-    settings: FineTuningSettings
+    settings: FineTuningSettings  # complete settings; see `resolution.resolve`
     task: Task
     config: BertConfig
-    tokenizer: BertTokenizer
+    tokenizer: BertTokenizer  # tokenizer with the run's vocabulary
+    # maps "train", "dev" and "test" to encoded splits; contains only the splits that the settings request
     splits: dict[str, Split]
     strategy: tf.distribute.Strategy
+    # number of parts of a per-replica batch that are computed at the same time; see `batch_parts`. If the size of the
+    # per-replica batch is not divisible by this number, the batch is not divided.
     wanted_parts: int = 1
-    teacher: Teacher | None = None
+    teacher: Teacher | None = None  # the model whose outputs the run learns; None without `--teacher`
 
     @functools.cached_property
     def data_ids(self) -> dict[str, str]:
@@ -97,10 +90,8 @@ class PreparedRun:
         return self.parts(self.settings.train_batch_size // self.settings.gradient_accumulation_steps)
 
     def with_activations(self, model: FineTunedBert, names: Sequence[str] = ("train", "dev", "test")) -> "PreparedRun":
-        """Returns a run that has only the splits with these names; each split has the frozen encoder's activations.
-
-        If the task has no `activations_dir`, returns `self`.
-        """
+        """Returns a run that has only the splits with these names; each split has the frozen encoder's activations. If
+        the task has no `activations_dir`, returns `self`."""
         if not self.task.activations_dir:
             return self
         shared = self.task, model, self.tokenizer, self.settings.max_seq_length, self.strategy
@@ -127,10 +118,8 @@ class PreparedRun:
         self.task.write_files(folder, self.config, settings.max_seq_length)
 
     def num_train_units(self) -> int:
-        """Returns the number of units of an epoch.
-
-        A unit is an example if the rows of an example must stay together (see `Task.group_sizes`), else a row.
-        """
+        """Returns the number of units of an epoch. A unit is an example if the rows of an example must stay together
+        (see `Task.group_sizes`), else a row."""
         group_sizes = self.task.group_sizes(self.splits["train"])
         return len(self.splits["train"]) if group_sizes is None else len(group_sizes)
 
@@ -306,10 +295,8 @@ def _check_start(path: str, settings: FineTuningSettings, task: Task, config: Be
 
 
 def _of_gpt(config: BertConfig, settings: FineTuningSettings, tokenizer: BertTokenizer) -> BertConfig:
-    """Returns the configuration with the extract token that `special_tokens` asks for; see `BertConfig`.
-
-    The extract token has the id of [MASK], because models of one direction do not use [MASK] otherwise.
-    """
+    """Returns the configuration with the extract token that `special_tokens` asks for; see `BertConfig`. The extract
+    token has the id of [MASK], because models of one direction do not use [MASK] otherwise."""
     is_new = settings.special_tokens == "new"
     flag = "--special_tokens=new" if is_new else f"--lm_coefficient={settings.lm_coefficient}"
     if (is_new or settings.lm_coefficient) and config.directionality not in ("ltr", "rtl"):

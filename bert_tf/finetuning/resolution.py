@@ -20,21 +20,14 @@ from bert_tf.settings import FineTuningSettings
 @dataclasses.dataclass(frozen=True)
 class Command:
     """The flags of a command, and the record of the run in `output_dir`. Each kind of task makes a task from a command.
-
     The value of a flag is the given value, else the recorded value, else the default. A flag that would change the
-    model or its inputs may not differ from the training (`of_model`).
-
-    A resumed training must have the flags with which it began; `run_folder.check_phase` refuses other flags.
-
-    Attributes:
-      trained: the record (`task.json`) of the run, or of the model that is used without training; None if there is
-        none.
-      results_dir: folder of tuned thresholds; for an ensemble, this is not the folder of a model's run.
-    """
+    model or its inputs may not differ from the training (`of_model`). A resumed training must have the flags with which
+    it began; `run_folder.check_phase` refuses other flags."""
 
     settings: FineTuningSettings
+    # the record (`task.json`) of the run, or of the model that is used without training; None if there is none
     trained: TaskDescription | None
-    results_dir: str
+    results_dir: str  # folder of tuned thresholds; for an ensemble, this is not the folder of a model's run
 
     @classmethod
     def of(cls, settings: FineTuningSettings) -> "Command":
@@ -43,11 +36,8 @@ class Command:
 
     def values(self, *flags: str, **defaults: Any) -> dict[str, Any]:
         """Returns the values of flags that may differ from the training, such as how a file is read.
-
-        Args:
-          *flags: names of flags, whose values for a new run are in the settings.
-          **defaults: names of other flags, and their values for a new run.
-        """
+        `*flags`: names of flags, whose values for a new run are in the settings.
+        `**defaults`: names of other flags, and their values for a new run."""
         recorded, defaults = self._recorded(), self._new_run(flags) | defaults
         return {
             flag: next((v for v in (getattr(self.settings, flag), recorded.get(flag)) if v is not None), default)
@@ -83,17 +73,13 @@ def resolve(
     make_task: Callable[[Command], Task],
     describe: Callable[[FineTuningSettings], TaskDescription | None] | None = None,
 ) -> tuple[FineTuningSettings, Task]:
-    """Returns the complete settings of a run, and its task.
-
-    If the command does not train and its folder contains a sweep, the folder of the best trial replaces the sweep's
-    folder. The model's files and the casing come from the run's folder or from --init_checkpoint. The row length comes
-    from the flag, else from the record, else from encoded data. Otherwise, the row length is the length that the
-    checkpoint's files state for this task, else the script's default, but at most the model's number of positions.
-
-    Args:
-      describe: function that describes the model in `init_checkpoint` for a command that uses it without training; None
-        if its files do not describe the task.
-    """
+    """Returns the complete settings of a run, and its task. If the command does not train and its folder contains a
+    sweep, the folder of the best trial replaces the sweep's folder. The model's files and the casing come from the
+    run's folder or from --init_checkpoint. The row length comes from the flag, else from the record, else from encoded
+    data. Otherwise, the row length is the length that the checkpoint's files state for this task, else the script's
+    default, but at most the model's number of positions.
+    `describe`: function that describes the model in `init_checkpoint` for a command that uses it without training; None
+      if its files do not describe the task."""
     command = Command.of(sweep.with_best_trial(settings))
     run_folder.check_source(command.settings)
     if describe and run_folder.takes_over(command.settings):

@@ -27,35 +27,23 @@ _SAMPLED_ROWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class PackedShape:
-    """The static shape of a share's packed rows.
+    """The static shape of a share's packed rows."""
 
-    Attributes:
-      rows: number of packed rows, R.
-      width: length of packed rows, W.
-      sequences: maximum number of rows in a packed row, K.
-    """
-
-    rows: int
-    width: int
-    sequences: int
+    rows: int  # number of packed rows, R
+    width: int  # length of packed rows, W
+    sequences: int  # maximum number of rows in a packed row, K
 
 
 @dataclasses.dataclass(frozen=True)
 class RowPlan:
-    """The plan of all batches.
+    """The plan of all batches."""
 
-    Attributes:
-      ids: int32 [M, E], indices of rows; N for padding entries, which only fill the share.
-      units: number of units of a share, U.
-      shape: shape of the packed rows; None without packing.
-      places: int32 [M, E, 3]; None without packing. The last axis has three values for each row: the index of its
-        packed row in the share, its first position in the packed row, and its index among the rows of the packed row.
-        The values of padding entries are 0.
-    """
-
-    ids: np.ndarray
-    units: int
-    shape: PackedShape | None = None
+    ids: np.ndarray  # int32 [M, E], indices of rows; N for padding entries, which only fill the share
+    units: int  # number of units of a share, U
+    shape: PackedShape | None = None  # shape of the packed rows; None without packing
+    # int32 [M, E, 3]; None without packing. The last axis has three values for each row: the index of its packed row in
+    # the share, its first position in the packed row, and its index among the rows of the packed row. The values of
+    # padding entries are 0.
     places: np.ndarray | None = None
 
 
@@ -70,16 +58,13 @@ def plan_training(
     group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
     """Plans the batches of training.
-
-    Args:
-      lengths: int [N], number of tokens of each row.
-      batch_size: number of units of a batch, B.
-      num_batches: number of batches of the run.
-      shares: number of equal shares of a batch: the product of the numbers of replicas, micro-batches and parts.
-      seed: see `training_order`.
-      packed_for: configuration of the model for which rows are packed; None for no packing.
-      group_sizes: see `Task.group_sizes`.
-    """
+    `lengths`: int [N], number of tokens of each row.
+    `batch_size`: number of units of a batch, B.
+    `num_batches`: number of batches of the run.
+    `shares`: number of equal shares of a batch: the product of the numbers of replicas, micro-batches and parts.
+    `seed`: see `training_order`.
+    `packed_for`: configuration of the model for which rows are packed; None for no packing.
+    `group_sizes`: see `Task.group_sizes`."""
     unit_lengths = lengths if group_sizes is None else _sums(lengths, group_sizes)
     units = training_order(unit_lengths, batch_size, seed, num_batches * batch_size).reshape(num_batches * shares, -1)
     if packed_for is None:
@@ -101,17 +86,13 @@ def plan_evaluation(
     packed_for: BertConfig | None = None,
     group_sizes: np.ndarray | None = None,
 ) -> RowPlan:
-    """Plans the batches of one pass over all rows.
-
-    A packed batch has at most as many positions, including padding, as an unpacked batch.
-
-    Args:
-      lengths: int [N], number of tokens of each row.
-      batch_size: number of units of an unpacked batch, B.
-      shares: number of equal shares of a batch.
-      packed_for: configuration of the model for which rows are packed; None for no packing.
-      group_sizes: see `Task.group_sizes`.
-    """
+    """Plans the batches of one pass over all rows. A packed batch has at most as many positions, including padding, as
+    an unpacked batch.
+    `lengths`: int [N], number of tokens of each row.
+    `batch_size`: number of units of an unpacked batch, B.
+    `shares`: number of equal shares of a batch.
+    `packed_for`: configuration of the model for which rows are packed; None for no packing.
+    `group_sizes`: see `Task.group_sizes`."""
     count, size = len(lengths) if group_sizes is None else len(group_sizes), batch_size // shares
     if packed_for is None:
         padded = np.arange(count + -count % batch_size, dtype=np.int32)
@@ -143,10 +124,8 @@ def plan_evaluation(
 def _plan_packed_groups(
     lengths: np.ndarray, group_sizes: np.ndarray, size: int, max_seq_length: int, shares: int, packed_for: BertConfig
 ) -> RowPlan:
-    """Plans one pass over examples whose rows stay together.
-
-    A packed share takes as many examples as fit without exceeding the size of an unpacked share.
-    """
+    """Plans one pass over examples whose rows stay together. A packed share takes as many examples as fit without
+    exceeding the size of an unpacked share."""
     tokens, count = _sums(lengths, group_sizes), len(group_sizes)
     most = size * int(group_sizes.max()) * max_seq_length
     # Begin with 95%, because rows hardly ever fill a share to the last token.
@@ -163,11 +142,9 @@ def _plan_packed_groups(
 
 
 def _evened(units: np.ndarray, lengths: np.ndarray, shares: int) -> np.ndarray:
-    """Balances the number of tokens between the shares of each batch.
-
-    In each batch, the share with the most tokens exchanges a unit with the share with the fewest tokens. Otherwise, a
-    single share with many tokens would determine the static shape of all shares.
-    """
+    """Balances the number of tokens between the shares of each batch. In each batch, the share with the most tokens
+    exchanges a unit with the share with the fewest tokens. Otherwise, a single share with many tokens would determine
+    the static shape of all shares."""
     units = units.copy()
     for batch in units.reshape(-1, shares, units.shape[1]):
         totals = lengths[batch].sum(axis=1)
@@ -216,10 +193,8 @@ def _fit(lengths: np.ndarray, width: int) -> np.ndarray:
 
 
 def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarray, int]:
-    """Returns, for each row, the index of its packed row in the share, int [M, E]; also returns R.
-
-    The index of padding entries is R.
-    """
+    """Returns, for each row, the index of its packed row in the share, int [M, E]; also returns R. The index of padding
+    entries is R."""
     rows = np.full(ids.shape, -1)
     for share, found in zip(ids, rows, strict=True):
         real = share < len(lengths)
@@ -230,10 +205,8 @@ def _fit_all(lengths: np.ndarray, ids: np.ndarray, width: int) -> tuple[np.ndarr
 
 
 def _best_width(lengths: np.ndarray, ids: np.ndarray, widths: Sequence[int], config: BertConfig) -> int:
-    """Returns the length of packed rows with the lowest cost for a sample of the shares.
-
-    A sample is enough, because all batches except those that span two epochs have similar numbers of tokens.
-    """
+    """Returns the length of packed rows with the lowest cost for a sample of the shares. A sample is enough, because
+    all batches except those that span two epochs have similar numbers of tokens."""
     sample = ids[np.unique(np.linspace(0, len(ids) - 1, _SAMPLED_SHARES).astype(int))]
     return min(widths, key=lambda width: _cost(_fit_all(lengths, sample, width)[1], width, config))
 

@@ -14,21 +14,13 @@ import tensorflow as tf
 
 @dataclasses.dataclass(frozen=True)
 class StoredRows:
-    """The values of a split's rows, such as the activations of each token.
+    """The values of a split's rows, such as the activations of each token."""
 
-    Attributes:
-      path: path of the file with an array of the shape [values of all rows, ...].
-      counts: int64 [N], number of values of each row.
-      starts: int64 [N], index of each row's first value in the array.
-      shape: shape of the values of a row with padding, (P, ...).
-      dtype: type of the array.
-    """
-
-    path: str
-    counts: np.ndarray
-    starts: np.ndarray
-    shape: tuple[int, ...]
-    dtype: type
+    path: str  # path of the file with an array of the shape [values of all rows, ...]
+    counts: np.ndarray  # int64 [N], number of values of each row
+    starts: np.ndarray  # int64 [N], index of each row's first value in the array
+    shape: tuple[int, ...]  # shape of the values of a row with padding, (P, ...)
+    dtype: type  # type of the array
 
     @classmethod
     def open(cls, path: str, counts: np.ndarray, dtype: type) -> "StoredRows":
@@ -47,10 +39,7 @@ class StoredRows:
 
     def of_rows(self, rows: tf.Tensor) -> tf.Tensor:
         """Reads the values of rows, [B, P, ...]; 0 at padding. The function can be called in the graph of a dataset.
-
-        Args:
-          rows: integer [B], indices of rows.
-        """
+        `rows`: integer [B], indices of rows."""
         found = tf.numpy_function(self._read, [rows], tf.as_dtype(self.dtype))
         return tf.ensure_shape(found, [rows.shape[0], *self.shape])
 

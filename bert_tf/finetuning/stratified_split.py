@@ -16,17 +16,12 @@ from bert_tf.core.errors import InputError
 
 
 class HeldOut(NamedTuple):
-    """The data that is held out of the training data.
+    """The data that is held out of the training data."""
 
-    Attributes:
-      share: share of the examples to hold out, above 0 and below 1.
-      seed: seed that selects the examples.
-      is_dev: whether the held-out examples are the dev data. If false, the dev data has its own files; the held-out
-        examples are still left out of training.
-    """
-
-    share: float
-    seed: int = 0
+    share: float  # share of the examples to hold out, above 0 and below 1
+    seed: int = 0  # seed that selects the examples
+    # whether the held-out examples are the dev data. If false, the dev data has its own files; the held-out examples
+    # are still left out of training.
     is_dev: bool = True
 
 
@@ -36,20 +31,14 @@ def content_of(*texts: str | None) -> str:
 
 
 def held_out(contents: Sequence[str], classes: Sequence[Hashable], share: float, seed: int) -> np.ndarray:
-    """Chooses the examples to hold out.
-
-    The same share of each class is held out. Examples with equal content stay together.
-
-    Args:
-      contents: contents of N examples; see `content_of`.
-      classes: class of each example. For a tuple of classes, only the rarest of these classes counts. If all values are
-        equal, for example None, the split is not stratified.
-      share: share of the examples to hold out, above 0 and below 1. At least one example is held out.
-      seed: seed that selects the examples.
-
-    Returns:
-      bool [N], True for the examples to hold out.
-    """
+    """Chooses the examples to hold out. The same share of each class is held out. Examples with equal content stay
+    together.
+    `contents`: contents of N examples; see `content_of`.
+    `classes`: class of each example. For a tuple of classes, only the rarest of these classes counts. If all values are
+      equal, for example None, the split is not stratified.
+    `share`: share of the examples to hold out, above 0 and below 1. At least one example is held out.
+    `seed`: seed that selects the examples.
+    Returns bool [N], True for the examples to hold out."""
     members = defaultdict(list)
     for number, content in enumerate(contents):
         members[content].append(number)

@@ -26,10 +26,8 @@ from bert_tf.training.metrics import NotFinite
 
 
 def with_best_trial(settings: FineTuningSettings) -> FineTuningSettings:
-    """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`.
-
-    If the command itself runs a sweep, this function returns the settings unchanged.
-    """
+    """Returns the settings; if `output_dir` contains a sweep, the folder of the best trial replaces `output_dir`. If
+    the command itself runs a sweep, this function returns the settings unchanged."""
     folder = settings.output_dir
     if settings.sweep or not sweep_results.exists(folder):
         run_folder.check_script(folder, settings.script, settings.do_train)
@@ -120,12 +118,9 @@ def train(
     run_trial: Callable[[FineTuningSettings], Mapping[str, float]],
 ) -> Results:  # fmt: skip
     """Trains the trials that are not trained yet, and records each result. Only the best trial keeps its checkpoints.
-
-    Args:
-      strategy: strategy of the training; all workers call this function.
-      results: the state of the sweep; see `find`.
-      run_trial: function that trains a trial and returns its metrics on the dev data, the main metric first.
-    """
+    `strategy`: strategy of the training; all workers call this function.
+    `results`: the state of the sweep; see `find`.
+    `run_trial`: function that trains a trial and returns its metrics on the dev data, the main metric first."""
     folder, higher_is_better = settings.output_dir, {each.name: each.higher_is_better for each in task.metrics}
     workers.check_same_facts(strategy, {"sweep": dataclasses.asdict(results)})
     _record(folder, results, strategy)

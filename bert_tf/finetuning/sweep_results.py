@@ -26,21 +26,15 @@ TITLES = {
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A trial of a sweep: one training with one combination of settings.
+    """A trial of a sweep: one training with one combination of settings."""
 
-    Attributes:
-      name: name of the trial's folder below `trials/`.
-      combination: the settings that the sweep varies, by the keys of `TITLES`. All restarts have the same values.
-      restart: number of this training among the trainings with the same settings, counted from 1.
-      scores: metrics of a finished trial on the dev data, the main metric first.
-      error: why the training diverged; "" if it did not.
-    """
-
-    name: str
+    name: str  # name of the trial's folder below `trials/`
+    # the settings that the sweep varies, by the keys of `TITLES`. All restarts have the same values.
     combination: Mapping[str, float]
-    restart: int
+    restart: int  # number of this training among the trainings with the same settings, counted from 1
+    # metrics of a finished trial on the dev data, the main metric first
     scores: Mapping[str, float] = dataclasses.field(default_factory=dict)
-    error: str = ""
+    error: str = ""  # why the training diverged; "" if it did not
 
     @property
     def is_trained(self) -> bool:
@@ -49,16 +43,11 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The state of a sweep.
-
-    Attributes:
-      trials: the trials in the order of training.
-      higher_is_better: whether a higher value of the main metric is better.
-    """
+    """The state of a sweep."""
 
     task: str
-    trials: tuple[Trial, ...]
-    higher_is_better: bool = True
+    trials: tuple[Trial, ...]  # the trials in the order of training
+    higher_is_better: bool = True  # whether a higher value of the main metric is better
 
     @property
     def metric(self) -> str:
@@ -72,13 +61,9 @@ class Results:
         return max(finished, key=lambda trial: rank(trial.scores, self.metric, self.higher_is_better), default=None)
 
     def combinations(self) -> list[dict]:
-        """Summarizes the restarts of each combination, the best mean first.
-
-        Returns:
-          A dict for each combination with a finished trial: the settings in `Trial.combination`; the number of
-          `finished` trials; and mean, sample standard `deviation` (None for one trial) and `best` value of their main
-          metric.
-        """
+        """Summarizes the restarts of each combination, the best mean first. Returns a dict for each combination with a
+        finished trial: the settings in `Trial.combination`; the number of `finished` trials; and mean, sample standard
+        `deviation` (None for one trial) and `best` value of their main metric."""
         scores: dict[tuple, list[float]] = {}
         for trial in self.trials:
             if trial.scores:

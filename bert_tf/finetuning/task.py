@@ -33,37 +33,26 @@ Columns = Mapping[str, tf.Tensor | tf.RaggedTensor | np.ndarray]
 
 @dataclasses.dataclass(frozen=True)
 class ConstantAnswer:
-    """The same answer to every example, as a baseline. A useful model must have better scores.
-
-    Attributes:
-      scores: scores of the answer, with the same names as in `Task.scores`.
-    """
+    """The same answer to every example, as a baseline. A useful model must have better scores."""
 
     answer: str
-    scores: Mapping[str, float]
+    scores: Mapping[str, float]  # scores of the answer, with the same names as in `Task.scores`
 
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """An encoded split of a task's data.
+    """An encoded split of a task's data."""
 
-    Attributes:
-      examples: the examples that `TaskData.read` returned.
-      columns: the columns that `Task.encode` returned; the first axis of each column has N rows.
-      example_ids: int64 [N], index of each row's example.
-      lengths: int32 [N], number of tokens of each row; None if no model will read the rows.
-      tokenizer: the tokenizer that encoded the rows; some tasks need it to convert tokens back to text.
-      activations: stored activations of a frozen encoder for the rows, see `activations`; None if
-        training and evaluation run the encoder.
-      teacher: stored outputs of a teacher for the rows, see `distillation.with_teacher`; None without a teacher.
-    """
-
-    examples: Sequence[Any]
-    columns: Columns
-    example_ids: np.ndarray
-    lengths: np.ndarray | None = None
+    examples: Sequence[Any]  # the examples that `TaskData.read` returned
+    columns: Columns  # the columns that `Task.encode` returned; the first axis of each column has N rows
+    example_ids: np.ndarray  # int64 [N], index of each row's example
+    lengths: np.ndarray | None = None  # int32 [N], number of tokens of each row; None if no model will read the rows
+    # the tokenizer that encoded the rows; some tasks need it to convert tokens back to text
     tokenizer: BertTokenizer | None = None
+    # stored activations of a frozen encoder for the rows, see `activations`; None if training and evaluation run the
+    # encoder
     activations: StoredRows | None = None
+    # stored outputs of a teacher for the rows, see `distillation.with_teacher`; None without a teacher
     teacher: StoredRows | None = None
 
     def __len__(self) -> int:
@@ -80,22 +69,15 @@ class Split:
 
 
 class Task(abc.ABC):
-    """The data, the head, the loss, the scores and the files of a task.
+    """The data, the head, the loss, the scores and the files of a task. A person labels an example. The model reads a
+    row. An example has one or several rows.
+    `parameters`: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
+      represent them.
+    `metrics`: the loss terms and metrics that `losses` returns."""
 
-    A person labels an example. The model reads a row. An example has one or several rows.
-
-    Attributes:
-      kind: name of the kind of task; the kind determines the served model.
-      name: the value of `--task_name`.
-      labels: names of the classes in the order of their ids; () if the task has no classes.
-      parameters: other values that the served model needs. They are stored in `task.json`, so JSON must be able to
-        represent them.
-      metrics: the loss terms and metrics that `losses` returns.
-    """
-
-    kind: str
-    name: str
-    labels: tuple[str, ...]
+    kind: str  # name of the kind of task; the kind determines the served model
+    name: str  # the value of `--task_name`
+    labels: tuple[str, ...]  # names of the classes in the order of their ids; () if the task has no classes
     data: TaskData
 
     @property
@@ -114,11 +96,8 @@ class Task(abc.ABC):
         return self.data.reading_facts()
 
     def evaluation_facts(self) -> dict[str, Any]:
-        """Returns the settings that determine only how predictions become answers.
-
-        Later commands use these values by default, but may set other values. Therefore these settings are not part of a
-        run's identity.
-        """
+        """Returns the settings that determine only how predictions become answers. Later commands use these values by
+        default, but may set other values. Therefore these settings are not part of a run's identity."""
         return {}
 
     # Folder of a frozen encoder's stored activations, which the head reads; "" if training runs the encoder.
@@ -154,43 +133,30 @@ class Task(abc.ABC):
 
     @abc.abstractmethod
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples into rows.
-
-        Returns:
-          Columns with N rows each. The column `example_ids`, int [N], contains the index of each row's example. Without
-          this column, each example has one row. Test data also has the columns of labels; the values of unknown labels
-          are arbitrary.
-        """
+        """Tokenizes examples into rows. Returns columns with N rows each. The column `example_ids`, int [N], contains
+        the index of each row's example. Without this column, each example has one row. Test data also has the columns
+        of labels; the values of unknown labels are arbitrary."""
 
     def group_sizes(self, split: Split) -> np.ndarray | None:
-        """Returns the number of rows of each example, int [G], if the rows of an example must stay together.
-
-        All rows of an example are then in the same batch on the same replica, and `--train_batch_size` counts examples.
-        In the argument `batch` of `losses`, the rows of an example are consecutive and in order. None, the default,
-        means that each row may be in any batch.
-        """
+        """Returns the number of rows of each example, int [G], if the rows of an example must stay together. All rows
+        of an example are then in the same batch on the same replica, and `--train_batch_size` counts examples. In the
+        argument `batch` of `losses`, the rows of an example are consecutive and in order. None, the default, means that
+        each row may be in any batch."""
         return None
 
     @abc.abstractmethod
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Makes the model's inputs for a batch. Training and the served model call this method in a graph.
-
-        Args:
-          columns: the columns of `encode`, with B rows.
-          tokenizer: provides the ids of special tokens.
-          max_seq_length: sequence length, S.
-
-        Returns:
-          The inputs of `BertEncoder`, which are `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], with padding
-          at the end. The result may have more columns for the head and the losses. All dimensions except B are static.
-        """
+        `columns`: the columns of `encode`, with B rows.
+        `tokenizer`: provides the ids of special tokens.
+        `max_seq_length`: sequence length, S.
+        Returns the inputs of `BertEncoder`, which are `input_ids`, `input_mask` and `segment_ids`, int32 [B, S], with
+        padding at the end. The result may have more columns for the head and the losses. All dimensions except B are
+        static."""
 
     @abc.abstractmethod
     def head(self, config: BertConfig) -> keras.layers.Layer:
-        """Returns the head, a layer that maps one of the encoder's outputs to logits.
-
-        The attributes of the head:
-
+        """Returns the head, a layer that maps one of the encoder's outputs to logits. The attributes of the head:
         - `reads`: name of the encoder's output that the head reads, or "activations".
         - `columns`: names of the batch's columns that the head is also called with, such as `input_mask`.
         - `is_per_token`: if true, the head maps each token separately, from [..., H] to [..., outputs]. Such a head is
@@ -198,8 +164,7 @@ class Task(abc.ABC):
         - `checkpoint_name`: the head's name in checkpoints; by default, "head".
         - `layers`: if `reads` is "activations", the indices of the encoder layers whose activations the head reads. The
           head is called with these activations, float [B, S, K, H] (see `FineTunedBert.activations`), and with
-          `read_mask`, int32 [B, S], which is 1 for the tokens to read.
-        """
+          `read_mask`, int32 [B, S], which is 1 for the tokens to read."""
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the weight of each value of `losses`, float32 [B] or [B, S]; by default, the weights of the rows."""
@@ -208,14 +173,9 @@ class Task(abc.ABC):
     @abc.abstractmethod
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the loss and the metrics of training.
-
-        Args:
-          batch: the model's inputs and the columns of `encode`.
-
-        Returns:
-          "loss" and the other names in `metrics`, with float32 values that have the shape of `weights`. Training
-          computes the weighted mean of each entry.
-        """
+        `batch`: the model's inputs and the columns of `encode`.
+        Returns "loss" and the other names in `metrics`, with float32 values that have the shape of `weights`. Training
+        computes the weighted mean of each entry."""
 
     def prediction(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Returns the predictions of rows for `scores` and `write_predictions`, [B, ...]; by default, the logits."""
@@ -241,16 +201,12 @@ class Task(abc.ABC):
         return np.ones(len(split), np.int64)
 
     def teacher_values(self, split: Split, teacher: "Task", taught: Split, outputs: np.ndarray) -> np.ndarray:
-        """Returns a teacher's outputs for the rows of a student, one row after another, float32 [outputs, ...].
-
-        By default, the rows of both models are the same texts.
-
-        Args:
-          split: the student's split.
-          teacher: the teacher's task.
-          taught: the teacher's split of the same examples.
-          outputs: the teacher's outputs for its own rows; see `teacher_outputs`.
-        """
+        """Returns a teacher's outputs for the rows of a student, one row after another, float32 [outputs, ...]. By
+        default, the rows of both models are the same texts.
+        `split`: the student's split.
+        `teacher`: the teacher's task.
+        `taught`: the teacher's split of the same examples.
+        `outputs`: the teacher's outputs for its own rows; see `teacher_outputs`."""
         return outputs
 
     def distillation_weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
@@ -261,24 +217,15 @@ class Task(abc.ABC):
         self, logits: tf.Tensor, teacher: tf.Tensor, batch: Mapping[str, tf.Tensor], temperature: float
     ) -> tf.Tensor:
         """Computes the loss of the teacher's outputs, with the shape of `distillation_weights`.
-
-        Args:
-          teacher: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `output_counts`.
-        """
+        `teacher`: the teacher's outputs, float32 [B, P, ...], where P is the largest number in `output_counts`."""
         return teacher_loss.divergence(teacher[:, 0], logits, temperature)
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
-        """Converts the predictions of rows to the arguments of `scores` and `write_predictions`.
-
-        By default, the arguments are returned unchanged.
-
-        Args:
-          split: a split with N rows.
-          predictions: predictions of the rows, [N, ...].
-
-        Returns:
-          A split and its predictions, often with one row per example.
-        """
+        """Converts the predictions of rows to the arguments of `scores` and `write_predictions`. By default, the
+        arguments are returned unchanged.
+        `split`: a split with N rows.
+        `predictions`: predictions of the rows, [N, ...].
+        Returns a split and its predictions, often with one row per example."""
         return split, predictions
 
     @abc.abstractmethod
@@ -306,13 +253,10 @@ class Task(abc.ABC):
         self, folder: str, split: Split, predictions: np.ndarray, step: int | None, prefix: str = "dev"
     ) -> None:
         """Atomically writes the files that the task keeps for an evaluation; by default, no files.
-
-        Args:
-          split: the split that `by_example` returned.
-          predictions: the predictions that `by_example` returned.
-          step: training step of the evaluated weights; None for an ensemble.
-          prefix: prefix of the names of prediction files: "dev" for the run's dev data, else "eval".
-        """
+        `split`: the split that `by_example` returned.
+        `predictions`: the predictions that `by_example` returned.
+        `step`: training step of the evaluated weights; None for an ensemble.
+        `prefix`: prefix of the names of prediction files: "dev" for the run's dev data, else "eval"."""
 
     def write_files(self, folder: str, config: BertConfig, max_seq_length: int) -> None:  # noqa: B027 - a default
         """Writes further files of the model into a run's folder; by default, no files."""
@@ -326,19 +270,14 @@ class Task(abc.ABC):
 
     def training_flops(self, config: BertConfig, length: int, examples: int = 1) -> int:
         """Computes the model FLOPs of training for one row.
-
-        Args:
-          length: length of the row, in tokens.
-          examples: maximum number of examples in a packed row.
-        """
+        `length`: length of the row, in tokens.
+        `examples`: maximum number of examples in a packed row."""
         return flops.training_flops(config, length, examples=examples)
 
 
 def tokenize(texts: Sequence[str], tokenizer: BertTokenizer) -> tf.RaggedTensor:
-    """Tokenizes any number of texts; each call of the tokenizer gets a limited number of texts.
-
-    Returns token ids of the N texts, int32 [N, (tokens)].
-    """
+    """Tokenizes any number of texts; each call of the tokenizer gets a limited number of texts. Returns token ids of
+    the N texts, int32 [N, (tokens)]."""
     # A tf.function would not help, because tracing would take as long as a hundred calls.
     parts = [
         tokenizer.encode(tf.constant(texts[i : i + _TEXTS_PER_CALL], tf.string))

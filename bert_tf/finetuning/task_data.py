@@ -20,32 +20,25 @@ def _each_alone(examples: Sequence[Any]) -> tuple[list[str], list[Hashable]]:
 
 @dataclasses.dataclass(frozen=True)
 class TaskData:
-    """Where the examples of each split come from.
+    """Where the examples of each split come from."""
 
-    Attributes:
-      files: function that maps "train", "dev" or "test" to the paths of the split's own files.
-      load: function that maps a split to the examples in its own files, with checked labels. It is called several
-        times, so it must keep what it has read. It raises InputError for invalid data; the message names the file and
-        the line.
-      has_dev: whether there are files with dev data.
-      facts: the flags that determine how the files are read, with values that JSON can represent.
-      titles: function that maps a split to its data's name for reports; None for the names of the files.
-      prints: function that maps a split to its data's identity; None for the names, sizes and hashes of the files.
-      strata: function that maps examples to their contents and their classes, for `stratified_split.held_out`. By
-        default, each example has its own content, and there are no classes.
-      held_out: the data that is held out of the training data; None if there is no such data.
-      unlabeled: where the split "unlabeled" comes from; None for the functions above.
-    """
-
+    # function that maps "train", "dev" or "test" to the paths of the split's own files
     files: Callable[[str], list[str]] = lambda split: []
+    # function that maps a split to the examples in its own files, with checked labels. It is called several times, so
+    # it must keep what it has read. It raises InputError for invalid data; the message names the file and the line.
     load: Callable[[str], Sequence[Any]] = lambda split: []
-    has_dev: bool = False
+    has_dev: bool = False  # whether there are files with dev data
+    # the flags that determine how the files are read, with values that JSON can represent
     facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # function that maps a split to its data's name for reports; None for the names of the files
     titles: Callable[[str], str] | None = None
+    # function that maps a split to its data's identity; None for the names, sizes and hashes of the files
     prints: Callable[[str], list[str]] | None = None
+    # function that maps examples to their contents and their classes, for `stratified_split.held_out`. By default, each
+    # example has its own content, and there are no classes.
     strata: Callable[[Sequence[Any]], tuple[list[str], list[Hashable]]] = _each_alone
-    held_out: HeldOut | None = None
-    unlabeled: "TaskData | None" = None
+    held_out: HeldOut | None = None  # the data that is held out of the training data; None if there is no such data
+    unlabeled: "TaskData | None" = None  # where the split "unlabeled" comes from; None for the functions above
 
     def reading_facts(self) -> dict[str, Any]:
         """Returns the settings that determine how the examples of a split are chosen and read."""

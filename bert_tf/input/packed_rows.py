@@ -18,15 +18,10 @@ _SHARE_OF_ROWS = 0.999
 
 @dataclasses.dataclass(frozen=True)
 class RowShape:
-    """The static shape of packed rows. An example that does not fit into a row goes into another row.
+    """The static shape of packed rows. An example that does not fit into a row goes into another row."""
 
-    Attributes:
-      sequences: N, the maximum number of examples per row.
-      predictions: P, the maximum number of predictions per row; at least the maximum number of predictions of one
-        example.
-    """
-
-    sequences: int
+    sequences: int  # N, the maximum number of examples per row
+    # P, the maximum number of predictions per row; at least the maximum number of predictions of one example
     predictions: int
 
 
@@ -34,13 +29,10 @@ def shape_for(
     lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, max_predictions_per_seq: int
 ) -> RowShape:
     """Returns the smallest shape that fits nearly all rows packed from a sample of examples.
-
-    Args:
-      lengths: int [M], number of tokens of each example.
-      predictions: int [M], number of predictions of each example.
-      max_seq_length: row length S.
-      max_predictions_per_seq: maximum number of predictions of one example.
-    """
+    `lengths`: int [M], number of tokens of each example.
+    `predictions`: int [M], number of predictions of each example.
+    `max_seq_length`: row length S.
+    `max_predictions_per_seq`: maximum number of predictions of one example."""
     any_shape = RowShape(max_seq_length, int(predictions.sum()) + max_predictions_per_seq)
     row = best_fit(lengths, predictions, max_seq_length, any_shape)
     needed = [np.quantile(np.bincount(row, each), _SHARE_OF_ROWS, method="higher") for each in (None, predictions)]
@@ -49,16 +41,11 @@ def shape_for(
 
 def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, shape: RowShape) -> np.ndarray:
     """Assigns each example, the longest first, to the fullest row that has space for the example (best fit).
-
-    Args:
-      lengths: int [M], number of tokens of each example, from 1 to S.
-      predictions: int [M], number of predictions of each example, at most P.
-      max_seq_length: row length S.
-      shape: the shape of packed rows, with N and P.
-
-    Returns:
-      int64 [M], the row of each example.
-    """
+    `lengths`: int [M], number of tokens of each example, from 1 to S.
+    `predictions`: int [M], number of predictions of each example, at most P.
+    `max_seq_length`: row length S.
+    `shape`: the shape of packed rows, with N and P.
+    Returns int64 [M], the row of each example."""
     row_of = np.empty(len(lengths), np.int64)
     # `by_space[n]` lists the rows with space for exactly n more tokens. Bit n of `spaces` is set if this list
     # is not empty.
@@ -91,10 +78,8 @@ def best_fit(lengths: np.ndarray, predictions: np.ndarray, max_seq_length: int, 
 def _tightest(
     length: int, wanted: int, by_space: list[list[int]], spaces: int, predictions_left: list[int]
 ) -> int | None:
-    """Returns the smallest free space of a row into which an example fits; None if there is no such row.
-
-    The function also moves the row that has this space to the end of `by_space[space]`, where the caller pops it.
-    """
+    """Returns the smallest free space of a row into which an example fits; None if there is no such row. The function
+    also moves the row that has this space to the end of `by_space[space]`, where the caller pops it."""
     spaces = spaces >> length << length
     while spaces:
         lowest = spaces & -spaces
@@ -110,33 +95,23 @@ def _tightest(
 
 def pack_rows(examples: Mapping[str, np.ndarray], shape: RowShape, rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Packs examples into rows.
-
-    Args:
-      examples: the columns of the examples:
-
-        - `input_ids`, `input_mask`, `segment_ids`: int [M, S], padded at the end.
-        - for masked rows, `masked_lm_positions`, `masked_lm_ids`: int [M, predictions].
-        - for masked rows, `masked_lm_weights`: float [M, predictions].
-        - for pairs, `next_sentence_labels`: int [M].
-      shape: the shape of packed rows, with N and P.
-      rng: generator that shuffles the rows, because packing puts the longest examples into the first rows.
-
-    Returns:
-      The packed columns: weights are float32, and other columns are int32. The given columns become:
-
-      - columns of tokens: [R, S].
-      - columns of predictions: [R, P].
-      - `next_sentence_labels`: [R, N].
-
-      New columns are:
-
-      - `position_ids`: [R, S].
-      - `sequence_ids`: [R, S], the index, from 1, of the token's example within the row; 0 for padding.
-      - `cls_positions`: [R, N].
-      - for pairs, `next_sentence_weights`: [R, N].
-
-      Unused entries are 0.
-    """
+    `examples`: the columns of the examples:
+      - `input_ids`, `input_mask`, `segment_ids`: int [M, S], padded at the end.
+      - for masked rows, `masked_lm_positions`, `masked_lm_ids`: int [M, predictions].
+      - for masked rows, `masked_lm_weights`: float [M, predictions].
+      - for pairs, `next_sentence_labels`: int [M].
+    `shape`: the shape of packed rows, with N and P.
+    `rng`: generator that shuffles the rows, because packing puts the longest examples into the first rows.
+    Returns the packed columns: weights are float32, and other columns are int32. The given columns become:
+    - columns of tokens: [R, S].
+    - columns of predictions: [R, P].
+    - `next_sentence_labels`: [R, N].
+    New columns are:
+    - `position_ids`: [R, S].
+    - `sequence_ids`: [R, S], the index, from 1, of the token's example within the row; 0 for padding.
+    - `cls_positions`: [R, N].
+    - for pairs, `next_sentence_weights`: [R, N].
+    Unused entries are 0."""
     row, examples = _in_order_of_rows(examples, shape, rng)
     real = examples["input_mask"] > 0
     length, lengths = real.shape[1], real.sum(axis=1)
@@ -182,12 +157,9 @@ def _in_order_of_rows(
 
 def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: RowShape) -> dict[str, tuple[int, ...]]:
     """Returns the shapes of the columns that `pack_rows` returns, without the dimension R.
-
-    Args:
-      examples: shapes of the columns given to `pack_rows`, without the dimension M.
-      max_seq_length: row length S.
-      shape: the shape of packed rows, with N and P.
-    """
+    `examples`: shapes of the columns given to `pack_rows`, without the dimension M.
+    `max_seq_length`: row length S.
+    `shape`: the shape of packed rows, with N and P."""
     per_token = ("input_ids", "input_mask", "segment_ids", "position_ids", "sequence_ids")
     per_example = ["cls_positions"]
     if "next_sentence_labels" in examples:
@@ -197,9 +169,7 @@ def widths(examples: Mapping[str, Sequence[int]], max_seq_length: int, shape: Ro
 
 
 def _before_in_row(row: np.ndarray, amounts: np.ndarray) -> np.ndarray:
-    """For each example, sums the amounts of the preceding examples in the same row; returns int64 [M].
-
-    The examples must be sorted by row.
-    """
+    """For each example, sums the amounts of the preceding examples in the same row; returns int64 [M]. The examples
+    must be sorted by row."""
     before = np.cumsum(amounts) - amounts
     return before - before[np.searchsorted(row, row)]

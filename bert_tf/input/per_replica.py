@@ -10,15 +10,10 @@ def per_replica_batches(
     batches: tf.data.Dataset, batch_size: int | None, input_context: tf.distribute.InputContext | None
 ) -> tf.data.Dataset:
     """Splits each global batch into batches for the replicas of this worker; all replicas get the same `data_position`.
-
-    Args:
-      batches: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].
-      batch_size: the global batch size; None if the last batch may be smaller.
-      input_context: the context that identifies this worker; None for a single replica.
-
-    Returns:
-      Dataset of the same columns. Shapes are static if `batch_size` is given.
-    """
+    `batches`: the global batches, dicts of columns [B, ...] with `data_position` [B, 3].
+    `batch_size`: the global batch size; None if the last batch may be smaller.
+    `input_context`: the context that identifies this worker; None for a single replica.
+    Returns dataset of the same columns. Shapes are static if `batch_size` is given."""
     replicas, workers, worker = 1, 1, 0
     if input_context:
         replicas, workers = input_context.num_replicas_in_sync, input_context.num_input_pipelines

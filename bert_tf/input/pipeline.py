@@ -28,33 +28,23 @@ _MASKED = ("masked_lm_positions", "masked_lm_ids", "masked_lm_weights")
 
 @dataclasses.dataclass(frozen=True)
 class DynamicMasking:
-    """Parameters for masking records while they are read.
-
-    Attributes:
-      special_ids: the ids of [CLS] and [SEP], which are never masked.
-    """
+    """Parameters for masking records while they are read."""
 
     rule: masking.MaskingRule
-    special_ids: tuple[int, ...]
+    special_ids: tuple[int, ...]  # the ids of [CLS] and [SEP], which are never masked
 
 
 @dataclasses.dataclass(frozen=True)
 class ReadingOptions:
-    """How record files are read, both in training and in evaluation.
+    """How record files are read, both in training and in evaluation."""
 
-    Attributes:
-      features: features of the records; see `schema.pretraining_features`.
-      vocab_size: upper bound (exclusive) of all ids.
-      seed: seed of the order and of dynamic masking.
-      dynamic_masking: how to mask unmasked rows; None without dynamic masking. The masks differ in each epoch of
-        training, and are the same in every evaluation.
-      directionality: directionality of the model; a unidirectional model predicts every token of unmasked rows.
-    """
-
-    features: Sequence[schema.Feature]
-    vocab_size: int
-    seed: int = 0
+    features: Sequence[schema.Feature]  # features of the records; see `schema.pretraining_features`
+    vocab_size: int  # upper bound (exclusive) of all ids
+    seed: int = 0  # seed of the order and of dynamic masking
+    # how to mask unmasked rows; None without dynamic masking. The masks differ in each epoch of training, and are the
+    # same in every evaluation.
     dynamic_masking: DynamicMasking | None = None
+    # directionality of the model; a unidirectional model predicts every token of unmasked rows
     directionality: str = "bidi"
 
 
@@ -70,28 +60,20 @@ def pretraining_batches(
     input_context: tf.distribute.InputContext | None = None,
     packing: packed_rows.RowShape | None = None,
 ) -> tf.data.Dataset:
-    """Returns a dataset of batches of pre-training examples.
-
-    Training shuffles and repeats endlessly, in an order that depends only on the seed. Evaluation reads the files
-    once, in their order, and drops no example.
-
-    Args:
-      reading: contents of the records, and how to read them.
-      batch_size: global batch size in rows; each element of the dataset is one replica's share.
-      training: whether to shuffle, repeat, and return full batches only.
-      start: the position at which reading starts, for example the `data_position` of the previous batch.
-      input_context: the context that identifies this worker; None for a single replica.
-      packing: shape of packed rows; None for one example per row.
-
-    Returns:
-      A dataset of dicts with these columns, int32 or float32:
-
-      - the features of the records, [B, length], except `next_sentence_labels`, which is [B]. Packed rows have the
-        columns of `packed_rows.pack_rows` instead.
-      - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model predicts
-        every token.
-      - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers.
-    """
+    """Returns a dataset of batches of pre-training examples. Training shuffles and repeats endlessly, in an order that
+    depends only on the seed. Evaluation reads the files once, in their order, and drops no example.
+    `reading`: contents of the records, and how to read them.
+    `batch_size`: global batch size in rows; each element of the dataset is one replica's share.
+    `training`: whether to shuffle, repeat, and return full batches only.
+    `start`: the position at which reading starts, for example the `data_position` of the previous batch.
+    `input_context`: the context that identifies this worker; None for a single replica.
+    `packing`: shape of packed rows; None for one example per row.
+    The result is a dataset of dicts with these columns, int32 or float32:
+    - the features of the records, [B, length], except `next_sentence_labels`, which is [B]. Packed rows have the
+      columns of `packed_rows.pack_rows` instead.
+    - `masked_lm_positions`, `masked_lm_ids` and `masked_lm_weights`, if the pipeline masks rows or the model predicts
+      every token.
+    - `data_position` [B, 3], the `Position` after this batch, which is equal in all rows and on all workers."""
     seed, dynamic_masking = reading.seed, reading.dynamic_masking
     windows = record_order.windows(files, shuffled=training, seed=seed, start=start)
 
@@ -169,20 +151,12 @@ def _masked(
 
 
 def every_token_predicted(batch: Mapping[str, tf.Tensor], directionality: str) -> dict[str, tf.Tensor]:
-    """Returns the targets of a unidirectional model: for every position, the next token in the model's direction.
-
-    [CLS] and [SEP] are not predicted, so that the perplexity measures only the text.
-
+    """Returns the targets of a unidirectional model: for every position, the next token in the model's direction. [CLS]
+    and [SEP] are not predicted, so that the perplexity measures only the text.
     Paper: section 5.1, "LTR".
-
-    Args:
-      batch: unmasked rows; `input_ids` and `input_mask`, int32 [B, S].
-      directionality: "ltr" or "rtl".
-
-    Returns:
-      `masked_lm_positions` and `masked_lm_ids`: int32 [B, S - 1].
-      `masked_lm_weights`: float32 [B, S - 1].
-    """
+    `batch`: unmasked rows; `input_ids` and `input_mask`, int32 [B, S].
+    `directionality`: "ltr" or "rtl".
+    Returns `masked_lm_positions` and `masked_lm_ids`: int32 [B, S - 1]. `masked_lm_weights`: float32 [B, S - 1]."""
     ids, mask = batch["input_ids"], batch["input_mask"]
     rows, length = tf.shape(ids)[0], ids.shape[1]
     # Every row starts with [CLS] and ends with [SEP], so the rows provide these ids.

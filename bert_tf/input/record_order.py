@@ -20,17 +20,11 @@ _FILES, _RECORDS = 0, 1
 
 
 class Position(NamedTuple):
-    """A position in the data. A checkpoint stores the position, and a resumed run starts there.
+    """A position in the data. A checkpoint stores the position, and a resumed run starts there."""
 
-    Attributes:
-      epoch: number of finished passes over the data.
-      examples: number of examples in the previous windows of this epoch.
-      rows: number of used rows of the current window.
-    """
-
-    epoch: int = 0
-    examples: int = 0
-    rows: int = 0
+    epoch: int = 0  # number of finished passes over the data
+    examples: int = 0  # number of examples in the previous windows of this epoch
+    rows: int = 0  # number of used rows of the current window
 
 
 BEGINNING = Position()
@@ -38,21 +32,15 @@ BEGINNING = Position()
 
 def windows(files: Sequence[str], *, shuffled: bool, seed: int, start: Position) -> tf.data.Dataset:
     """Returns a dataset of serialized records that starts at a position; each element is a window.
-
-    Args:
-      files: paths of the F TFRecord files.
-      shuffled: whether to repeat the files endlessly, in a different order in each epoch; if false, the files are read
-        once, in the given order.
-      seed: seed of the order.
-      start: position of the first window; its `rows` are ignored.
-
-    Returns:
-      Dataset of tuples:
-
-      - int64 [], the epoch.
-      - int64 [], the number of examples before the window.
-      - string [M], the records.
-    """
+    `files`: paths of the F TFRecord files.
+    `shuffled`: whether to repeat the files endlessly, in a different order in each epoch; if false, the files are read
+      once, in the given order.
+    `seed`: seed of the order.
+    `start`: position of the first window; its `rows` are ignored.
+    Returns dataset of tuples:
+    - int64 [], the epoch.
+    - int64 [], the number of examples before the window.
+    - string [M], the records."""
     compressions = [reader.compression(path) for path in files]
     # The manifest contains the number of records of each file, so files before the start position are not read.
     sizes = manifest.examples_of(files) if start.examples else [None]

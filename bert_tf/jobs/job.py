@@ -40,20 +40,14 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """The task to write a shard.
+    """The task to write a shard."""
 
-    Attributes:
-      index: index of the shard.
-      path, name: the output path, and the shard's name in the manifest.
-      result_path: the file that marks the shard as finished and contains its manifest entry.
-      finished: the shard of an earlier run that completed the set; None if the shard is missing.
-    """
-
-    index: int
+    index: int  # index of the shard
+    # `path`, `name`: the output path, and the shard's name in the manifest
     path: str
     name: str
-    result_path: str
-    finished: manifest.Shard | None
+    result_path: str  # the file that marks the shard as finished and contains its manifest entry
+    finished: manifest.Shard | None  # the shard of an earlier run that completed the set; None if the shard is missing
 
     def read(self) -> manifest.Shard | None:
         """Returns the shard if it is finished; None if it is unfinished, was deleted or has another size."""
@@ -66,18 +60,13 @@ class ShardTask:
 
 class Job:
     """A job that writes a set of shards.
-
-    Args:
-      recipe: a number that changes whenever the program begins to make other bytes from the same settings.
-      corpus: the files of the corpus, as `corpus_entries` returns them.
-      facts: SHA-256 of each input on which the bytes depend: `vocab_sha256` for a vocabulary, `weights_sha256` for
-        weights.
-
-    Attributes:
-      manifest_path: path of the finished set's manifest.
-      folder: path of the unfinished set's work folder.
-      identity: everything on which the bytes of the set depend, as a dict that can be written as JSON.
-    """
+    `recipe`: a number that changes whenever the program begins to make other bytes from the same settings.
+    `corpus`: the files of the corpus, as `corpus_entries` returns them.
+    `facts`: SHA-256 of each input on which the bytes depend: `vocab_sha256` for a vocabulary, `weights_sha256` for
+      weights.
+    `manifest_path`: path of the finished set's manifest.
+    `folder`: path of the unfinished set's work folder.
+    `identity`: everything on which the bytes of the set depend, as a dict that can be written as JSON."""
 
     def __init__(
         self,
@@ -138,12 +127,9 @@ class Job:
         check: Callable[[], None] = lambda: None,
     ) -> list[manifest.Shard]:
         """Runs the job to its end. A finished job is left unchanged, and an unfinished job is resumed.
-
-        Args:
-          make: function that takes the result of `finished_shards`, makes the missing shards and the manifest, and
-            returns all shards.
-          check: function that refuses invalid input before anything is written.
-        """
+        `make`: function that takes the result of `finished_shards`, makes the missing shards and the manifest, and
+          returns all shards.
+        `check`: function that refuses invalid input before anything is written."""
         if all(finished := self.finished_shards()):
             self.clear()
             logging.info("%s: all shards already exist", self.manifest_path)
@@ -179,11 +165,8 @@ class Job:
         summary: Callable[[], Mapping[str, Any]],
     ) -> None:
         """Writes the manifest. If only missing shards were made again, the existing manifest stays as it is.
-
-        Args:
-          finished: the result of `finished_shards`.
-          summary: function that returns further entries of the manifest.
-        """
+        `finished`: the result of `finished_shards`.
+        `summary`: function that returns further entries of the manifest."""
         if any(finished):
             logging.info("wrote the missing shards again: %d", finished.count(None))
             return

@@ -14,16 +14,11 @@ _BLOCK_BYTES = 1 << 20
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """A line of a file, without its newline.
+    """A line of a file, without its newline."""
 
-    Attributes:
-      index: index of the line among the lines of all files.
-      number: number of the line in its file, counted from 1.
-    """
-
-    index: int
+    index: int  # index of the line among the lines of all files
     path: str
-    number: int
+    number: int  # number of the line in its file, counted from 1
     raw: bytes
 
     @property
@@ -34,17 +29,12 @@ class Line:
 
 @dataclasses.dataclass(frozen=True)
 class LineRange:
-    """Consecutive lines of files.
+    """Consecutive lines of files."""
 
-    Attributes:
-      first_line: index of the first line among the lines of all files.
-      lines: number of lines.
-      pieces: for each file of the range: its path, the byte offset and the index in the file of the first line, and the
-        number of lines.
-    """
-
-    first_line: int
-    lines: int
+    first_line: int  # index of the first line among the lines of all files
+    lines: int  # number of lines
+    # for each file of the range: its path, the byte offset and the index in the file of the first line, and the number
+    # of lines
     pieces: tuple[tuple[str, int, int, int], ...]
 
 
@@ -83,11 +73,8 @@ def read_lines(source: LineRange) -> Iterator[Line]:
 
 class _Scan:
     """Counts the lines of a file; finds the offset of a line without a list of all lines.
-
-    Attributes:
-      lines: number of lines.
-      has_text: whether the file contains more than white space.
-    """
+    `lines`: number of lines.
+    `has_text`: whether the file contains more than white space."""
 
     def __init__(self, path: str):
         self.path, self.has_text = path, False

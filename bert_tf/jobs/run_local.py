@@ -20,14 +20,11 @@ from bert_tf.core.cores import usable_cores
 
 class LocalRunner:
     """A context manager that applies functions to tasks in worker processes.
-
-    Args:
-      num_workers: number of processes; 1 runs all tasks in this process; None means one per core.
-      preload: modules that the tasks use. They are imported before the workers are forked, so that the workers share
-        the memory of the modules.
-      own_devices: whether tasks that run in this process use the devices that the process has chosen, instead of one
-        core.
-    """
+    `num_workers`: number of processes; 1 runs all tasks in this process; None means one per core.
+    `preload`: modules that the tasks use. They are imported before the workers are forked, so that the workers share
+      the memory of the modules.
+    `own_devices`: whether tasks that run in this process use the devices that the process has chosen, instead of one
+      core."""
 
     def __init__(self, num_workers: int | None = None, preload: Sequence[str] = (), own_devices: bool = False):
         self.num_workers = num_workers or usable_cores()
@@ -46,11 +43,8 @@ class LocalRunner:
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, in order of completion.
-
-        Raises:
-          ChildProcessError: a worker died.
-          Exception: an error that `function` raised.
-        """
+        Raises ChildProcessError: a worker died.
+        Raises Exception: an error that `function` raised."""
         if self._context is None:
             if not self._own_devices:
                 use_one_core()

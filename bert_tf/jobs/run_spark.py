@@ -28,11 +28,8 @@ _SECONDS_BETWEEN_LOOKS = 0.5
 
 class SparkRunner:
     """A context manager that applies functions to tasks through PySpark.
-
-    Args:
-      master: URL of the cluster's master; empty for the master given to spark-submit.
-      num_workers: maximum number of concurrent tasks on a standalone cluster; None uses all cores of the cluster.
-    """
+    `master`: URL of the cluster's master; empty for the master given to spark-submit.
+    `num_workers`: maximum number of concurrent tasks on a standalone cluster; None uses all cores of the cluster."""
 
     def __init__(self, master: str = "", num_workers: int | None = None):
         self._master, self._asked = master, num_workers
@@ -64,11 +61,8 @@ class SparkRunner:
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
         """Yields `function(task)` for every task, after all tasks have ended.
-
-        Raises:
-          ChildProcessError: a task failed as often as Spark repeats it.
-          InputError: the error that `function` raised on an executor; Spark does not repeat such a task.
-        """
+        Raises ChildProcessError: a task failed as often as Spark repeats it.
+        Raises InputError: the error that `function` raised on an executor; Spark does not repeat such a task."""
         tasks = list(tasks)
         if not tasks:
             return

@@ -12,20 +12,14 @@ _Settings = TypeVar("_Settings")
 
 
 class Runner(Protocol):
-    """A context manager that applies functions to tasks in parallel.
+    """A context manager that applies functions to tasks in parallel."""
 
-    Attributes:
-      num_workers: approximate number of tasks that run at the same time.
-    """
-
-    num_workers: int
+    num_workers: int  # approximate number of tasks that run at the same time
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable) -> Iterator:
-        """Yields `function(task)` for every task, in any order.
-
-        Functions and tasks must be picklable. A cluster that has lost a worker, or considers a worker slow, may run a
-        task more than once. A function must therefore write the same bytes each time, and write files atomically.
-        If this method raises an error, no task is still running.
+        """Yields `function(task)` for every task, in any order. Functions and tasks must be picklable. A cluster that
+        has lost a worker, or considers a worker slow, may run a task more than once. A function must therefore write
+        the same bytes each time, and write files atomically. If this method raises an error, no task is still running.
         """
 
 
@@ -34,13 +28,10 @@ def started(
     settings: _Settings, *preload: str, num_gpus: int = 0, most_tasks: int | None = None
 ) -> Iterator[tuple[_Settings, Runner]]:
     """Yields the workers' settings and a started runner. Call this function before TensorFlow starts threads.
-
-    Args:
-      settings: settings with the attributes `runner`, `num_workers` and `spark_master`, and the method
-        `with_absolute_paths`.
-      num_gpus: 1 to use the first GPU of this machine; 0 to use the CPU.
-      most_tasks: number of tasks of the job, if known. A single task runs in this process and uses all cores.
-    """
+    `settings`: settings with the attributes `runner`, `num_workers` and `spark_master`, and the method
+      `with_absolute_paths`.
+    `num_gpus`: 1 to use the first GPU of this machine; 0 to use the CPU.
+    `most_tasks`: number of tasks of the job, if known. A single task runs in this process and uses all cores."""
     if settings.runner == "spark":
         from bert_tf.jobs.run_spark import SparkRunner
 

@@ -11,12 +11,9 @@ _MAX_WORKERS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class RunnerSettings:
-    """The settings that say where a job's tasks run.
+    """The settings that say where a job's tasks run."""
 
-    Attributes:
-      path_flags: the flags that name files; `with_absolute_paths` changes their values.
-    """
-
+    # the flags that name files; `with_absolute_paths` changes their values
     path_flags: ClassVar[tuple[str, ...]] = ("input_file", "output_file", "vocab_file")
 
     num_workers: int | None = setting(

@@ -23,15 +23,12 @@ def run_stage(
     compiles: bool = False,
 ) -> list[_Result]:
     """Returns the results of all tasks, in order, and shows the progress.
-
-    Args:
-      what: a short name of the work, for the progress bar.
-      unit: the unit of `amount`.
-      do: picklable function that executes a task: it writes the task's files atomically, the file that marks the task
-        as finished last, and returns the result.
-      read: picklable function that returns the result of a finished task; None if the task is unfinished.
-      compiles: whether the first task includes compilation, which the rate shall not include.
-    """
+    `what`: a short name of the work, for the progress bar.
+    `unit`: the unit of `amount`.
+    `do`: picklable function that executes a task: it writes the task's files atomically, the file that marks the task
+      as finished last, and returns the result.
+    `read`: picklable function that returns the result of a finished task; None if the task is unfinished.
+    `compiles`: whether the first task includes compilation, which the rate shall not include."""
     results = {index: found for index, task in enumerate(tasks) if (found := read(task)) is not None}
     todo = [(index, task) for index, task in enumerate(tasks) if index not in results]
     with ProgressBar(what, sum(map(amount, tasks)), unit, compiles=compiles) as progress:

@@ -25,17 +25,12 @@ from tfrecords import manifest, reader
 
 @dataclasses.dataclass(frozen=True)
 class TextTask(ShardTask):
-    """The task to write the shard of a range of lines.
-
-    Attributes:
-      weights_sha256: SHA-256 of the model's weights, which may change under the same path.
-      is_only: whether the job has no other task; if so, the task shows its progress.
-    """
+    """The task to write the shard of a range of lines."""
 
     source: LineRange
     settings: Any
-    weights_sha256: str
-    is_only: bool
+    weights_sha256: str  # SHA-256 of the model's weights, which may change under the same path
+    is_only: bool  # whether the job has no other task; if so, the task shows its progress
 
     @property
     def facts_path(self) -> str:
@@ -44,49 +39,36 @@ class TextTask(ShardTask):
 
 @dataclasses.dataclass(frozen=True)
 class TextCounts(Counts):
-    """Counts of a shard; a program's subclass adds the program's own counts.
+    """Counts of a shard; a program's subclass adds the program's own counts."""
 
-    Attributes:
-      lines: number of lines read.
-      texts, tokens: number of texts and number of tokens written.
-    """
-
-    lines: int = 0
+    lines: int = 0  # number of lines read
+    # `texts`, `tokens`: number of texts and number of tokens written
     texts: int = 0
     tokens: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """The functions with which a program makes shards; the functions must be picklable.
+    """The functions with which a program makes shards; the functions must be picklable."""
 
-    Attributes:
-      what: name of the work, for the progress bar.
-      recipe: a number that changes whenever the program begins to make other bytes from the same settings.
-      write: function that writes a shard atomically and returns its facts. It calls its second argument with the index
-        of the line up to which it has written.
-      finish: function that logs the results and returns the counts for the manifest.
-    """
-
-    what: str
-    recipe: int
+    what: str  # name of the work, for the progress bar
+    recipe: int  # a number that changes whenever the program begins to make other bytes from the same settings
     facts: type[TextCounts]
+    # function that writes a shard atomically and returns its facts. It calls its second argument with the index of the
+    # line up to which it has written.
     write: Callable[[TextTask, Callable[[int], None]], TextCounts]
+    # function that logs the results and returns the counts for the manifest
     finish: Callable[[Job, Sequence[manifest.Shard], Any], Mapping[str, int]]
 
 
 def run(
     program: Program, settings, identity: Mapping[str, str], runner: Runner, check: Callable[[Any], None] | None = None
 ) -> list[manifest.Shard]:
-    """Writes the shards that the settings name, then their manifest.
-
-    A finished set is left unchanged, and an unfinished set is resumed.
-
-    Args:
-      settings: the resolved settings, a dataclass whose fields name the files.
-      identity: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
-      check: function that refuses invalid ranges of lines before anything is written.
-    """
+    """Writes the shards that the settings name, then their manifest. A finished set is left unchanged, and an
+    unfinished set is resumed.
+    `settings`: the resolved settings, a dataclass whose fields name the files.
+    `identity`: `vocab_sha256` and `weights_sha256`, the SHA-256 of the vocabulary and of the weights.
+    `check`: function that refuses invalid ranges of lines before anything is written."""
     outputs = output_paths(settings.output_file)
     files = reader.expand_files(settings.input_file)
     storage.check_outputs(outputs, read=[*files, settings.vocab_file])

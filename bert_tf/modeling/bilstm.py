@@ -22,14 +22,10 @@ from bert_tf.modeling.dense import in_rows_of, rows
 
 
 class BiLstm(keras.layers.Layer):
-    """One layer of LSTMs in both directions.
-
-    The weights are initialized as in Keras: the bias of the forget gates is 1, so these gates start open.
-
-    Args:
-      inputs: number of input features F.
-      units: number of units U of each direction.
-    """
+    """One layer of LSTMs in both directions. The weights are initialized as in Keras: the bias of the forget gates is
+    1, so these gates start open.
+    `inputs`: number of input features F.
+    `units`: number of units U of each direction."""
 
     def __init__(self, inputs: int, units: int, **kwargs):
         super().__init__(**kwargs)
@@ -38,14 +34,9 @@ class BiLstm(keras.layers.Layer):
 
     def call(self, x, lengths):
         """Runs both directions.
-
-        Args:
-          x: float [B, T, F].
-          lengths: int32 [B], number of steps without padding.
-
-        Returns:
-          float [B, T, 2 U] of the dtype of x; values at padding are finite but have no meaning.
-        """
+        `x`: float [B, T, F].
+        `lengths`: int32 [B], number of steps without padding.
+        Returns float [B, T, 2 U] of the dtype of x; values at padding are finite but have no meaning."""
 
         def reverse(values):
             return tf.reverse_sequence(values, lengths, seq_axis=1)
@@ -100,23 +91,15 @@ def _recur(gates: tf.Tensor, recurrent: tf.Tensor) -> tf.Tensor:
 
 
 class BiLstmHead(keras.layers.Layer):
-    """A new BiLSTM over the tokens of each row, and a task's head on top of the BiLSTM.
-
-    The layer does not accept packed rows, so that no state passes from one sequence to another. A task's head that
-    normally takes the pooled output gets the last state of each direction instead: the forward state at the last token,
-    and the backward state at the first token. Both states depend on the whole row.
-
-    Args:
-      make_head: function that returns the task's head for a configuration; the function gets a configuration with the
-        hidden size 2 H.
-
-    Attributes:
-      reads: name of the encoder's output that this layer takes.
-      columns: names of the batch's columns that this layer also takes.
-
-    Raises:
-      ValueError: the task's head reads neither the pooled output nor the sequence output.
-    """
+    """A new BiLSTM over the tokens of each row, and a task's head on top of the BiLSTM. The layer does not accept
+    packed rows, so that no state passes from one sequence to another. A task's head that normally takes the pooled
+    output gets the last state of each direction instead: the forward state at the last token, and the backward state at
+    the first token. Both states depend on the whole row.
+    `make_head`: function that returns the task's head for a configuration; the function gets a configuration with the
+      hidden size 2 H.
+    `reads`: name of the encoder's output that this layer takes.
+    `columns`: names of the batch's columns that this layer also takes.
+    Raises ValueError: the task's head reads neither the pooled output nor the sequence output."""
 
     reads = "sequence_output"
 
@@ -130,13 +113,10 @@ class BiLstmHead(keras.layers.Layer):
 
     def call(self, x, input_mask, training=False, seed=None, **columns):
         """Computes the logits of the task's head.
-
-        Args:
-          x: float [B, S, H].
-          input_mask: int32 [B, S], 1 on tokens, then 0 on padding.
-          seed: int32 [2] for the dropout masks.
-          **columns: the other columns that the task's head takes.
-        """
+        `x`: float [B, S, H].
+        `input_mask`: int32 [B, S], 1 on tokens, then 0 on padding.
+        `seed`: int32 [2] for the dropout masks.
+        `**columns`: the other columns that the task's head takes."""
         lengths, options = tf.reduce_sum(input_mask, axis=1), {"training": training, "seed": seed, **columns}
         x = self._states(tf.cast(x, self.compute_dtype), lengths)
         if self.head.reads == "pooled_output":

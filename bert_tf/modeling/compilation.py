@@ -32,10 +32,8 @@ def inside_xla() -> bool:
 
 def keeps_axes() -> bool:
     """Returns whether XLA compiles the surrounding graph for a TPU, where it chooses the layout of each activation.
-
     There, reshaping an activation to a matrix would force a layout and cost copies. Everywhere else, activations become
-    matrices: the libraries of CPUs and GPUs multiply matrices.
-    """
+    matrices: the libraries of CPUs and GPUs multiply matrices."""
     on_tpu = isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
     return inside_xla() and (on_tpu or _for_tpu.get())
 
@@ -63,10 +61,8 @@ def _barrier(*tensors):
 
 
 def compiled(function: Callable) -> Callable:
-    """Compiles a function of tensors with XLA; keyword arguments are Python values.
-
-    Inside XLA, and if the first tensor is small or has an unknown shape, the function is not compiled separately.
-    """
+    """Compiles a function of tensors with XLA; keyword arguments are Python values. Inside XLA, and if the first tensor
+    is small or has an unknown shape, the function is not compiled separately."""
 
     @functools.partial(tf.function, jit_compile=True, autograph=False)
     def compiled_function(*arguments, **options):
@@ -83,11 +79,9 @@ def compiled(function: Callable) -> Callable:
 
 
 def compiled_with_gradient(function: Callable) -> Callable:
-    """Compiles a function of tensors, and its gradient as a second function of the same inputs.
-
-    The backward pass computes the function again, so the forward pass stores only the inputs. All floating-point
-    arguments get gradients. See `compiled` for the calls that are compiled separately.
-    """
+    """Compiles a function of tensors, and its gradient as a second function of the same inputs. The backward pass
+    computes the function again, so the forward pass stores only the inputs. All floating-point arguments get gradients.
+    See `compiled` for the calls that are compiled separately."""
     forward = compiled(function)
 
     @compiled

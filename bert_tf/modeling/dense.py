@@ -53,10 +53,8 @@ def created_as_zeros() -> Iterator[None]:
 
 
 def initializer(config: BertConfig) -> keras.initializers.Initializer:
-    """Returns a truncated normal initializer.
-
-    Each weight needs its own initializer, because one initializer gives equal values to weights of the same shape.
-    """
+    """Returns a truncated normal initializer. Each weight needs its own initializer, because one initializer gives
+    equal values to weights of the same shape."""
     return keras.initializers.TruncatedNormal(stddev=config.initializer_range)
 
 
@@ -70,11 +68,9 @@ class Linear(keras.layers.Layer):
             self.bias = self.add_weight(name="bias", shape=[outputs], initializer="zeros", experimental_autocast=False)
 
     def call(self, x, hidden_act: str = "linear"):
-        """Maps float [..., inputs] to float [..., outputs], and applies the activation function `hidden_act`.
-
-        On a CPU, TensorFlow computes the product, the bias and the activation in one operation, but only if x is a
-        matrix. So all rows are one matrix here, and the result gets the shape of x at the end.
-        """
+        """Maps float [..., inputs] to float [..., outputs], and applies the activation function `hidden_act`. On a CPU,
+        TensorFlow computes the product, the bias and the activation in one operation, but only if x is a matrix. So all
+        rows are one matrix here, and the result gets the shape of x at the end."""
         y = activation(hidden_act)(tf.nn.bias_add(tf.matmul(rows(x), self.kernel), tf.cast(self.bias, x.dtype)))
         return in_rows_of(x, y)
 

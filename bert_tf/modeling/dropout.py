@@ -23,10 +23,8 @@ def dropout_seed(training: bool, seed: tf.Tensor | None) -> tf.Tensor | None:
 
 
 def fold_in(seed: tf.Tensor, number: tf.Tensor | int) -> tf.Tensor:
-    """Derives a seed, int32 [2], from a seed, int32 [2], and an integer.
-
-    XLA derives the same seeds as TensorFlow, unlike with `stateless_fold_in`.
-    """
+    """Derives a seed, int32 [2], from a seed, int32 [2], and an integer. XLA derives the same seeds as TensorFlow,
+    unlike with `stateless_fold_in`."""
     number = tf.bitcast(tf.cast(number, tf.int32), tf.uint32)
     first, second = tf.unstack(tf.bitcast(seed, tf.uint32))
     key = _mix(number * _word(0x9E3779B9) + second, first)
@@ -35,15 +33,10 @@ def fold_in(seed: tf.Tensor, number: tf.Tensor | int) -> tf.Tensor:
 
 def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor | int) -> tf.Tensor:
     """Sets a share of the values to zero and scales the other values by 1 / (1 - rate).
-
-    Args:
-      rate: share of the values that are dropped.
-      seed: int32 [2]; None drops nothing.
-      site: int32 []; see `dropout_mask`.
-
-    Returns:
-      float of the shape and dtype of x.
-    """
+    `rate`: share of the values that are dropped.
+    `seed`: int32 [2]; None drops nothing.
+    `site`: int32 []; see `dropout_mask`.
+    Returns float of the shape and dtype of x."""
     if rate == 0 or seed is None:
         return x
     mask = dropout_mask(static_or_dynamic_shape(x), rate, seed, site)
@@ -51,20 +44,13 @@ def dropout(x: tf.Tensor, rate: float, seed: tf.Tensor | None, site: tf.Tensor |
 
 
 def dropout_mask(shape: Sequence[int], rate: float, seed: tf.Tensor, site: tf.Tensor | int) -> tf.Tensor:
-    """Computes which values a dropout keeps.
-
-    The index of each value is hashed to 32 random bits. The hash needs only multiplications and shifts, so XLA fuses
-    the mask into the operation that uses it.
-
-    Args:
-      shape: shape of the values.
-      rate: share of the values that are dropped.
-      seed: int32 [2].
-      site: int32 [], the number of this dropout in the network.
-
-    Returns:
-      bool of this shape; True keeps a value.
-    """
+    """Computes which values a dropout keeps. The index of each value is hashed to 32 random bits. The hash needs only
+    multiplications and shifts, so XLA fuses the mask into the operation that uses it.
+    `shape`: shape of the values.
+    `rate`: share of the values that are dropped.
+    `seed`: int32 [2].
+    `site`: int32 [], the number of this dropout in the network.
+    Returns bool of this shape; True keeps a value."""
     # The range is outside of the trace, where TensorFlow would compute it in advance and store it.
     index = tf.reshape(tf.range(tf.reduce_prod(shape)), shape)
     return _mask(index, rate, seed, tf.convert_to_tensor(site))
@@ -88,12 +74,10 @@ def _word(value: int) -> tf.Tensor:
 
 
 def _mix(x: tf.Tensor, key: tf.Tensor) -> tf.Tensor:
-    """Hashes uint32 x with a key: each bit of the result depends on all bits of x and of the key.
-
-    Each of two rounds multiplies x and combines its upper half with its lower half. The constants have the least bias
-    (C. Wellons, "Prospecting for hash functions"). The key enters between the rounds, since otherwise two keys would
-    give shifted copies of one sequence.
-    """
+    """Hashes uint32 x with a key: each bit of the result depends on all bits of x and of the key. Each of two rounds
+    multiplies x and combines its upper half with its lower half. The constants have the least bias (C. Wellons,
+    "Prospecting for hash functions"). The key enters between the rounds, since otherwise two keys would give shifted
+    copies of one sequence."""
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(16))) * _word(0x7FEB352D)
     x = tf.bitwise.bitwise_xor(x, key)
     x = tf.bitwise.bitwise_xor(x, tf.bitwise.right_shift(x, _word(15))) * _word(0x846CA68B)

@@ -129,22 +129,16 @@ def _with_gradient_in(dtype: tf.DType, x: tf.Tensor) -> tf.Tensor:
 
 
 def residual_norm(x, residual, bias, gamma, beta, seed, site, *, rate: float):
-    """Computes LayerNorm(residual + dropout(x + bias)).
-
-    The forward pass stores the sum and its statistics; the backward pass computes the mask again.
-
-    Args:
-      x: float [..., H].
-      residual: float [..., H].
-      bias: float32 [H], the bias of the affine map that computed x.
-      gamma: float32 [H].
-      beta: float32 [H].
-      seed: int32 [2].
-      site: int32 []; see `dropout_mask`.
-
-    Returns:
-      float [..., H].
-    """
+    """Computes LayerNorm(residual + dropout(x + bias)). The forward pass stores the sum and its statistics; the
+    backward pass computes the mask again.
+    `x`: float [..., H].
+    `residual`: float [..., H].
+    `bias`: float32 [H], the bias of the affine map that computed x.
+    `gamma`: float32 [H].
+    `beta`: float32 [H].
+    `seed`: int32 [2].
+    `site`: int32 []; see `dropout_mask`.
+    Returns float [..., H]."""
 
     @tf.custom_gradient
     def run(x, residual, bias, gamma, beta):
@@ -190,21 +184,15 @@ def norm_dropout(x, gamma, beta, seed, site, *, rate: float):
 
 
 def attention(projected: Sequence[tf.Tensor], attention_bias, seed, site, *, rate: float):
-    """Computes multi-head attention with dropout on the probabilities.
-
-    The forward pass stores queries, keys, values and probabilities. A negative sign marks a dropped probability.
-
-    Args:
-      projected: queries, keys and values, either in one tensor, float [B, S, 3, A, D], or in several tensors; queries
-        of only Q positions per row are float [B, Q, 1, A, D].
-      attention_bias: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to
-        [B, A, Q, S].
-      seed: int32 [2].
-      site: int32 []; see `dropout_mask`.
-
-    Returns:
-      The context vectors of all heads, float [B, S, A, D] or [B, Q, A, D].
-    """
+    """Computes multi-head attention with dropout on the probabilities. The forward pass stores queries, keys, values
+    and probabilities. A negative sign marks a dropped probability.
+    `projected`: queries, keys and values, either in one tensor, float [B, S, 3, A, D], or in several tensors; queries
+      of only Q positions per row are float [B, Q, 1, A, D].
+    `attention_bias`: float32, added to the scores; any shape that broadcasts to [B, A, S, S], or with Q queries to [B,
+      A, Q, S].
+    `seed`: int32 [2].
+    `site`: int32 []; see `dropout_mask`.
+    Returns the context vectors of all heads, float [B, S, A, D] or [B, Q, A, D]."""
 
     @tf.custom_gradient
     def run(attention_bias, *projected):
@@ -268,10 +256,8 @@ def _kept_by_sign(signed, *, rate):
 
 @compiled
 def _scores_gradient(grad_probabilities, signed, grad_context, context, *, rate):
-    """Computes the gradient of the unscaled scores.
-
-    The gradient of a softmax needs, for each row, the sum of the probabilities times their gradients. The sum of the
-    contexts times their gradients is equal, and it has fewer terms.
+    """Computes the gradient of the unscaled scores. The gradient of a softmax needs, for each row, the sum of the
+    probabilities times their gradients. The sum of the contexts times their gradients is equal, and it has fewer terms.
     """
     wide = tf.cast(signed, tf.float32)
     row = tf.reduce_sum(tf.cast(grad_context, tf.float32) * tf.cast(context, tf.float32), -1, keepdims=True)
@@ -281,19 +267,14 @@ def _scores_gradient(grad_probabilities, signed, grad_context, context, *, rate)
 
 
 def cross_entropy(x, bias, labels):
-    """Computes the loss of each row's label under softmax(x + bias), and the most probable label.
-
-    The forward pass stores x and one number per row.
-
-    Args:
-      x: float [R, V].
-      bias: float32 [V].
-      labels: int32 [R].
-
+    """Computes the loss of each row's label under softmax(x + bias), and the most probable label. The forward pass
+    stores x and one number per row.
+    `x`: float [R, V].
+    `bias`: float32 [V].
+    `labels`: int32 [R].
     Returns:
-      losses: float32 [R], the negative log-likelihood of each row's label.
-      likeliest: int32 [R], the most probable label of each row.
-    """
+    `losses`: float32 [R], the negative log-likelihood of each row's label.
+    `likeliest`: int32 [R], the most probable label of each row."""
 
     @tf.custom_gradient
     def run(x, bias):

@@ -42,33 +42,21 @@ class _Affine:
 
 @dataclasses.dataclass(frozen=True)
 class _Heads:
-    """The heads of one half.
+    """The heads of one half."""
 
-    Attributes:
-      query: the map to queries; None if `others` includes it.
-      others: the map to keys and values, or to queries, keys and values.
-      count: number of heads.
-    """
-
-    query: _Affine | None
-    others: _Affine
-    count: int
+    query: _Affine | None  # the map to queries; None if `others` includes it
+    others: _Affine  # the map to keys and values, or to queries, keys and values
+    count: int  # number of heads
 
 
 class HalvedOperations:
     """The weights of the halves.
-
-    Args:
       encoder: a `BertEncoder` with its final weights. The constructor moves the weights of the blocks and norms into
         the halves. From then on, the encoder can only infer, and only with these operations.
-
     The keys of the dicts are the `id`s of the layers that had the weights.
-
-    Attributes:
-      norms: gamma and beta of each layer normalization, float32 [H].
-      inner: the halves of each map from H to I values.
-      outer: the matrices of the halves, and the bias, of each map from heads or from I values to H values.
-    """
+    `norms`: gamma and beta of each layer normalization, float32 [H].
+    `inner`: the halves of each map from H to I values.
+    `outer`: the matrices of the halves, and the bias, of each map from heads or from I values to H values."""
 
     def __init__(self, encoder):
         self.variables: list[tf.Variable] = []
@@ -122,10 +110,8 @@ class HalvedOperations:
 
 
 class _HalvedRows(JoinedRows):
-    """The methods of `bert_tf.encoder.PlainOperations` for a batch, without dropout.
-
-    The contexts of an attention, and the inner values of a feed-forward network, are lists with a matrix per half.
-    """
+    """The methods of `bert_tf.encoder.PlainOperations` for a batch, without dropout. The contexts of an attention, and
+    the inner values of a feed-forward network, are lists with a matrix per half."""
 
     def __init__(self, weights: HalvedOperations, input_mask: tf.Tensor):
         super().__init__(input_mask)

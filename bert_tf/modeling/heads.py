@@ -35,9 +35,7 @@ _LSTM_LAYERS = 2
 
 class MaskedLanguageModelHead(keras.layers.Layer):
     """Scores every token of the vocabulary at the masked positions.
-
-    Paper: section 3.1, Task 1. The output weights are the word embeddings.
-    """
+    Paper: section 3.1, Task 1. The output weights are the word embeddings."""
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
@@ -50,15 +48,10 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
     def call(self, sequence_output, positions, word_embeddings):
         """Computes the scores of all tokens.
-
-        Args:
-          sequence_output: float [B, S, H].
-          positions: int32 [B, P]; None if `sequence_output` is [B, P, H] and contains only the masked positions.
-          word_embeddings: float [V, H].
-
-        Returns:
-          Logits without the bias, float [B P, V]; `logits` and `losses` add the bias.
-        """
+        `sequence_output`: float [B, S, H].
+        `positions`: int32 [B, P]; None if `sequence_output` is [B, P, H] and contains only the masked positions.
+        `word_embeddings`: float [V, H].
+        Returns logits without the bias, float [B P, V]; `logits` and `losses` add the bias."""
         x = sequence_output if positions is None else tf.gather(sequence_output, positions, batch_dims=1)  # [B, P, H]
         x = self.layer_norm(self.transform(x, self._config.hidden_act))
         return tf.matmul(rows(x), tf.cast(word_embeddings, x.dtype), transpose_b=True)
@@ -74,9 +67,7 @@ class MaskedLanguageModelHead(keras.layers.Layer):
 
 class NextSentenceHead(keras.layers.Layer):
     """Classifies whether text B follows text A (class 0) or is random (class 1).
-
-    Paper: section 3.1, Task 2.
-    """
+    Paper: section 3.1, Task 2."""
 
     def __init__(self, config: BertConfig, **kwargs):
         super().__init__(**kwargs)
@@ -89,15 +80,10 @@ class NextSentenceHead(keras.layers.Layer):
 
 def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
     """Computes the mean or the maximum over the tokens of each row, with [CLS] and [SEP] but without padding.
-
-    Args:
-      x: float [B, S, H].
-      input_mask: int32 [B, S], 0 on padding.
-      pooling: "mean" or "max".
-
-    Returns:
-      float [B, H] of the dtype of x, computed in float32; 0 for a row without tokens.
-    """
+    `x`: float [B, S, H].
+    `input_mask`: int32 [B, S], 0 on padding.
+    `pooling`: "mean" or "max".
+    Returns float [B, H] of the dtype of x, computed in float32; 0 for a row without tokens."""
     x32, mask = tf.cast(x, tf.float32), tf.expand_dims(tf.cast(input_mask, tf.float32), -1)
     count = tf.reduce_sum(mask, axis=1)  # [B, 1]
     if pooling == "mean":
@@ -110,19 +96,13 @@ def pool_tokens(x: tf.Tensor, input_mask: tf.Tensor, pooling: str) -> tf.Tensor:
 
 class ClassificationHead(keras.layers.Layer):
     """Dropout and an affine map of one vector per row; a single output means regression.
-
     Paper: section 3.2 and Figure 4 (a), (b); section 4.1.
-
-    Args:
-      num_outputs: number of classes; 1 for a regression.
-      pooling: the vector of a row; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
-      adds_orders: whether two consecutive rows are the two orders of one pair of texts. Both rows then have the logits
-        of the sum of their vectors, as in GPT's similarity tasks.
-
-    Attributes:
-      reads: name of the encoder's output that the head takes.
-      columns: names of the batch's columns that the head also takes.
-    """
+    `num_outputs`: number of classes; 1 for a regression.
+    `pooling`: the vector of a row; "cls" is the pooled output, as in the paper; for "mean" and "max" see `pool_tokens`.
+    `adds_orders`: whether two consecutive rows are the two orders of one pair of texts. Both rows then have the logits
+      of the sum of their vectors, as in GPT's similarity tasks.
+    `reads`: name of the encoder's output that the head takes.
+    `columns`: names of the batch's columns that the head also takes."""
 
     def __init__(self, config: BertConfig, num_outputs: int, pooling: str = "cls", adds_orders: bool = False, **kwargs):
         super().__init__(**kwargs)
@@ -132,11 +112,9 @@ class ClassificationHead(keras.layers.Layer):
         self.dense = Linear(config.hidden_size, num_outputs, config)
 
     def call(self, x, input_mask=None, order_ids=None, training=False, seed=None):
-        """Maps the encoder's output, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs].
-
-        With pooling "mean" or "max", `input_mask` is int32 [B, S]. With `adds_orders`, `order_ids` is int32 [B]: 0 for
-        the first row of a pair, 1 for the second.
-        """
+        """Maps the encoder's output, float [B, H] or [B, S, H], to logits, float32 [B, num_outputs]. With pooling
+        "mean" or "max", `input_mask` is int32 [B, S]. With `adds_orders`, `order_ids` is int32 [B]: 0 for the first row
+        of a pair, 1 for the second."""
         if input_mask is not None:
             x = pool_tokens(x, input_mask, self._pooling)
         if order_ids is not None:
@@ -149,13 +127,9 @@ class ClassificationHead(keras.layers.Layer):
 
 class SpanHead(keras.layers.Layer):
     """Scores each token as the start and as the end of an answer, without dropout, as in google-research/bert.
-
     Paper: section 3.2, Figure 4 (c); section 4.2.
-
-    Attributes:
-      reads: name of the encoder's output that the head takes.
-      is_per_token: True, because the head maps each token independently.
-    """
+    `reads`: name of the encoder's output that the head takes.
+    `is_per_token`: True, because the head maps each token independently."""
 
     reads = "sequence_output"
     is_per_token = True
@@ -173,14 +147,10 @@ class SpanHead(keras.layers.Layer):
 
 class TaggingHead(keras.layers.Layer):
     """Dropout and an affine map of each token.
-
     Paper: Figure 4 (d).
-
-    Attributes:
-      reads: name of the encoder's output that the head takes.
-      is_per_token: True, because the head maps each token independently.
-      checkpoint_name: name of the head in checkpoints. By this name, other formats recognize a token classifier.
-    """
+    `reads`: name of the encoder's output that the head takes.
+    `is_per_token`: True, because the head maps each token independently.
+    `checkpoint_name`: name of the head in checkpoints. By this name, other formats recognize a token classifier."""
 
     reads = "sequence_output"
     is_per_token = True
@@ -199,14 +169,9 @@ class TaggingHead(keras.layers.Layer):
 
 def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
     """Returns the layer numbers of a row of Table 7; number 0 means the embeddings, and L the last layer.
-
-    Args:
-      features: a name in `FEATURES`.
-      num_hidden_layers: number of layers L.
-
-    Raises:
-      ValueError: the encoder lacks one of the layers.
-    """
+    `features`: a name in `FEATURES`.
+    `num_hidden_layers`: number of layers L.
+    Raises ValueError: the encoder lacks one of the layers."""
     layers, combination = FEATURES[features]
     if layers is None:
         return tuple(range(0 if combination == "scaled_sum" else 1, num_hidden_layers + 1))
@@ -219,18 +184,12 @@ def layers_of(features: str, num_hidden_layers: int) -> tuple[int, ...]:
 
 class FeatureTaggingHead(keras.layers.Layer):
     """A two-layer BiLSTM on activations of a frozen encoder, followed by an affine map.
-
     Paper: section 5.3. In a sum of layers, the weights of the layers are the softmax of learned numbers.
-
-    Args:
-      num_labels: number of labels C.
-      features: a name in `FEATURES`.
-      lstm_size: number of units of each direction.
-
-    Attributes:
-      reads: "activations"; see `FineTunedBert`.
-      layers: the layers whose activations the head takes.
-    """
+    `num_labels`: number of labels C.
+    `features`: a name in `FEATURES`.
+    `lstm_size`: number of units of each direction.
+    `reads`: "activations"; see `FineTunedBert`.
+    `layers`: the layers whose activations the head takes."""
 
     reads = "activations"
 
@@ -252,15 +211,10 @@ class FeatureTaggingHead(keras.layers.Layer):
 
     def call(self, x, read_mask, training=False, seed=None):
         """Computes the logits of each token's labels.
-
-        Args:
-          x: float [B, P, K, H], activations of the tokens in `read_mask`; P is at most S.
-          read_mask: int32 [B, S], 1 on tokens, then 0 on padding.
-          seed: int32 [2] for the dropout masks.
-
-        Returns:
-          Logits, float32 [B, S, C]; values at padding are finite but have no meaning.
-        """
+        `x`: float [B, P, K, H], activations of the tokens in `read_mask`; P is at most S.
+        `read_mask`: int32 [B, S], 1 on tokens, then 0 on padding.
+        `seed`: int32 [2] for the dropout masks.
+        Returns logits, float32 [B, S, C]; values at padding are finite but have no meaning."""
         seed, static = dropout_seed(training, seed), read_mask.shape[1]
         length = tf.shape(read_mask)[1] if static is None else static
         lengths = tf.reduce_sum(read_mask, axis=1)

@@ -8,10 +8,8 @@ import tensorflow as tf
 
 
 class PaddedRows:
-    """The default layout: activations have the shape [B, S, H], with padding.
-
-    `PlainOperations` and `FusedOperations` inherit from this class, and `JoinedRows` has the same methods.
-    """
+    """The default layout: activations have the shape [B, S, H], with padding. `PlainOperations` and `FusedOperations`
+    inherit from this class, and `JoinedRows` has the same methods."""
 
     def of_rows(self, input_mask: tf.Tensor) -> "PaddedRows":
         """Returns the operations for a batch with this mask, int32 [B, S]."""
@@ -32,14 +30,10 @@ class PaddedRows:
 
 
 class JoinedRows:
-    """The tokens of all rows, one after another, without padding: activations have the shape [N, H].
-
-    Products with matrices compute only tokens, so padding costs nothing there. Only attention needs rows. At padding,
-    attention reads the values of the row's own first token, and the mask hides them.
-
-    Args:
-      input_mask: int32 [B, S]. The first position of each row counts as a token, even if the mask is 0 there.
-    """
+    """The tokens of all rows, one after another, without padding: activations have the shape [N, H]. Products with
+    matrices compute only tokens, so padding costs nothing there. Only attention needs rows. At padding, attention reads
+    the values of the row's own first token, and the mask hides them.
+    `input_mask`: int32 [B, S]. The first position of each row counts as a token, even if the mask is 0 there."""
 
     def __init__(self, input_mask: tf.Tensor):
         shape = tf.shape(input_mask)
@@ -70,14 +64,9 @@ class JoinedRows:
 
     def heads(self, x: tf.Tensor, maps: int, count: int) -> list[tf.Tensor]:
         """Separates rows and heads.
-
-        Args:
-          x: float [N, M h D].
-          maps: M.
-
-        Returns:
-          A list of M tensors, float [B, h, S, D].
-        """
+        `x`: float [N, M h D].
+        `maps`: M.
+        Returns a list of M tensors, float [B, h, S, D]."""
         if (maps, count) not in self._indices:
             parts = tf.reshape(tf.range(maps * count), [maps, 1, count, 1])
             self._indices[maps, count] = self._numbers[tf.newaxis, :, tf.newaxis, :] * (maps * count) + parts

@@ -35,39 +35,24 @@ _FEWEST_TOKENS_IN_PARTS = 2048
 
 @dataclasses.dataclass(frozen=True)
 class _Prepared:
-    """A command, after all checks.
+    """A command, after all checks."""
 
-    Attributes:
-      settings: the settings, with all defaults filled in.
-      config: the model's configuration.
-      phase: the entry of `run.json`.
-      shown: rows whose masked tokens the model predicts at each evaluation, and their vocabulary.
-      eval_fingerprints: `identity.fingerprint` of the evaluated files; () without evaluation.
-      teacher: the checkpoint of `--teacher`; None without a teacher.
-    """
-
-    settings: PretrainingSettings
-    config: BertConfig
+    settings: PretrainingSettings  # the settings, with all defaults filled in
+    config: BertConfig  # the model's configuration
     data: record_files.PretrainingData
-    phase: run_record.Phase
+    phase: run_record.Phase  # the entry of `run.json`
+    # rows whose masked tokens the model predicts at each evaluation, and their vocabulary
     shown: tuple[Sequence[fill_mask.BlankRow], Sequence[str]]
-    eval_fingerprints: Sequence[str]
-    teacher: Contents | None = None
+    eval_fingerprints: Sequence[str]  # `identity.fingerprint` of the evaluated files; () without evaluation
+    teacher: Contents | None = None  # the checkpoint of `--teacher`; None without a teacher
 
 
 def run_pretraining(settings: PretrainingSettings, write_report: Report = no_report) -> dict[str, float]:
     """Trains and evaluates according to the settings.
-
-    Args:
-      write_report: function that is called with the run's folder at the start of training, after each checkpoint or
-        evaluation, and at the end of training, also after an error.
-
-    Returns:
-      The metrics of the last evaluation by name; {} without `do_eval`.
-
-    Raises:
-      NotFinite: training or the last evaluation is not finite.
-    """
+    `write_report`: function that is called with the run's folder at the start of training, after each checkpoint or
+      evaluation, and at the end of training, also after an error.
+    Returns the metrics of the last evaluation by name; {} without `do_eval`.
+    Raises NotFinite: training or the last evaluation is not finite."""
     settings = dataclasses.replace(settings, num_schedule_steps=settings.num_schedule_steps or settings.num_train_steps)
     settings = strategies.with_devices(settings)
     parts = parts_of(settings)

@@ -38,23 +38,16 @@ def no_report(folder: str) -> None:
 
 
 class Evaluation:
-    """Evaluates a trainer's weights, and writes the results.
-
-    The results go to the log, `eval_results.txt` (in google-research/bert's format), TensorBoard, the metrics file, the
-    file of filled-in masks, and the report.
-
-    If there are several workers, each worker evaluates its share of the data, and the first worker writes the results.
-
-    If the run was trained on any of the evaluated files, the results have a separate split, because they do not measure
+    """Evaluates a trainer's weights, and writes the results. The results go to the log, `eval_results.txt` (in
+    google-research/bert's format), TensorBoard, the metrics file, the file of filled-in masks, and the report. If there
+    are several workers, each worker evaluates its share of the data, and the first worker writes the results. If the
+    run was trained on any of the evaluated files, the results have a separate split, because they do not measure
     performance on unseen text. Held-out data that differs from the data of the run's first evaluation also has its own
     split.
-
-    Args:
-      looks: predicts the tokens of some rows; None if there are no such rows.
-      write_report: function that is called with the run's folder after each evaluation.
-      eval_prints: `identity.fingerprint` of the evaluated files.
-      phase: the phase that is being trained; None without training.
-    """
+    `looks`: predicts the tokens of some rows; None if there are no such rows.
+    `write_report`: function that is called with the run's folder after each evaluation.
+    `eval_prints`: `identity.fingerprint` of the evaluated files.
+    `phase`: the phase that is being trained; None without training."""
 
     def __init__(
         self,
@@ -129,11 +122,8 @@ class Evaluation:
 def find_rows(
     settings: PretrainingSettings, config: BertConfig, data: PretrainingData
 ) -> tuple[list[fill_mask.BlankRow], list[str]]:
-    """Returns the rows whose masks are filled in at each evaluation, and their vocabulary.
-
-    The rows are the user's sentences and the first evaluated rows. There are no rows if the data's vocabulary was not
-    found.
-    """
+    """Returns the rows whose masks are filled in at each evaluation, and their vocabulary. The rows are the user's
+    sentences and the first evaluated rows. There are no rows if the data's vocabulary was not found."""
     if not data.rules:
         if settings.fill_mask_file:
             raise InputError("--fill_mask_file needs the data's vocabulary; give it as --vocab_file")
@@ -153,10 +143,7 @@ def find_rows(
 
 def evaluate_latest(trainer: Trainer, folder: str, evaluation: Callable[[], dict]) -> dict[str, float]:
     """Evaluates a folder's latest checkpoint.
-
-    Args:
-      evaluation: function that evaluates the trainer's weights and returns the metrics.
-    """
+    `evaluation`: function that evaluates the trainer's weights and returns the metrics."""
     found = resume.find(folder, trainer.strategy)
     _refuse_untrained_head(folder, trainer)
     with trainer.strategy.scope():

@@ -30,19 +30,12 @@ _READ_FROM = {"bidi": 0, "ltr": -1, "rtl": 1}
 
 @dataclasses.dataclass(frozen=True)
 class BlankRow:
-    """A row with blanks.
+    """A row with blanks."""
 
-    Attributes:
-      input_ids: int32 [tokens], the model's input without padding.
-      segment_ids: int32 [tokens], the segment of each token.
-      blanks: positions of the blanks in the row, in ascending order.
-      right_ids: the id of the right token of each blank; None if unknown.
-    """
-
-    input_ids: np.ndarray
-    segment_ids: np.ndarray
-    blanks: Sequence[int]
-    right_ids: Sequence[int] | None
+    input_ids: np.ndarray  # int32 [tokens], the model's input without padding
+    segment_ids: np.ndarray  # int32 [tokens], the segment of each token
+    blanks: Sequence[int]  # positions of the blanks in the row, in ascending order
+    right_ids: Sequence[int] | None  # the id of the right token of each blank; None if unknown
 
 
 def rows_of_batch(batch: Mapping[str, np.ndarray], directionality: str) -> list[BlankRow]:
@@ -108,11 +101,8 @@ def row_of_line(line: str, where: str, tokenizer: BertTokenizer, max_seq_length:
 
 class FillMask:
     """Predicts a fixed set of blanks with the current weights of a model.
-
-    Args:
-      model: a model that was created in the scope of `strategy`.
-      max_seq_length: S, the length to which rows are padded.
-    """
+    `model`: a model that was created in the scope of `strategy`.
+    `max_seq_length`: S, the length to which rows are padded."""
 
     def __init__(
         self, model: BertPretrainer, strategy: tf.distribute.Strategy, rows: Sequence[BlankRow],
@@ -130,15 +120,10 @@ class FillMask:
         self._guess = tf.function(lambda batch: strategy.run(guess, args=(batch,)))
 
     def look(self) -> list[dict]:
-        """Predicts all blanks.
-
-        Returns:
-          One dictionary per row:
-          `text`: what the model reads. Each blank has its number, as in "the [1] was [2: at]", and the token at the
-            blank unless it is [MASK].
-          `blanks`: one dictionary per blank: `right`, the right token (None if unknown), and `guesses`, pairs [token,
-            probability] in descending order of probability.
-        """
+        """Predicts all blanks. Returns one dictionary per row: `text`: what the model reads. Each blank has its number,
+        as in "the [1] was [2: at]", and the token at the blank unless it is [MASK]. `blanks`: one dictionary per blank:
+        `right`, the right token (None if unknown), and `guesses`, pairs [token, probability] in descending order of
+        probability."""
         values, ids = self._strategy.experimental_local_results(self._guess(self._batch))[0]
         samples = []
         for row, row_values, row_ids in zip(self._rows, values.numpy(), ids.numpy(), strict=True):
@@ -181,11 +166,8 @@ def _padded(rows: Sequence[BlankRow], length: int, read_from: int) -> dict[str, 
 
 def line(sample: Mapping, is_short: bool = False) -> str:
     """Formats a sample as one line: the text, and the right token and the guesses for each blank.
-
-    Args:
-      sample: an element of the result of `FillMask.look`.
-      is_short: whether to show only the text around the first blank, and only the first two blanks.
-    """
+    `sample`: an element of the result of `FillMask.look`.
+    `is_short`: whether to show only the text around the first blank, and only the first two blanks."""
     text, blanks = sample["text"], sample["blanks"]
     if is_short:
         start = max(0, text.index("[1") - _COLUMNS_BEFORE)

@@ -55,9 +55,7 @@ METRICS = (_TOTAL, *_MASKED_LM, *_WORDS, *_NEXT_SENTENCE, _TEACHER)
 
 class BertPretrainer(keras.Model):
     """The encoder with the masked-LM and next-sentence heads.
-
-    Paper: section 3.1.
-    """
+    Paper: section 3.1."""
 
     def __init__(self, config: BertConfig, recompute_activations: bool = False, **kwargs):
         super().__init__(**kwargs)
@@ -68,19 +66,12 @@ class BertPretrainer(keras.Model):
 
     def call(self, inputs, training=False, seed=None):
         """Predicts masked tokens and whether the second sentence follows the first.
-
-        Args:
-          inputs: the inputs of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
-          seed: seed of the dropout masks, int32 [2].
-
-        Returns:
-          The encoder's outputs, and:
-          `masked_lm_logits`: float32 [B, P, V].
-          `next_sentence_logits`: float32 [B, 2], or [B, N, 2] for packed rows.
-          `masked_lm_scores`: [B P, V], the masked-LM logits without the bias.
-          In training, if P + N < S, the last layer is computed only at the positions that the heads read, and
-          `sequence_output` contains only the masked positions, [B, P, H]. (N is 1 without packed rows.)
-        """
+        `inputs`: the inputs of `BertEncoder`, and `masked_lm_positions` int32 [B, P].
+        `seed`: seed of the dropout masks, int32 [2].
+        Returns the encoder's outputs, and: `masked_lm_logits`: float32 [B, P, V]. `next_sentence_logits`: float32 [B,
+        2], or [B, N, 2] for packed rows. `masked_lm_scores`: [B P, V], the masked-LM logits without the bias. In
+        training, if P + N < S, the last layer is computed only at the positions that the heads read, and
+        `sequence_output` contains only the masked positions, [B, P, H]. (N is 1 without packed rows.)"""
         positions = inputs["masked_lm_positions"]
         # In training, the heads read the last layer only at these positions. There are few such positions, unless the
         # model is left-to-right.
@@ -119,15 +110,12 @@ class PretrainingObjective:
         temperature: float = 1.0,
     ):
         """Creates the objective of a model.
-
-        Args:
-          next_sentence: whether batches contain sentence pairs with `next_sentence_labels`.
-          starts_word: for each token of the vocabulary, whether a word begins with it; None to measure no loss per
-            word. The loss per word is only meaningful if the model predicts every token.
-          teacher: a model whose predictions of masked tokens are learned; its weights do not change.
-          distill_weight: share of the teacher's loss in the loss of the masked tokens.
-          temperature: see `teacher_loss.divergence`.
-        """
+        `next_sentence`: whether batches contain sentence pairs with `next_sentence_labels`.
+        `starts_word`: for each token of the vocabulary, whether a word begins with it; None to measure no loss per
+          word. The loss per word is only meaningful if the model predicts every token.
+        `teacher`: a model whose predictions of masked tokens are learned; its weights do not change.
+        `distill_weight`: share of the teacher's loss in the loss of the masked tokens.
+        `temperature`: see `teacher_loss.divergence`."""
         self.model = model
         self._next_sentence = next_sentence
         self._teacher, self._distill_weight, self._temperature = teacher, distill_weight, temperature
@@ -139,9 +127,7 @@ class PretrainingObjective:
 
     def loss(self, numerators: Mapping[str, tf.Tensor], denominators: Mapping[str, tf.Tensor]) -> tf.Tensor:
         """Computes the joint loss, float32 [], from the sums that `numerators` and `denominators` return.
-
-        Paper: section 3.1 and appendix A.2.
-        """
+        Paper: section 3.1 and appendix A.2."""
         mean = {name: tf.math.divide_no_nan(numerators[name], count) for name, count in denominators.items()}
         loss, weight = mean["masked_lm_loss"], self._distill_weight
         if self._teacher:

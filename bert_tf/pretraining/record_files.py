@@ -36,25 +36,19 @@ _ROWS_SAMPLED = 4096
 
 @dataclasses.dataclass(frozen=True)
 class PretrainingData:
-    """Record files and their contents.
-
-    Attributes:
-      dynamic_masking: rule for masking the rows; None if the rows are already masked, or if the model predicts every
-        token.
-      packing: shape of packed rows for training; None if each row has one example.
-      vocabulary: the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown.
-      rules: the rules of the data's tokenizer; None if the vocabulary's file was not found.
-      has_pairs: whether the rows for training are pairs of segments.
-    """
+    """Record files and their contents."""
 
     files: Sequence[str]
     eval_files: Sequence[str]
     features: Sequence[schema.Feature]
+    # rule for masking the rows; None if the rows are already masked, or if the model predicts every token
     dynamic_masking: DynamicMasking | None
-    packing: RowShape | None = None
+    packing: RowShape | None = None  # shape of packed rows for training; None if each row has one example
+    # the vocabulary with which the data was made, from the manifests or --vocab_file; None if unknown
     vocabulary: DataVocabulary | None = None
+    # the rules of the data's tokenizer; None if the vocabulary's file was not found
     rules: TokenizerRules | None = None
-    has_pairs: bool = False
+    has_pairs: bool = False  # whether the rows for training are pairs of segments
 
     @property
     def has_next_sentence_labels(self) -> bool:
@@ -63,10 +57,8 @@ class PretrainingData:
 
     @property
     def masking_facts(self) -> dict:
-        """The flags of dynamic masking and their values; {} without dynamic masking.
-
-        The number of predictions per row is recorded separately, since statically masked data also has this number.
-        """
+        """The flags of dynamic masking and their values; {} without dynamic masking. The number of predictions per row
+        is recorded separately, since statically masked data also has this number."""
         if not self.dynamic_masking:
             return {}
         rule = self.dynamic_masking.rule
@@ -87,10 +79,8 @@ def reading_options(settings: PretrainingSettings, config: BertConfig, data: Pre
 
 
 def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
-    """Returns, for each row of the embedding table, whether its token begins a word.
-
-    None if the model does not predict every token, or if the file of the vocabulary was not found.
-    """
+    """Returns, for each row of the embedding table, whether its token begins a word. None if the model does not predict
+    every token, or if the file of the vocabulary was not found."""
     if config.directionality == "bidi" or not data.rules:
         return None
     known = [not token.startswith("##") for token in data.rules.vocabulary]
@@ -100,10 +90,8 @@ def starts_word(config: BertConfig, data: PretrainingData) -> list[bool] | None:
 def inspect(
     settings: PretrainingSettings, config: BertConfig, files: Sequence[str], eval_files: Sequence[str]
 ) -> tuple[PretrainingSettings, PretrainingData]:
-    """Inspects the files and checks that they fit the settings, the model and each other.
-
-    Returns the settings and the data. Masking flags that were not given take their values from the data's manifests.
-    """
+    """Inspects the files and checks that they fit the settings, the model and each other. Returns the settings and the
+    data. Masking flags that were not given take their values from the data's manifests."""
     with unreadable(files[0], "has a manifest with unexpected content", "make the data again"):
         return _inspect(settings, config, files, eval_files)
 
@@ -188,10 +176,8 @@ def _made_with(entries: Mapping) -> Mapping:
 
 
 def _row_shape(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> RowShape:
-    """Chooses the shape of packed rows from a sample of all parts of the data.
-
-    The shape does not depend on the run's seed.
-    """
+    """Chooses the shape of packed rows from a sample of all parts of the data. The shape does not depend on the run's
+    seed."""
     reading = dataclasses.replace(reading_options(settings, config, data), seed=0)
     with clear_errors(data.files, config.vocab_size):
         batches = pretraining_batches(data.files, reading, batch_size=_ROWS_SAMPLED, training=True)
@@ -214,11 +200,9 @@ def _check_manifest(path: str, entries: Mapping, settings: PretrainingSettings, 
 
 
 def _check_set(flag: str, patterns: str, files: Sequence[str], manifests: Mapping[str, Mapping]) -> None:
-    """Refuses unfinished sets, and globs that match the name of a missing shard.
-
-    The user may leave out existing shards, for example to evaluate on the last shard. A shard that is missing and
-    matches no glob is allowed, since the user then chose the other shards by name.
-    """
+    """Refuses unfinished sets, and globs that match the name of a missing shard. The user may leave out existing
+    shards, for example to evaluate on the last shard. A shard that is missing and matches no glob is allowed, since the
+    user then chose the other shards by name."""
     given = {os.path.abspath(path) for path in files}
     for path in dict.fromkeys(manifest.manifest_path(path) for path in files if path not in manifests):
         if tf.io.gfile.exists(f"{manifest.work_folder(path)}/plan.json"):

@@ -33,30 +33,21 @@ _POSITIONS_AT_ONCE = 1024
 
 @dataclasses.dataclass(frozen=True)
 class Text:
-    """A text to score.
+    """A text to score."""
 
-    Attributes:
-      line: number of the line, counted from 1 over all files.
-      row: the model's input; its blanks are the tokens to predict.
-    """
-
-    line: int
+    line: int  # number of the line, counted from 1 over all files
     text: str
-    row: BlankRow
+    row: BlankRow  # the model's input; its blanks are the tokens to predict
 
 
 @dataclasses.dataclass(frozen=True)
 class TokenAnswers:
-    """The model's predictions at the blanks of a text.
+    """The model's predictions at the blanks of a text."""
 
-    Attributes:
-      log_probabilities: log-probabilities of the right tokens, float32 [Q].
-      guesses: ids of the most probable tokens, int32 [Q, G]; None from a model of one direction.
-      guess_log_probabilities: log-probabilities of the guesses, float32 [Q, G]; None from a model of one direction.
-    """
-
-    log_probabilities: np.ndarray
+    log_probabilities: np.ndarray  # log-probabilities of the right tokens, float32 [Q]
+    # ids of the most probable tokens, int32 [Q, G]; None from a model of one direction
     guesses: np.ndarray | None = None
+    # log-probabilities of the guesses, float32 [Q, G]; None from a model of one direction
     guess_log_probabilities: np.ndarray | None = None
 
 
@@ -68,10 +59,7 @@ _NEEDS = {
 
 def require_language_model(contents: Contents, direction: str = "") -> BertConfig:
     """Returns the configuration of a checkpoint that predicts tokens.
-
-    Args:
-      direction: the required directionality: "bidi" to fill in masked tokens, "ltr" for continuations; "" for any.
-    """
+    `direction`: the required directionality: "bidi" to fill in masked tokens, "ltr" for continuations; "" for any."""
     config = contents.require_config()
     if "masked_lm" not in names.heads_in(contents.tensors):
         raise InputError(
@@ -91,15 +79,10 @@ def _lengths_up_to(config: BertConfig) -> list[int]:
 
 class MaskedScorer:
     """Predicts masked tokens with a trained model, in batches of static shapes.
-
-    Args:
-      batch_size: B, number of rows in a batch.
-      num_guesses: G, number of guesses per masked position.
-      hide_rest_of_word: whether to mask each token together with the later tokens of the same word.
-
-    Attributes:
-      prefix: beginning of the names of likelihoods in the output.
-    """
+    `batch_size`: B, number of rows in a batch.
+    `num_guesses`: G, number of guesses per masked position.
+    `hide_rest_of_word`: whether to mask each token together with the later tokens of the same word.
+    `prefix`: beginning of the names of likelihoods in the output."""
 
     prefix = "pseudo_"
 
@@ -164,14 +147,10 @@ class MaskedScorer:
 
 
 class DirectedScorer:
-    """Predicts each token of a text from the preceding tokens in the model's direction, in one pass over the text.
-
-    The first predicted token is read from [CLS], or from [SEP] if the model reads from right to left. [CLS] and [SEP]
-    are not predicted, as in pre-training.
-
-    Args:
-      model: a trained model with the directionality "ltr" or "rtl".
-    """
+    """Predicts each token of a text from the preceding tokens in the model's direction, in one pass over the text. The
+    first predicted token is read from [CLS], or from [SEP] if the model reads from right to left. [CLS] and [SEP] are
+    not predicted, as in pre-training.
+    `model`: a trained model with the directionality "ltr" or "rtl"."""
 
     prefix = ""
 

@@ -41,22 +41,15 @@ _LINES_AT_ONCE = 4096
 
 @dataclasses.dataclass(frozen=True)
 class ScoreCounts(text_job.TextCounts):
-    """The counts of a shard. For texts with [MASK], the number of tokens is the number of masks.
+    """The counts of a shard. For texts with [MASK], the number of tokens is the number of masks."""
 
-    Attributes:
-      unknown: number of tokens that are [UNK].
-      log_likelihood: the sum of the log-probabilities of the right tokens.
-    """
-
-    unknown: int = 0
-    log_likelihood: float = 0.0
+    unknown: int = 0  # number of tokens that are [UNK]
+    log_likelihood: float = 0.0  # the sum of the log-probabilities of the right tokens
 
 
 def score_files(settings: ScoringSettings, runner: Runner) -> list[manifest.Shard]:
-    """Writes one JSON object for each text into shards, and then the manifest of the shards.
-
-    For details, see `bert_tf.jobs.text_job.run`.
-    """
+    """Writes one JSON object for each text into shards, and then the manifest of the shards. For details, see
+    `bert_tf.jobs.text_job.run`."""
     settings, contents = resolve(settings)
     scored = [path for path in contents.tensors if names.component_of(path) in ("encoder", "masked_lm")]
     identity = {

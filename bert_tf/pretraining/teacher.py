@@ -15,10 +15,7 @@ from bert_tf.settings import PretrainingSettings
 
 def find(settings: PretrainingSettings, config: BertConfig, data: PretrainingData) -> Contents | None:
     """Returns the checkpoint of `--teacher`; None if the command does not distill.
-
-    Raises:
-      InputError: the checkpoint has no masked-LM head, or another vocabulary or direction than the student.
-    """
+    Raises InputError: the checkpoint has no masked-LM head, or another vocabulary or direction than the student."""
     if not settings.distills:
         return None
     contents = checkpoints.open_checkpoint(settings.teacher)

@@ -48,18 +48,13 @@ _with_style = matplotlib.rc_context(
 
 @dataclasses.dataclass(frozen=True)
 class Curve:
-    """A curve in a panel.
-
-    Attributes:
-      points: (step, value) pairs; values that are not finite are left out.
-      dots: whether to mark every point.
-      baseline: value of the best constant answer on the same data; drawn as a dashed line. None if unknown.
-    """
+    """A curve in a panel."""
 
     label: str
-    points: Sequence[tuple[float, float]]
+    points: Sequence[tuple[float, float]]  # (step, value) pairs; values that are not finite are left out
     color: str = BLUE
-    dots: bool = False
+    dots: bool = False  # whether to mark every point
+    # value of the best constant answer on the same data; drawn as a dashed line. None if unknown.
     baseline: float | None = None
 
 
@@ -75,15 +70,12 @@ def panel(
     last_step: int | None = None,
 ) -> str:
     """Draws a small diagram with curves over the steps.
-
-    Args:
-      title: the name of the values, with their unit.
-      log: whether the axis of values is logarithmic.
-      percent: whether values are fractions.
-      from_zero: whether the axis of values begins at 0.
-      phases: steps at which phases begin; a vertical line marks each of these steps.
-      last_step: end of the axis of steps, if the axis begins at 0; None if the axis covers only the points.
-    """
+    `title`: the name of the values, with their unit.
+    `log`: whether the axis of values is logarithmic.
+    `percent`: whether values are fractions.
+    `from_zero`: whether the axis of values begins at 0.
+    `phases`: steps at which phases begin; a vertical line marks each of these steps.
+    `last_step`: end of the axis of steps, if the axis begins at 0; None if the axis covers only the points."""
     figure = Figure(figsize=(4.4, 2.7))
     axis = figure.add_axes((0.15, 0.13, 0.82, 0.74), title=title)  # the same position in all panels of a page
     axis.grid(axis="y")
@@ -122,11 +114,8 @@ def panel(
 @_with_style
 def dots(title: str, rows: Sequence[tuple[str, Sequence[float]]]) -> str:
     """Draws the fractions of groups on one axis, with one row per group, and marks the mean of each group.
-
-    Args:
-      title: the name of the fractions.
-      rows: the name and the fractions of each group, from top to bottom.
-    """
+    `title`: the name of the fractions.
+    `rows`: the name and the fractions of each group, from top to bottom."""
     figure, axis = _axes(title, size=(8.8, 0.7 + 0.26 * len(rows)))
     axis.grid(visible=False, axis="y")
     for place, (_, values) in enumerate(rows):

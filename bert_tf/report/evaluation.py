@@ -22,10 +22,8 @@ _MOST_CLASSES = 20
 
 
 def sections(folder: str) -> str:
-    """Returns the HTML of the sections about a run's last evaluations: first on the dev data, then on other data.
-
-    The sections of each evaluation begin with the name of the data and the step of the weights.
-    """
+    """Returns the HTML of the sections about a run's last evaluations: first on the dev data, then on other data. The
+    sections of each evaluation begin with the name of the data and the step of the weights."""
     if not description.exists(folder):
         return ""
     task = description.read(folder)
@@ -71,14 +69,10 @@ def draw(part: Part) -> str:
 
 
 def confusions(matrix: np.ndarray, labels: Sequence[str]) -> str:
-    """Returns a section with the confusion matrix.
-
-    If there are many classes, the section lists the pairs of classes that are confused most often instead.
-
-    Args:
-      matrix: int [C, C]; rows are true classes, columns are predicted classes.
-      labels: names of the C classes.
-    """
+    """Returns a section with the confusion matrix. If there are many classes, the section lists the pairs of classes
+    that are confused most often instead.
+    `matrix`: int [C, C]; rows are true classes, columns are predicted classes.
+    `labels`: names of the C classes."""
     if len(labels) <= _MOST_CLASSES:
         note = "Rows are true classes, columns are predicted classes. Percentages are shares of the row."
         return elements.section("Confusion matrix", confusion_matrix(labels, matrix.tolist()), note=note)

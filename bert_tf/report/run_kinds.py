@@ -20,21 +20,15 @@ _SETTINGS = (
 
 @dataclasses.dataclass(frozen=True)
 class RunKind:
-    """A kind of run.
-
-    Attributes:
-      metrics: the metrics in the order of the page; metrics without a title are not shown.
-      settings_class: settings class of the script that trains such runs.
-      baselines: maps names of metrics to functions. A function returns the baseline for a split's entries, or None if
-        the baseline is unknown.
-      any_metric: whether undeclared metrics are shown too, such as a task's scores.
-    """
+    """A kind of run."""
 
     title: str
-    metrics: tuple[metrics.Metric, ...]
-    settings_class: type[TrainingSettings]
+    metrics: tuple[metrics.Metric, ...]  # the metrics in the order of the page; metrics without a title are not shown
+    settings_class: type[TrainingSettings]  # settings class of the script that trains such runs
+    # maps names of metrics to functions. A function returns the baseline for a split's entries, or None if the baseline
+    # is unknown.
     baselines: Mapping[str, Callable[[Sequence[Mapping]], float | None]] = dataclasses.field(default_factory=dict)
-    any_metric: bool = False
+    any_metric: bool = False  # whether undeclared metrics are shown too, such as a task's scores
 
     def shown(self, names: Iterable[str]) -> list[metrics.Metric]:
         """Returns the metrics to show, given the names of all recorded metrics."""

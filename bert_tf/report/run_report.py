@@ -36,10 +36,8 @@ _MOST_SAMPLES = 60
 
 
 def write(output_dir: str) -> None:
-    """Writes `report.html` into a run's folder, from the files that the run has written so far.
-
-    If the report cannot be written, the run continues with a warning.
-    """
+    """Writes `report.html` into a run's folder, from the files that the run has written so far. If the report cannot be
+    written, the run continues with a warning."""
     try:
         _write(output_dir)
     except Exception as error:  # an error in the report must not end training or hide another error
@@ -94,13 +92,10 @@ def render(
     found: Evaluations | None = None,
 ) -> str:
     """Renders the page of the report.
-
-    Args:
-      recorded: entries of `metrics_file.read`.
-      looks: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
-      answers: sections about the last evaluation in fine-tuning; see `evaluation.sections`.
-      found: the evaluations on dev data during fine-tuning; None if there are none.
-    """
+    `recorded`: entries of `metrics_file.read`.
+    `looks`: entries with `step` and `samples` in ascending order of steps; see `fill_mask.FillMask.look`.
+    `answers`: sections about the last evaluation in fine-tuning; see `evaluation.sections`.
+    `found`: the evaluations on dev data during fine-tuning; None if there are none."""
     kind, splits = run_kinds.of_run(phases), by_split(recorded)
     every = [entry for entries in splits.values() for entry in entries]
     names = dict.fromkeys(key for entry in every for key in entry if _is_number(entry[key]) and key != "step")
@@ -219,12 +214,9 @@ def curves_of(
 
 
 def _metrics_table(shown: Sequence[Metric], splits: Mapping[str, Sequence[Mapping]], found: Evaluations) -> str:
-    """Returns a table of metrics, with columns for checkpoints and for the best constant answers.
-
-    The dev data of fine-tuning has a column for the best checkpoint and a column for the last checkpoint. Held-out data
-    has a column for the best value of each metric. Where no other data has a curve, training has a column for its first
-    entry.
-    """
+    """Returns a table of metrics, with columns for checkpoints and for the best constant answers. The dev data of
+    fine-tuning has a column for the best checkpoint and a column for the last checkpoint. Held-out data has a column
+    for the best value of each metric. Where no other data has a curve, training has a column for its first entry."""
     always = {split: _constant_answer(entries) for split, entries in splits.items()}
     always = {split: answer for split, answer in always.items() if answer["scores"]}
     columns = [column for split, entries in splits.items() for column in _checkpoint_columns(split, entries, found)]

@@ -32,15 +32,10 @@ _STEP = re.compile(r"-(\d+)$")
 
 @dataclasses.dataclass(frozen=True)
 class ResumePoint:
-    """The checkpoint from which a run resumes.
+    """The checkpoint from which a run resumes."""
 
-    Attributes:
-      prefix: prefix of the newest intact checkpoint; "" if there is none.
-      damaged: prefixes of newer checkpoints that are damaged.
-    """
-
-    prefix: str = ""
-    damaged: tuple[str, ...] = ()
+    prefix: str = ""  # prefix of the newest intact checkpoint; "" if there is none
+    damaged: tuple[str, ...] = ()  # prefixes of newer checkpoints that are damaged
 
     @property
     def step(self) -> int:
@@ -56,11 +51,8 @@ class ResumePoint:
 
 
 def prefixes(folder: str) -> list[str]:
-    """Lists the prefixes of a folder's checkpoints, intact or damaged.
-
-    The first prefix belongs to the checkpoint that the `checkpoint` file names as the latest. The other prefixes are in
-    descending order of steps.
-    """
+    """Lists the prefixes of a folder's checkpoints, intact or damaged. The first prefix belongs to the checkpoint that
+    the `checkpoint` file names as the latest. The other prefixes are in descending order of steps."""
     if not tf.io.gfile.isdir(folder):
         return []
     named, latest = _named(folder)
@@ -74,11 +66,8 @@ def numbered(folder: str) -> dict[int, str]:
 
 
 def find(folder: str) -> ResumePoint:
-    """Finds the newest intact checkpoint.
-
-    The function reads every byte of a checkpoint and verifies the checksums. A warning names the damaged checkpoints
-    that are skipped.
-    """
+    """Finds the newest intact checkpoint. The function reads every byte of a checkpoint and verifies the checksums. A
+    warning names the damaged checkpoints that are skipped."""
     reasons = {}
     for prefix in prefixes(folder):
         reason = damage(prefix)
@@ -127,11 +116,8 @@ def at_step(folder: str, step: int) -> str:
 
 def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KEPT) -> str:
     """Adds a checkpoint, and deletes the oldest ones except for the best checkpoint's weights; returns the prefix.
-
-    Args:
-      folder: the run's folder; TensorFlow must be able to write to this path.
-      most: number of checkpoints to keep; 0 keeps all.
-    """
+    `folder`: the run's folder; TensorFlow must be able to write to this path.
+    `most`: number of checkpoints to keep; 0 keeps all."""
     # `restore` expects this counter, but `write` does not create it.
     checkpoint.save_counter.assign(1)
     prefix = at_step(folder, step)
@@ -151,10 +137,8 @@ def save(folder: str, checkpoint: tf.train.Checkpoint, step: int, most: int = KE
 
 
 def _delete_older(folder: str, kept: Sequence[int]) -> None:
-    """Deletes checkpoints that are older than all steps in `kept`, which ascend.
-
-    The weights of a deleted checkpoint are kept if it was the best checkpoint at one of these steps.
-    """
+    """Deletes checkpoints that are older than all steps in `kept`, which ascend. The weights of a deleted checkpoint
+    are kept if it was the best checkpoint at one of these steps."""
     recorded = evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in _by_step(folder):
@@ -165,11 +149,9 @@ def _delete_older(folder: str, kept: Sequence[int]) -> None:
 
 
 def delete_stale_weights(folder: str) -> None:
-    """Deletes weights of earlier best checkpoints that no checkpoint in the folder needs.
-
-    A checkpoint in the folder needs the weights that were the best at its step. Even such weights are deleted if the
-    folder also has the complete checkpoint.
-    """
+    """Deletes weights of earlier best checkpoints that no checkpoint in the folder needs. A checkpoint in the folder
+    needs the weights that were the best at its step. Even such weights are deleted if the folder also has the complete
+    checkpoint."""
     kept, recorded = [step_of(prefix) for prefix in _by_step(folder)], evaluations.read(folder)
     wanted = {recorded.up_to(step).best_step for step in kept}
     for prefix in best_weights(folder):
@@ -200,13 +182,9 @@ def _write(folder: str, name: str, write: Callable[[str], object]) -> None:
 
 
 def tidy(folder: str, found: ResumePoint) -> None:
-    """Cleans up a locked folder before training.
-
-    Deletes the partial files that a killed process left, and moves damaged checkpoints into `damaged/`.
-
-    Args:
-      found: the result of `find`.
-    """
+    """Cleans up a locked folder before training. Deletes the partial files that a killed process left, and moves
+    damaged checkpoints into `damaged/`.
+    `found`: the result of `find`."""
     _move_to_damaged(folder, found.prefix, found.damaged)
     whole = {os.path.basename(prefix) for prefix in (*prefixes(folder), *best_weights(folder))}
     for name in tf.io.gfile.listdir(folder):
@@ -220,11 +198,8 @@ def tidy(folder: str, found: ResumePoint) -> None:
 
 
 def discard_latest(folder: str) -> str:
-    """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result.
-
-    Returns the prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result
-    is "".
-    """
+    """Moves the latest checkpoint of a folder into `damaged/`, so that its weights are not used as a result. Returns
+    the prefix of the new latest checkpoint. If there is no other checkpoint, nothing is moved, and the result is ""."""
     newest, *others = prefixes(folder)
     if not others:
         return ""

@@ -24,12 +24,9 @@ def of_finished(folder: str, use: str, allow_unfinished: bool = False) -> Resume
 
 def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
     """Chooses the checkpoint for evaluation, prediction, export or conversion.
-
-    Args:
-      newest: the folder's newest intact checkpoint.
-      use: "best" selects the best checkpoint on the dev data, or the newest checkpoint if the run was not evaluated
-        during training. "last" selects the newest checkpoint.
-    """
+    `newest`: the folder's newest intact checkpoint.
+    `use`: "best" selects the best checkpoint on the dev data, or the newest checkpoint if the run was not evaluated
+      during training. "last" selects the newest checkpoint."""
     if use != "best":
         return newest
     chosen = best(folder, newest, _LAST)
@@ -44,11 +41,8 @@ def choose(folder: str, newest: ResumePoint, use: str) -> ResumePoint:
 
 def best(folder: str, newest: ResumePoint, instead: str) -> ResumePoint:
     """Returns a run's best checkpoint, or the newest checkpoint if the run was not evaluated during training.
-
-    Args:
-      newest: the folder's newest intact checkpoint.
-      instead: the flag or path that selects the newest checkpoint, for the advice in the error message.
-    """
+    `newest`: the folder's newest intact checkpoint.
+    `instead`: the flag or path that selects the newest checkpoint, for the advice in the error message."""
     if not evaluations.exists(folder):
         return newest
     step = evaluations.read(folder).up_to(newest.step).best_step

@@ -17,20 +17,14 @@ NAME = "evaluations.json"
 
 @dataclasses.dataclass(frozen=True)
 class Evaluations:
-    """The results of a run's evaluations on its dev data.
+    """The results of a run's evaluations on its dev data."""
 
-    Attributes:
-      metric: name of the main metric; "" before the first evaluation.
-      higher_is_better: whether a higher value of the main metric is better.
-      patience: number of consecutive evaluations without improvement that ends training; 0 turns off early stopping.
-      data: name, number of examples and hash of the dev data; "" if the run has no dev data yet.
-      scores: maps the step of each evaluated checkpoint to the metrics by name; the steps are in ascending order.
-    """
-
-    metric: str = ""
-    higher_is_better: bool = True
+    metric: str = ""  # name of the main metric; "" before the first evaluation
+    higher_is_better: bool = True  # whether a higher value of the main metric is better
+    # number of consecutive evaluations without improvement that ends training; 0 turns off early stopping
     patience: int = 0
-    data: str = ""
+    data: str = ""  # name, number of examples and hash of the dev data; "" if the run has no dev data yet
+    # maps the step of each evaluated checkpoint to the metrics by name; the steps are in ascending order
     scores: Mapping[int, Mapping[str, float]] = dataclasses.field(default_factory=dict)
 
     @property

@@ -21,16 +21,11 @@ _PICKLES = (".bin", ".pt", ".pth", ".pkl")
 
 @dataclasses.dataclass(frozen=True)
 class Location:
-    """A checkpoint's files.
+    """A checkpoint's files."""
 
-    Attributes:
-      path: prefix of a TensorFlow checkpoint, or path of a file of Hugging Face or KerasHub: safetensors, its
-        index, or .h5.
-      is_hugging_face: whether the file is in Hugging Face's format.
-    """
-
+    # prefix of a TensorFlow checkpoint, or path of a file of Hugging Face or KerasHub: safetensors, its index, or .h5
     path: str
-    is_hugging_face: bool
+    is_hugging_face: bool  # whether the file is in Hugging Face's format
 
     @property
     def folder(self) -> str:
@@ -39,11 +34,8 @@ class Location:
 
 def locate(path: str) -> Location:
     """Finds a checkpoint.
-
-    Args:
-      path: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev
-        data, or the newest intact checkpoint if the run was not evaluated during training.
-    """
+    `path`: a folder, a prefix, or any of a checkpoint's files. A run's folder means the best checkpoint on the dev
+      data, or the newest intact checkpoint if the run was not evaluated during training."""
     if tf.io.gfile.isdir(path):
         return _in_folder(path)
     if path.endswith((".safetensors", hugging_face.INDEX_SUFFIX, ".h5")):

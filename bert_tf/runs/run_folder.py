@@ -53,10 +53,7 @@ class Lock:
 
 def is_training_data(prints: Sequence[str], phases: Sequence[run_record.Phase]) -> bool:
     """Returns whether a run was trained on any of the files.
-
-    Args:
-      prints: the `identity.fingerprint` of the files. Names are not compared, since a copy may have another name.
-    """
+    `prints`: the `identity.fingerprint` of the files. Names are not compared, since a copy may have another name."""
     trained = {file for phase in phases for file in identity.without_names(phase.data.get("input_file", ()))}
     return not trained.isdisjoint(identity.without_names(prints))
 
@@ -95,10 +92,7 @@ def check_model(output_dir: str, model: Mapping, vocabulary: DataVocabulary | No
 
 def check_script(folder: str, script: str, do_train: bool) -> None:
     """Refuses a folder in which another script has trained.
-
-    Args:
-      script: name of the current script, such as `run_squad`; "" for a Python caller, which accepts all runs.
-    """
+    `script`: name of the current script, such as `run_squad`; "" for a Python caller, which accepts all runs."""
     phases = run_record.read_phases(folder)
     trained_by = phases[-1].script if phases else script
     if script == trained_by or "" in (script, trained_by):
@@ -111,10 +105,7 @@ def check_script(folder: str, script: str, do_train: bool) -> None:
 
 def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> None:
     """Refuses a run whose training has not begun or is not finished. Early stopping also finishes a run.
-
-    Args:
-      allow_unfinished: whether to accept an unfinished run that has trained at least one step.
-    """
+    `allow_unfinished`: whether to accept an unfinished run that has trained at least one step."""
     last = _last_step(folder)
     if trained_steps >= last or _is_final_step(folder, trained_steps):
         return
@@ -127,11 +118,9 @@ def check_finished(folder: str, trained_steps: int, allow_unfinished: bool) -> N
 
 
 def warn_if_unfinished(checkpoint: str) -> None:
-    """Warns if a checkpoint belongs to a run that has not reached its last step.
-
-    There is no warning for a folder without a `run.json`. The function compares the step of the newest checkpoint with
-    the run's last step, because the best checkpoint of a finished run may have any step.
-    """
+    """Warns if a checkpoint belongs to a run that has not reached its last step. There is no warning for a folder
+    without a `run.json`. The function compares the step of the newest checkpoint with the run's last step, because the
+    best checkpoint of a finished run may have any step."""
     folder, step = os.path.dirname(checkpoint) or ".", checkpoint_folder.step_of(checkpoint)
     if step < 0 or not run_record.exists(folder):
         return
@@ -150,17 +139,11 @@ def _last_step(folder: str) -> int:
 
 
 def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Refuses a phase that is neither the folder's latest phase nor a valid next phase.
-
-    A valid next phase has the same model and more steps, and starts after the last step of the previous phase. Nothing
-    else differs, except in pre-training if the rows have another length (paper, A.2: first 128 tokens, then 512).
-
-    Args:
-      trained_steps: step of the folder's latest checkpoint; 0 if there is none.
-
-    Returns:
-      The number of completed steps on the phase's data.
-    """
+    """Refuses a phase that is neither the folder's latest phase nor a valid next phase. A valid next phase has the same
+    model and more steps, and starts after the last step of the previous phase. Nothing else differs, except in
+    pre-training if the rows have another length (paper, A.2: first 128 tokens, then 512).
+    `trained_steps`: step of the folder's latest checkpoint; 0 if there is none.
+    Returns the number of completed steps on the phase's data."""
     phases = _begun(output_dir, trained_steps)
     if not phases:
         return 0
@@ -181,11 +164,8 @@ def check_phase(output_dir: str, phase: run_record.Phase, trained_steps: int) ->
 
 def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[str]) -> None:
     """Refuses a finished run that differs from a phase; the checkpoints of the run may have been deleted.
-
-    Args:
-      phase: the phase as the current command would train it.
-      compared: names of settings that must be equal too.
-    """
+    `phase`: the phase as the current command would train it.
+    `compared`: names of settings that must be equal too."""
     last = run_record.read_file(output_dir)[-1]
     _refuse_if_different(output_dir, "another model", last.model, phase.model)
     _refuse_if_different(output_dir, "other data", last.data, phase.data)
@@ -195,10 +175,8 @@ def check_trained(output_dir: str, phase: run_record.Phase, compared: Sequence[s
 
 
 def begin(output_dir: str, phase: run_record.Phase, trained_steps: int) -> int:
-    """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run.
-
-    For the arguments, the result and the errors, see `check_phase`.
-    """
+    """Records a phase in a folder, for a new run, a resumed run, or the next phase of a run. For the arguments, the
+    result and the errors, see `check_phase`."""
     done = check_phase(output_dir, phase, trained_steps)
     phases = _begun(output_dir, trained_steps)
     if not phases or not _is_same(phases[-1], phase):
@@ -234,11 +212,8 @@ def _is_same(last: run_record.Phase, phase: run_record.Phase) -> bool:
 
 
 def _different_optimizer_entries(last: run_record.Phase, phase: run_record.Phase) -> list[str]:
-    """Returns the names of the optimizer's entries that differ.
-
-    Different paths to the same file count as equal. If the recorded initial checkpoint no longer exists, any path is
-    accepted, because the run has its own weights.
-    """
+    """Returns the names of the optimizer's entries that differ. Different paths to the same file count as equal. If the
+    recorded initial checkpoint no longer exists, any path is accepted, because the run has its own weights."""
     different = [
         key
         for key in dict.fromkeys([*last.optimizer, *phase.optimizer])

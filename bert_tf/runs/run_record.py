@@ -16,26 +16,18 @@ _REMEDY = "copy the run's folder again, or train in a new folder"
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """A part of a run, with one data set and one learning-rate schedule.
+    """A part of a run, with one data set and one learning-rate schedule."""
 
-    Attributes:
-      settings: all resolved settings, by the names of the flags.
-      model: facts that identify the model; all phases in a folder have the same model.
-      optimizer: facts that identify the optimizer, including `num_train_steps` and `num_schedule_steps`.
-      first_step: step at which training on this data began.
-      begun_at: step at which the phase began; later than `first_step` if the phase has the data of the previous phase.
-      vocabulary: fields of the `DataVocabulary`; None if the vocabulary is unknown or part of `model`.
-      script: the script that trains; "" if unknown.
-    """
-
-    settings: dict
-    model: dict
+    settings: dict  # all resolved settings, by the names of the flags
+    model: dict  # facts that identify the model; all phases in a folder have the same model
     data: dict
-    optimizer: dict
-    first_step: int = 0
+    optimizer: dict  # facts that identify the optimizer, including `num_train_steps` and `num_schedule_steps`
+    first_step: int = 0  # step at which training on this data began
+    # step at which the phase began; later than `first_step` if the phase has the data of the previous phase
     begun_at: int = 0
+    # fields of the `DataVocabulary`; None if the vocabulary is unknown or part of `model`
     vocabulary: dict | None = None
-    script: str = ""
+    script: str = ""  # the script that trains; "" if unknown
 
 
 def exists(folder: str) -> bool:
@@ -44,10 +36,7 @@ def exists(folder: str) -> bool:
 
 def write(folder: str, phases: Sequence[Phase], saved_step: int | None = None) -> None:
     """Writes the record of a run or a saved model, atomically.
-
-    Args:
-      saved_step: step of a saved model's weights; None for a run.
-    """
+    `saved_step`: step of a saved model's weights; None for a run."""
     entries = {"phases": [dataclasses.asdict(phase) for phase in phases]}
     entries |= {} if saved_step is None else {"saved_step": saved_step}
     storage.write_json(os.path.join(folder, NAME), entries)

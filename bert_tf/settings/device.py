@@ -19,10 +19,8 @@ DECAY_AFTER_WARMUP = (
 
 @dataclasses.dataclass(frozen=True)
 class DeviceSettings:
-    """Devices, numerics and update rule of a training script.
-
-    The names of the flags are those of google-research/bert and tf-models-official.
-    """
+    """Devices, numerics and update rule of a training script. The names of the flags are those of google-research/bert
+    and tf-models-official."""
 
     flag_group = "Devices"
 

@@ -19,21 +19,16 @@ PATH_FLAGS = {"train": "train_data_path", "dev": "eval_data_path", "test": "test
 
 @dataclasses.dataclass(frozen=True)
 class FineTuningSettings(protocol.ProtocolSettings):
-    """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert.
-
-    One default differs: Adam's bias is corrected.
-
-    Attributes:
-      path_flags: for each split, the flag that names the split's files.
-      tuned_on_dev: flags whose only effect is that an evaluation chooses a value on the dev data.
-      ensemble_members: folders of runs, or prefixes of checkpoints. Predictions use the mean of the members' logits.
-    """
+    """Settings that all fine-tuning scripts share, with the names and defaults of google-research/bert. One default
+    differs: Adam's bias is corrected."""
 
     flag_group = "Training"
 
-    path_flags: ClassVar[Mapping[str, str]] = PATH_FLAGS
+    path_flags: ClassVar[Mapping[str, str]] = PATH_FLAGS  # for each split, the flag that names the split's files
 
+    # flags whose only effect is that an evaluation chooses a value on the dev data
     tuned_on_dev: ClassVar[tuple[str, ...]] = ()
+    # folders of runs, or prefixes of checkpoints. Predictions use the mean of the members' logits.
     ensemble_members: ClassVar[tuple[str, ...]] = ()
 
     # Value of `max_seq_length` if neither the flag nor the run's folder gives it.

@@ -46,12 +46,9 @@ class JobSettings(RunnerSettings):
 
 def format_of_output(output_file: str, given: str | None, formats: Sequence[str]) -> str:
     """Returns the output format: the given format, or the format that the file name extensions indicate.
-
-    Args:
-      output_file: value of `--output_file`.
-      given: value of `--output_format`; None if absent.
-      formats: the supported formats; the first format is the default if no extension indicates a format.
-    """
+    `output_file`: value of `--output_file`.
+    `given`: value of `--output_format`; None if absent.
+    `formats`: the supported formats; the first format is the default if no extension indicates a format."""
     for path in map(str.strip, output_file.split(",")):
         extension = os.path.splitext(re.sub("@[0-9]+$", "", path))[1].lower().removeprefix(".")
         if named := _EXTENSIONS.get(extension):

@@ -20,17 +20,12 @@ IGNORE_TOKENIZER = "use --init_checkpoint even if it was trained with a differen
 
 @dataclasses.dataclass(frozen=True)
 class TrainingSettings(DeviceSettings):
-    """Settings of the model, the run's folder and the training loop.
-
-    The names and defaults are those of google-research/bert.
-
-    Attributes:
-      reported: flags that only this script has and that the report shows.
-    """
+    """Settings of the model, the run's folder and the training loop. The names and defaults are those of
+    google-research/bert."""
 
     flag_group = "Training"
     script: ClassVar[str] = ""
-    reported: ClassVar[tuple[str, ...]] = ()
+    reported: ClassVar[tuple[str, ...]] = ()  # flags that only this script has and that the report shows
 
     bert_config_file: str = setting(
         "JSON file with the configuration of the model; empty: the file beside --init_checkpoint",

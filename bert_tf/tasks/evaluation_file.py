@@ -22,11 +22,8 @@ _TEXTS = ("text_a", "text_b", "question", "context")
 
 def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev") -> None:
     """Writes the file atomically.
-
-    Args:
-      entries: for each example, the fields of its line, with values that JSON can represent.
-      prefix: the beginning of the file's name; see `Task.write_evaluation`.
-    """
+    `entries`: for each example, the fields of its line, with values that JSON can represent.
+    `prefix`: the beginning of the file's name; see `Task.write_evaluation`."""
     lines = []
     for entry in entries:
         cut = {name: value[:_MOST_CHARACTERS] if name in _TEXTS else value for name, value in entry.items()}
@@ -36,10 +33,7 @@ def write(folder: str, entries: Iterable[Mapping[str, Any]], prefix: str = "dev"
 
 def read(folder: str, prefix: str = "dev") -> list[dict]:
     """Returns the lines of the file that `write` wrote with this prefix; [] if there is no such file.
-
-    Raises:
-      ValueError: a line is not JSON.
-    """
+    Raises ValueError: a line is not JSON."""
     path = os.path.join(folder, f"{prefix}_predictions.jsonl")
     if not tf.io.gfile.exists(path):
         return []

@@ -36,32 +36,25 @@ def _accept(format: str, source: str, described: TaskDescription) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Kind:
-    """A kind of task.
+    """A kind of task."""
 
-    Attributes:
-      name: the value of `Task.kind`, which `task.json` records.
-      settings: the settings class of the kind's script.
-      make_task: function that returns the task for a command of the script; the task may be of any kind in the same
-        folder.
-      task_of: function that returns the task, without data, of a model for its description and its folder.
-      report: function that returns the report's parts for an evaluation, or [] if `Task.write_evaluation` wrote nothing
-        for the report. Its arguments are the folder and the prefix of `Task.write_evaluation`, and the description.
-      check_format: function that raises InputError if a checkpoint format cannot store a model, and warns if the
-        library that uses the format would read texts differently. Its arguments are the value of `--format`, the
-        checkpoint's path and the description.
-      tuned: the file with the thresholds that an evaluation tunes; None if the kind has no thresholds.
-      hidden_scores: names of scores that the report omits because they do not measure quality.
-      config_entries: entries for the `config.json` of Hugging Face's format, in addition to the labels.
-    """
-
-    name: str
-    settings: type[FineTuningSettings]
+    name: str  # the value of `Task.kind`, which `task.json` records
+    settings: type[FineTuningSettings]  # the settings class of the kind's script
+    # function that returns the task for a command of the script; the task may be of any kind in the same folder
     make_task: Callable[[Command], Task]
+    # function that returns the task, without data, of a model for its description and its folder
     task_of: Callable[[TaskDescription, str], Task]
+    # function that returns the report's parts for an evaluation, or [] if `Task.write_evaluation` wrote nothing for the
+    # report. Its arguments are the folder and the prefix of `Task.write_evaluation`, and the description.
     report: Callable[[str, str, TaskDescription], list[Part]]
+    # function that raises InputError if a checkpoint format cannot store a model, and warns if the library that uses
+    # the format would read texts differently. Its arguments are the value of `--format`, the checkpoint's path and the
+    # description.
     check_format: Callable[[str, str, TaskDescription], None] = _accept
+    # the file with the thresholds that an evaluation tunes; None if the kind has no thresholds
     tuned: TunedFile | None = None
-    hidden_scores: tuple[str, ...] = ()
+    hidden_scores: tuple[str, ...] = ()  # names of scores that the report omits because they do not measure quality
+    # entries for the `config.json` of Hugging Face's format, in addition to the labels
     config_entries: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -16,49 +16,32 @@ TEXTS = ("text", "second text")
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A table, and optionally a diagram of true and predicted scores.
-
-    Attributes:
-      rows: cells of each row. If there are no rows, only the note is shown.
-      is_text: whether all columns are text. If false, all columns except the first are numbers.
-      scores: the true scores and the predicted scores, float [N] each; () for no diagram.
-    """
+    """A table, and optionally a diagram of true and predicted scores."""
 
     title: str
     head: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str]]  # cells of each row. If there are no rows, only the note is shown.
     note: str = ""
-    is_text: bool = False
-    scores: Sequence[np.ndarray] = ()
+    is_text: bool = False  # whether all columns are text. If false, all columns except the first are numbers.
+    scores: Sequence[np.ndarray] = ()  # the true scores and the predicted scores, float [N] each; () for no diagram
 
 
 @dataclasses.dataclass(frozen=True)
 class Confusions:
-    """The data of a confusion matrix.
+    """The data of a confusion matrix."""
 
-    Attributes:
-      truth: true labels, [N].
-      answers: predicted labels, [N].
-      labels: names of all C classes.
-    """
-
-    truth: np.ndarray
-    answers: np.ndarray
-    labels: Sequence[str]
+    truth: np.ndarray  # true labels, [N]
+    answers: np.ndarray  # predicted labels, [N]
+    labels: Sequence[str]  # names of all C classes
 
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """A diagram of the distributions of groups of values.
-
-    Attributes:
-      groups: the values of each group by its name, float [N] each.
-      what: the name of a value.
-    """
+    """A diagram of the distributions of groups of values."""
 
     title: str
-    groups: Mapping[str, np.ndarray]
-    what: str
+    groups: Mapping[str, np.ndarray]  # the values of each group by its name, float [N] each
+    what: str  # the name of a value
 
 
 Part = Table | Confusions | Histogram
@@ -66,10 +49,7 @@ Part = Table | Confusions | Histogram
 
 def of_lines(parts: Callable[[list[dict], Sequence[str]], list[Part]]) -> Callable:
     """Returns a function for `Kind.report` that reads the lines of an evaluation's file.
-
-    Args:
-      parts: function that returns the report's parts for the lines and the labels; see `evaluation_file.read`.
-    """
+    `parts`: function that returns the report's parts for the lines and the labels; see `evaluation_file.read`."""
 
     def report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
         entries = evaluation_file.read(folder, prefix)
@@ -85,12 +65,9 @@ def errors(note: str, head: Sequence[str], rows: Sequence[Sequence[str]], what: 
 
 def chosen(entries: Sequence[Mapping], names: Sequence[str], text_of: Callable[[Mapping, str], str]) -> list[Part]:
     """Returns the table of the worst errors.
-
-    Args:
-      entries: lines that `evaluation_file.read` returned.
-      names: the column titles of the right answer and of the predicted answer.
-      text_of: function that returns the text of an entry's "label" or "prediction".
-    """
+    `entries`: lines that `evaluation_file.read` returned.
+    `names`: the column titles of the right answer and of the predicted answer.
+    `text_of`: function that returns the text of an entry's "label" or "prediction"."""
     wrong = [entry for entry in entries if entry["label"] != entry["prediction"]]
     rows = [
         [f"{e['loss']:.3g}", text_of(e, "label"), f"{text_of(e, 'prediction')} ({max(e['probabilities']):.0%})",

@@ -24,16 +24,13 @@ def file_data(
     **rest: Any,
 ) -> TaskData:
     """Returns data in files. Flags name the files of a split, or the files are in a folder.
-
-    Args:
-      data_dir: folder that contains the file of each split that is not in `paths`; "" if there is no folder.
-      paths: the files that flags name, by split; a name may be a glob.
-      names: function that maps a split to the names that its file may have in `data_dir`; a name may be a glob.
-      read_file: function that maps a path and a split to the file's examples. An example may have the attributes `id`
-        and `place`, which names the example in messages. The function raises InputError for an invalid file.
-      folder_files: function that maps a folder and a split to the files that are read, if a path may be a folder.
-      **rest: other attributes of `TaskData`.
-    """
+    `data_dir`: folder that contains the file of each split that is not in `paths`; "" if there is no folder.
+    `paths`: the files that flags name, by split; a name may be a glob.
+    `names`: function that maps a split to the names that its file may have in `data_dir`; a name may be a glob.
+    `read_file`: function that maps a path and a split to the file's examples. An example may have the attributes `id`
+      and `place`, which names the example in messages. The function raises InputError for an invalid file.
+    `folder_files`: function that maps a folder and a split to the files that are read, if a path may be a folder.
+    `**rest`: other attributes of `TaskData`."""
 
     def found(split: str) -> list[list[str]]:
         if split in paths or split == UNLABELED:
@@ -79,12 +76,8 @@ def _matches(name: str, folder: str = "") -> list[str]:
 
 def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> None:
     """Raises InputError if two examples of a file would have the same name in prediction files, or if an id is empty.
-
     The name of an example is its id; if the example has no id, its name is its index.
-
-    Args:
-      start: index of the first example.
-    """
+    `start`: index of the first example."""
     first: dict[str, Any] = {}
     for number, example in enumerate(examples, start):
         id = getattr(example, "id", None)
@@ -100,10 +93,7 @@ def refuse_repeated_ids(path: str, examples: Sequence[Any], start: int = 0) -> N
 
 def with_labels_if_right(path: str, split: str, read: Callable[[bool], list[Any]]) -> list[Any]:
     """Reads a file with its labels. If the labels of a test file are invalid, reads this file again without the labels.
-
-    Args:
-      read: function that reads the examples, with labels if its argument is true.
-    """
+    `read`: function that reads the examples, with labels if its argument is true."""
     try:
         return read(True)
     except InputError as error:

@@ -36,20 +36,16 @@ _PUNCTUATION = {"\t": "tabs", ",": "commas", ";": "semicolons"}
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The layout of a file.
+    """The layout of a file."""
 
-    Attributes:
-      format: a key of `EXTENSIONS`.
-      has_header: whether the first line contains the names of the columns; has no effect on the formats `OF_OBJECTS`.
-      decimal_commas: whether a cell such as 1,5 is the number 1.5 in a csv file with semicolons between the columns.
-      quoted: for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text.
-        If None, quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or
-        if a cell in quotes has doubled quotes inside.
-    """
-
-    format: str = "tsv"
+    format: str = "tsv"  # a key of `EXTENSIONS`
+    # whether the first line contains the names of the columns; has no effect on the formats `OF_OBJECTS`
     has_header: bool = True
+    # for tsv, whether cells may be in double quotes, as in files from spreadsheets. If False, quotes are text. If None,
+    # quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or if a cell
+    # in quotes has doubled quotes inside.
     quoted: bool | None = None
+    # whether a cell such as 1,5 is the number 1.5 in a csv file with semicolons between the columns
     decimal_commas: bool = True
 
     @property
@@ -59,10 +55,8 @@ class Layout:
 
 
 def file_names(split: str, format: str = "") -> list[str]:
-    """Returns the names that a split's file may have in a format; "" means all formats.
-
-    The Parquet files of a dataset on the Hugging Face hub match a glob.
-    """
+    """Returns the names that a split's file may have in a format; "" means all formats. The Parquet files of a dataset
+    on the Hugging Face hub match a glob."""
     ends = [end for name, found in EXTENSIONS.items() if format in ("", name) for end in found]
     ends += ["-*-of-*.parquet"] if format in ("", "parquet") else []
     return [name + end for name in _SPLIT_NAMES[split] for end in ends]
@@ -83,23 +77,17 @@ def has_objects(path: str) -> bool:
 
 
 class Columns(NamedTuple):
-    """Columns of a file.
+    """Columns of a file."""
 
-    Attributes:
-      names: the columns' names in the file; "" if the file does not name columns.
-      rows: for each row, the number of the row's first line, counted from 1, and a cell for each column. A cell is a
-        string; in the formats `OF_OBJECTS`, it is any JSON value.
-    """
-
-    names: Sequence[str]
+    names: Sequence[str]  # the columns' names in the file; "" if the file does not name columns
+    # for each row, the number of the row's first line, counted from 1, and a cell for each column. A cell is a string;
+    # in the formats `OF_OBJECTS`, it is any JSON value.
     rows: list[tuple[int, Sequence[Any]]]
 
 
 def rows_of(table: Any) -> list[Mapping[str, Any]] | None:
-    """Returns the rows of a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars, or a Dataset.
-
-    The result is None for anything else, such as a list of texts. Arrays in cells become lists.
-    """
+    """Returns the rows of a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars, or a Dataset. The
+    result is None for anything else, such as a list of texts. Arrays in cells become lists."""
     rows = _rows_in(table)
     if rows is None:
         return None
@@ -135,13 +123,8 @@ class MissingColumn(InputError):
 
 def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None) -> Columns:
     """Reads columns of a file; returns no rows if the file contains no examples.
-
-    Args:
-      columns: names or numbers (from 0) of columns; None for all columns, which is not possible for `OF_OBJECTS`.
-
-    Raises:
-      MissingColumn: the file lacks a column.
-    """
+    `columns`: names or numbers (from 0) of columns; None for all columns, which is not possible for `OF_OBJECTS`.
+    Raises MissingColumn: the file lacks a column."""
     if layout.format in OF_OBJECTS:
         objects = read_objects(path)
         return Columns(columns, [(line, _fields(f"{path}, line {line}", found, columns)) for line, found in objects])
@@ -201,13 +184,9 @@ def read_rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapp
 
 
 def read_objects(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines.
-
-    The file is in JSON Lines or Parquet, or is a JSON list of objects.
-
-    Args:
-      names_classes: see `parquet_files.rows`.
-    """
+    """Yields the number of each line or row of a file, counted from 1, and its object; skips blank lines. The file is
+    in JSON Lines or Parquet, or is a JSON list of objects.
+    `names_classes`: see `parquet_files.rows`."""
     _require_file(path)
     if path.lower().endswith(EXTENSIONS["parquet"]):
         yield from parquet_files.rows(path, names_classes)
@@ -265,11 +244,8 @@ def _require_file(path: str) -> None:
 
 
 def _lines(path: str) -> Iterator[bytes]:
-    """Yields the lines of a file; reads the file in blocks.
-
-    Reading the whole file at once would take several times the file's size in memory. `readline` would take three times
-    as long.
-    """
+    """Yields the lines of a file; reads the file in blocks. Reading the whole file at once would take several times the
+    file's size in memory. `readline` would take three times as long."""
     rest = b""
     with tf.io.gfile.GFile(path, "rb") as file:
         while block := file.read(_BLOCK):
@@ -318,10 +294,8 @@ def _refuse_quotes(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> None
 
 
 def plain_rows(lines: Iterable[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of each line, counted from 1, and the line's tab-separated cells; quotes are text.
-
-    Leaves out blank lines at the end, unless the first line has only one cell: then a blank line may be an empty text.
-    """
+    """Yields the number of each line, counted from 1, and the line's tab-separated cells; quotes are text. Leaves out
+    blank lines at the end, unless the first line has only one cell: then a blank line may be an empty text."""
     blank, width = [], 0
     for number, line in enumerate(lines, 1):
         row = number, line.rstrip("\r").split("\t")
@@ -356,10 +330,7 @@ def column_index(
     path: str, column: str, header: Sequence[str], has_header: bool, delimiter: str = "\t", quoted: bool = False
 ) -> int:
     """Returns the index of a column; `column` is the column's name, or its number counted from 0.
-
-    Raises:
-      MissingColumn: there is no such column.
-    """
+    Raises MissingColumn: there is no such column."""
     if not any(map(str.strip, header)):
         raise InputError(f"{path}, line 1: is blank; remove blank lines, and add a line for each text")
     named = header.count(column) if has_header else 0

@@ -37,32 +37,22 @@ class Unanswered(InputError):
 
 @dataclasses.dataclass(frozen=True)
 class FlagAnswers:
-    """What a checkpoint of another project may not state about its task.
+    """What a checkpoint of another project may not state about its task."""
 
-    Attributes:
-      max_seq_length: maximum number of tokens in a row; None for the length that the files state.
-      default_length: the row length if no file states it; None for the model's number of positions.
-      given: values that replace the files' values, by the names in `TaskDescription.parameters`.
-      unstated: values that no file states, unless the checkpoint is a conversion, by the names in
-        `TaskDescription.parameters` and `TaskDescription.data`.
-    """
-
-    max_seq_length: int | None = None
-    default_length: int | None = None
+    max_seq_length: int | None = None  # maximum number of tokens in a row; None for the length that the files state
+    default_length: int | None = None  # the row length if no file states it; None for the model's number of positions
+    # values that replace the files' values, by the names in `TaskDescription.parameters`
     given: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    # values that no file states, unless the checkpoint is a conversion, by the names in `TaskDescription.parameters`
+    # and `TaskDescription.data`
     unstated: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def describe(contents: Contents, entries: Mapping[str, Any], answers: FlagAnswers) -> TaskDescription | None:
     """Returns the description of a checkpoint's task; None if it has no head for a task, and no stated pooling.
-
-    Args:
-      entries: the entries of Hugging Face's `config.json` about the task; {} for other projects.
-      answers: what the files do not state.
-
-    Raises:
-      Unanswered: `answers` lacks an answer.
-    """
+    `entries`: the entries of Hugging Face's `config.json` about the task; {} for other projects.
+    `answers`: what the files do not state.
+    Raises Unanswered: `answers` lacks an answer."""
     head = next((name for name in names.TASK_HEADS if f"{name}/dense/kernel" in contents.tensors), "")
     if not head:
         return _vectors(contents, answers) if sentence_transformers.is_stated(contents.folder) else None
@@ -117,10 +107,8 @@ def _vectors(contents: Contents, answers: FlagAnswers) -> TaskDescription:
 
 
 def describe_initial(settings: FineTuningSettings) -> TaskDescription | None:
-    """Returns the description of the model in `--init_checkpoint`, which a command uses without training.
-
-    The result is None if the files do not describe a task of the script, or if the flags name a benchmark's task.
-    """
+    """Returns the description of the model in `--init_checkpoint`, which a command uses without training. The result is
+    None if the files do not describe a task of the script, or if the flags name a benchmark's task."""
     contents = checkpoints.open_checkpoint(settings.init_checkpoint)
     name = getattr(settings, "task_name", "")
     is_own = name.lower() in ("", OWN_DATA)

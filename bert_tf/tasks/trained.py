@@ -22,33 +22,22 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Trained:
-    """A trained model.
+    """A trained model."""
 
-    Attributes:
-      kind: kind of the task; None for a pre-trained model that is exported without a task.
-      step: step of the checkpoint; -1 if unknown.
-      model: the model with its trained weights; `FineTunedBert` if the model has a task.
-      tokenizer: the tokenizer that the model was trained with.
-      description: description of the task; if the model has no task, description of the served outputs.
-    """
-
-    kind: Kind | None
+    kind: Kind | None  # kind of the task; None for a pre-trained model that is exported without a task
     folder: str
     checkpoint: str
-    step: int
-    model: keras.Model
-    tokenizer: BertTokenizer
-    description: TaskDescription
+    step: int  # step of the checkpoint; -1 if unknown
+    model: keras.Model  # the model with its trained weights; `FineTunedBert` if the model has a task
+    tokenizer: BertTokenizer  # the tokenizer that the model was trained with
+    description: TaskDescription  # description of the task; if the model has no task, description of the served outputs
     config: BertConfig
 
 
 def load(folder: str, use_checkpoint: str, allow_unfinished: bool = False) -> Trained:
     """Loads the best or the last checkpoint of a run's folder.
-
-    Args:
-      use_checkpoint: see `chosen_checkpoint.choose`.
-      allow_unfinished: see `run_folder.check_finished`.
-    """
+    `use_checkpoint`: see `chosen_checkpoint.choose`.
+    `allow_unfinished`: see `run_folder.check_finished`."""
     with unreadable(folder):
         return _load(folder, use_checkpoint, allow_unfinished)
 

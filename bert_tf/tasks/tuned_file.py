@@ -16,20 +16,16 @@ _Tuned = TypeVar("_Tuned")
 
 @dataclasses.dataclass(frozen=True)
 class TunedFile(Generic[_Tuned]):
-    """A file that contains one threshold, or a threshold for each label. The file is in a run's folder.
-
-    Attributes:
-      default: function that maps the labels to the default thresholds.
-      parse: function that maps a JSON value and the labels to thresholds; raises ValueError, KeyError or TypeError if
-        the value is invalid.
-      to_json: function that maps thresholds and the labels to a JSON value; the inverse of `parse`.
-    """
+    """A file that contains one threshold, or a threshold for each label. The file is in a run's folder."""
 
     name: str
     key: str
     flag: str
-    default: Callable[[Sequence[str]], _Tuned]
+    default: Callable[[Sequence[str]], _Tuned]  # function that maps the labels to the default thresholds
+    # function that maps a JSON value and the labels to thresholds; raises ValueError, KeyError or TypeError if the
+    # value is invalid
     parse: Callable[[Any, Sequence[str]], _Tuned]
+    # function that maps thresholds and the labels to a JSON value; the inverse of `parse`
     to_json: Callable[[_Tuned, Sequence[str]], Any]
 
     def path(self, folder: str) -> str:
@@ -39,19 +35,13 @@ class TunedFile(Generic[_Tuned]):
 
     def write(self, folder: str, tuned: _Tuned, step: int | None, labels: Sequence[str] = ()) -> None:
         """Writes thresholds that were tuned on a checkpoint.
-
-        Args:
-          step: step of the checkpoint; None for an ensemble.
-        """
+        `step`: step of the checkpoint; None for an ensemble."""
         entries = {"step": step, self.key: self.to_json(tuned, labels)}
         storage.write_json(os.path.join(folder, self.name), entries)
 
     def read(self, folder: str, step: int | None = None, labels: Sequence[str] = ()) -> _Tuned:
         """Reads the thresholds that `write` wrote; returns the default thresholds if there is no file.
-
-        Args:
-          step: step of the checkpoint in use; None to accept thresholds of any checkpoint.
-        """
+        `step`: step of the checkpoint in use; None to accept thresholds of any checkpoint."""
         if not (path := self.path(folder)):
             if step is not None and run_record.last_settings(folder).get(self.flag):
                 raise InputError(

@@ -15,10 +15,7 @@ import tensorflow_text as tf_text
 
 class AddedTokenFinder(tf.Module):
     """Splits texts at added tokens, as transformers does: at the leftmost token, and there at the longest.
-
-    Args:
-      tokens: the tokens by their ids.
-    """
+    `tokens`: the tokens by their ids."""
 
     def __init__(self, tokens: Mapping[int, str]):
         super().__init__()
@@ -33,16 +30,12 @@ class AddedTokenFinder(tf.Module):
 
     def split(self, texts: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """Splits texts into added tokens and the text between them.
-
-        Args:
-          texts: string [B].
-
+        `texts`: string [B].
         Returns:
-          pieces: string [P].
-          piece_splits: int64 [B + 1]; text b has the pieces from piece_splits[b] up to piece_splits[b + 1].
-          begins: int64 [P], the byte in the text at which each piece begins.
-          ids: int32 [P], the id of the added token; -1 for other pieces.
-        """
+        `pieces`: string [P].
+        `piece_splits`: int64 [B + 1]; text b has the pieces from piece_splits[b] up to piece_splits[b + 1].
+        `begins`: int64 [P], the byte in the text at which each piece begins.
+        `ids`: int32 [P], the id of the added token; -1 for other pieces."""
         # The operation ends a text at its first NUL. The tokenizer removes U+0001 as it removes NUL.
         texts = tf.strings.regex_replace(texts, r"\x00", "\x01")
         pieces, begins, _ = tf_text.regex_split_with_offsets(texts, self._pattern, self._pattern)

@@ -15,17 +15,11 @@ NOWHERE = -1
 
 
 class Characters(NamedTuple):
-    """The characters of texts.
+    """The characters of texts."""
 
-    Attributes:
-      codes: RaggedTensor int32 [B, (characters)], the code points.
-      begins: int64 [N], byte offset of each character in the concatenation of all texts.
-      bases: int64 [B], byte offset of each text in the concatenation of all texts.
-    """
-
-    codes: tf.RaggedTensor
-    begins: tf.Tensor
-    bases: tf.Tensor
+    codes: tf.RaggedTensor  # RaggedTensor int32 [B, (characters)], the code points
+    begins: tf.Tensor  # int64 [N], byte offset of each character in the concatenation of all texts
+    bases: tf.Tensor  # int64 [B], byte offset of each text in the concatenation of all texts
 
     @classmethod
     def of(cls, texts: tf.Tensor) -> "Characters":
@@ -36,28 +30,18 @@ class Characters(NamedTuple):
 
     def offsets(self, owners: tf.Tensor, places: tf.Tensor) -> tf.Tensor:
         """Converts byte offsets to character offsets.
-
-        Args:
-          owners: int64 [K], index of the text that each place belongs to.
-          places: int64 [K], byte offsets in these texts. At each offset, a character begins or the text ends.
-
-        Returns:
-          int64 [K], the number of characters of the text before each place.
-        """
+        `owners`: int64 [K], index of the text that each place belongs to.
+        `places`: int64 [K], byte offsets in these texts. At each offset, a character begins or the text ends.
+        Returns int64 [K], the number of characters of the text before each place."""
         found = tf.searchsorted(self.begins, places + tf.gather(self.bases, owners), out_type=tf.int64)
         return found - tf.gather(self.codes.row_starts(), owners)
 
     def texts(self, owners: tf.Tensor, starts: tf.Tensor, ends: tf.Tensor) -> tf.Tensor:
         """Returns parts of texts.
-
-        Args:
-          owners: int64 [K], index of the text that each part belongs to.
-          starts: int64 [K], character offset of each part's start.
-          ends: int64 [K], character offset of each part's end, exclusive.
-
-        Returns:
-          string [K].
-        """
+        `owners`: int64 [K], index of the text that each part belongs to.
+        `starts`: int64 [K], character offset of each part's start.
+        `ends`: int64 [K], character offset of each part's end, exclusive.
+        Returns string [K]."""
         first = tf.gather(self.codes.row_starts(), owners)
         ranges = tf.ragged.range(first + starts, first + ends)
         return tf.strings.unicode_encode(tf.gather(self.codes.values, ranges), "UTF-8")

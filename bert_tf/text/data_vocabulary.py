@@ -17,16 +17,11 @@ _FACTS = ("vocab_sha256", "do_lower_case", "strip_accents", "added_tokens", *FOR
 
 @dataclasses.dataclass(frozen=True)
 class DataVocabulary:
-    """The tokenizer of a file of records.
-
-    Attributes:
-      vocab_file: path of the vocabulary when the records were made.
-      facts: see `TokenizerRules.facts`; unknown facts are absent.
-    """
+    """The tokenizer of a file of records."""
 
     data: str
-    vocab_file: str
-    facts: Mapping[str, Any]
+    vocab_file: str  # path of the vocabulary when the records were made
+    facts: Mapping[str, Any]  # see `TokenizerRules.facts`; unknown facts are absent
 
     @classmethod
     def of_manifest(cls, path: str, entries: Mapping) -> "DataVocabulary | None":

@@ -22,40 +22,27 @@ _NONE = -1
 
 @dataclasses.dataclass(frozen=True)
 class MaskingRule:
-    """The masking parameters.
+    """The masking parameters."""
 
-    Attributes:
-      vocab_size: number of tokens; random replacements are drawn from ids 0 to vocab_size - 1.
-      mask_id: id of [MASK].
-      masked_lm_prob: fraction of a row's tokens to predict; [CLS] and [SEP] count as tokens of the row.
-      max_predictions_per_seq: P, maximum number of predicted positions per row.
-      continues_word: bool [vocab_size], True for "##" tokens; None if single tokens are masked, not whole words.
-      max_ngram_size: G, maximum number of adjacent words that are masked together; a value above 1 needs
-        `continues_word`.
-      mask_fraction: fraction of the chosen tokens that [MASK] replaces.
-      random_fraction: fraction of the chosen tokens that a random token replaces; the rest stay unchanged.
-    """
-
-    vocab_size: int
-    mask_id: int
-    masked_lm_prob: float = 0.15
-    max_predictions_per_seq: int = 20
+    vocab_size: int  # number of tokens; random replacements are drawn from ids 0 to vocab_size - 1
+    mask_id: int  # id of [MASK]
+    masked_lm_prob: float = 0.15  # fraction of a row's tokens to predict; [CLS] and [SEP] count as tokens of the row
+    max_predictions_per_seq: int = 20  # P, maximum number of predicted positions per row
+    # bool [vocab_size], True for "##" tokens; None if single tokens are masked, not whole words
     continues_word: np.ndarray | None = None
+    # G, maximum number of adjacent words that are masked together; a value above 1 needs `continues_word`
     max_ngram_size: int = 1
-    mask_fraction: float = 0.8
-    random_fraction: float = 0.1
+    mask_fraction: float = 0.8  # fraction of the chosen tokens that [MASK] replaces
+    random_fraction: float = 0.1  # fraction of the chosen tokens that a random token replaces; the rest stay unchanged
 
     @classmethod
     def of_settings(
         cls, rules: TokenizerRules, settings: Mapping[str, Any], max_predictions_per_seq: int
     ) -> "MaskingRule":
         """Returns the rule for settings of the data generator. The generator and the input pipeline use this method.
-
-        Args:
-          rules: the rules of the tokenizer.
-          settings: the generator's settings by name, as in the manifest of the data.
-          max_predictions_per_seq: P, maximum number of predicted positions per row.
-        """
+        `rules`: the rules of the tokenizer.
+        `settings`: the generator's settings by name, as in the manifest of the data.
+        `max_predictions_per_seq`: P, maximum number of predicted positions per row."""
         whole_words, vocabulary = settings["do_whole_word_mask"], rules.vocabulary
         return cls(
             vocab_size=len(vocabulary),
@@ -71,35 +58,24 @@ class MaskingRule:
 
 @dataclasses.dataclass(frozen=True)
 class Masked:
-    """Masked rows and their predictions.
+    """Masked rows and their predictions."""
 
-    Attributes:
-      input_ids: int32 [B, S], the rows after replacement.
-      positions: int32 [B, P], ascending; unused entries are 0.
-      labels: int32 [B, P], the original token ids; unused entries are 0.
-      weights: float32 [B, P], 1 for a prediction, 0 for an unused entry.
-    """
-
-    input_ids: np.ndarray
-    positions: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray
+    input_ids: np.ndarray  # int32 [B, S], the rows after replacement
+    positions: np.ndarray  # int32 [B, P], ascending; unused entries are 0
+    labels: np.ndarray  # int32 [B, P], the original token ids; unused entries are 0
+    weights: np.ndarray  # float32 [B, P], 1 for a prediction, 0 for an unused entry
 
 
 def mask(
     input_ids: np.ndarray, lengths: np.ndarray, maskable: np.ndarray, rule: MaskingRule, rng: np.random.Generator
 ) -> Masked:
-    """Chooses positions and replaces their tokens.
-
-    Each row gets at least one and at most `max_predictions_per_seq` positions. Whole-word masking is an exception: as
-    in the original, a word with too many tokens is skipped, so a row without a short enough word gets no position. All
-    tokens of a word (or of an n-gram) become [MASK], become random tokens, or stay unchanged together.
-
-    Args:
-      input_ids: int32 [B, S]; the padding may have any values.
-      lengths: int [B], number of tokens of each row, including [CLS] and [SEP].
-      maskable: bool [B, S], False on [CLS], [SEP] and padding.
-    """
+    """Chooses positions and replaces their tokens. Each row gets at least one and at most `max_predictions_per_seq`
+    positions. Whole-word masking is an exception: as in the original, a word with too many tokens is skipped, so a row
+    without a short enough word gets no position. All tokens of a word (or of an n-gram) become [MASK], become random
+    tokens, or stay unchanged together.
+    `input_ids`: int32 [B, S]; the padding may have any values.
+    `lengths`: int [B], number of tokens of each row, including [CLS] and [SEP].
+    `maskable`: bool [B, S], False on [CLS], [SEP] and padding."""
     wanted = np.rint(lengths * rule.masked_lm_prob).astype(np.int32)
     limits = np.clip(wanted, 1, rule.max_predictions_per_seq)
     if rule.continues_word is None:
@@ -120,11 +96,9 @@ def _choose_tokens(maskable: np.ndarray, limits: np.ndarray, most: int, rng: np.
 
 
 def _argsort(keys: np.ndarray) -> np.ndarray:
-    """Sorts the columns of each row by their keys, uint64 [B, n]; returns the indices of the columns, int32 [B, n].
-
-    The index of the column replaces the low bits of each key, so keys that differ only in these bits count as equal.
-    Sorting such numbers is several times faster than np.argsort.
-    """
+    """Sorts the columns of each row by their keys, uint64 [B, n]; returns the indices of the columns, int32 [B, n]. The
+    index of the column replaces the low bits of each key, so keys that differ only in these bits count as equal.
+    Sorting such numbers is several times faster than np.argsort."""
     bits = np.uint64(max(1, keys.shape[1] - 1).bit_length())
     keys = keys >> bits << bits | np.arange(keys.shape[1], dtype=np.uint64)
     keys.sort(axis=1)
@@ -167,11 +141,9 @@ def _choose_words(
 def _ngrams_in_random_order(
     lengths: np.ndarray, touches: np.ndarray, max_ngram_size: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draws the order in which n-grams are tried.
-
-    tf-models-official draws a size n with weight 1/n among the remaining sizes, and then draws a new n-gram of this
-    size. This function has the same distribution without sequential draws: the n-grams of each size arrive in random
-    order as a Poisson process of rate 1/n, and are tried in order of arrival.
+    """Draws the order in which n-grams are tried. tf-models-official draws a size n with weight 1/n among the remaining
+    sizes, and then draws a new n-gram of this size. This function has the same distribution without sequential draws:
+    the n-grams of each size arrive in random order as a Poisson process of rate 1/n, and are tried in order of arrival.
     """
     words = lengths.shape[1]
     times, firsts, sizes = [], [], []
@@ -196,10 +168,8 @@ def _ngrams_in_random_order(
 
 def _take_what_fits(candidates: tuple[np.ndarray, np.ndarray], lengths: np.ndarray, limits: np.ndarray) -> np.ndarray:
     """Tries the candidates of all rows in parallel; takes each candidate that fits and overlaps no taken candidate.
-
     Returns int [B, W], the index of the taken candidate that contains each word; _NONE for a word in no taken
-    candidate.
-    """
+    candidate."""
     firsts, sizes = candidates
     rows, words = lengths.shape
     group_of_word = np.full((rows, words), _NONE, np.int32)

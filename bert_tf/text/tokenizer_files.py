@@ -51,24 +51,16 @@ _ROLES = {"unk_token": UNK, "sep_token": SEP, "pad_token": PAD, "cls_token": CLS
 
 
 class _Stated(NamedTuple):
-    """What the files of a folder state.
+    """What the files of a folder state."""
 
-    Attributes:
-      source: the file that states `do_lower_case`.
-      do_lower_case, strip_accents: None if not stated.
-      added: the added tokens by their ids.
-      more: tokens that are added tokens if the vocabulary contains them.
-      form: the rules in `tokenizer_rules.FORM` that differ from the original's.
-      unsupported: a file, and a rule in it that `BertTokenizer` does not implement; "" if there is none.
-    """
-
-    source: str = ""
+    source: str = ""  # the file that states `do_lower_case`
+    # `do_lower_case`, `strip_accents`: None if not stated
     do_lower_case: bool | None = None
     strip_accents: bool | None = None
-    added: Mapping[int, AddedToken] = {}
-    more: Sequence[AddedToken] = ()
-    form: Mapping[str, Any] = {}
-    unsupported: str = ""
+    added: Mapping[int, AddedToken] = {}  # the added tokens by their ids
+    more: Sequence[AddedToken] = ()  # tokens that are added tokens if the vocabulary contains them
+    form: Mapping[str, Any] = {}  # the rules in `tokenizer_rules.FORM` that differ from the original's
+    unsupported: str = ""  # a file, and a rule in it that `BertTokenizer` does not implement; "" if there is none
 
 
 def read(
@@ -79,16 +71,11 @@ def read(
     strict: bool = True,
 ) -> TokenizerRules:
     """Reads the rules of a tokenizer.
-
-    Args:
-      path: a vocabulary, or a model's folder or checkpoint in it, or `hf://owner/model`.
-      do_lower_case, strip_accents: values that replace those in the files; None for no replacement.
-      default: rules for what neither an argument nor a file beside the vocabulary states.
-      strict: whether to refuse rules that `BertTokenizer` does not implement.
-
-    Raises:
-      InputError: a file is damaged or states a rule that is not implemented; or see `load_vocabulary`.
-    """
+    `path`: a vocabulary, or a model's folder or checkpoint in it, or `hf://owner/model`.
+    `do_lower_case`, `strip_accents`: values that replace those in the files; None for no replacement.
+    `default`: rules for what neither an argument nor a file beside the vocabulary states.
+    `strict`: whether to refuse rules that `BertTokenizer` does not implement.
+    Raises InputError: a file is damaged or states a rule that is not implemented; or see `load_vocabulary`."""
     with unreadable(path):
         return _read(path, do_lower_case, strip_accents, default, strict)
 
@@ -145,11 +132,8 @@ def read_config(folder: str) -> dict[str, Any]:
 
 def write(folder: str, rules: TokenizerRules, max_length: int, known: Mapping[str, Any] = {}) -> None:
     """Writes a `vocab.txt`, and a `tokenizer_config.json` with which transformers tokenizes by the same rules.
-
-    Args:
-      max_length: maximum number of tokens in a row.
-      known: entries to keep from the `tokenizer_config.json` of the checkpoint.
-    """
+    `max_length`: maximum number of tokens in a row.
+    `known`: entries to keep from the `tokenizer_config.json` of the checkpoint."""
     _write_vocabulary(os.path.join(folder, VOCABULARY), rules)
     entries = {"tokenizer_class": "BertTokenizer", **_ROLES, "model_max_length": max_length, **known}
     # transformers writes 10^30 if the maximum length is unknown.
@@ -189,11 +173,9 @@ def _decoder(rules: TokenizerRules) -> dict[str, dict[str, Any]]:
 
 
 def write_learned(vocab_file: str, text: str, rules: TokenizerRules, more: Mapping[str, Any]) -> None:
-    """Writes a vocabulary of `learn_vocab`, and its rules with further entries to the file that is named after it.
-
-    A folder may have several such vocabularies, so a `tokenizer_config.json` could not state their rules. Both files
-    are on the disk before either gets its name.
-    """
+    """Writes a vocabulary of `learn_vocab`, and its rules with further entries to the file that is named after it. A
+    folder may have several such vocabularies, so a `tokenizer_config.json` could not state their rules. Both files are
+    on the disk before either gets its name."""
     ids = {token: id_ for id_, token in enumerate(rules.vocabulary)}
     added = {"added_tokens": [[ids[token.content], *token] for token in rules.added_tokens]}
     with storage.atomic_path(vocab_file) as temporary:

@@ -31,18 +31,12 @@ FORM = {"special_tokens": SPECIAL_TOKENS, "truncation_side": "right", "has_token
 
 
 class AddedToken(NamedTuple):
-    """A token that transformers adds to a vocabulary. It is never split.
+    """A token that transformers adds to a vocabulary. It is never split."""
 
-    Attributes:
-      content: the token.
-      normalized: whether the token and the text are normalized before the search, for example lower-cased.
-      special: whether transformers counts the token among the special tokens.
-      lstrip, rstrip, single_word: not implemented; see docs/how_to/checkpoints.md.
-    """
-
-    content: str
-    normalized: bool
-    special: bool = False
+    content: str  # the token
+    normalized: bool  # whether the token and the text are normalized before the search, for example lower-cased
+    special: bool = False  # whether transformers counts the token among the special tokens
+    # `lstrip`, `rstrip`, `single_word`: not implemented; see docs/how_to/checkpoints.md
     lstrip: bool = False
     rstrip: bool = False
     single_word: bool = False
@@ -50,28 +44,18 @@ class AddedToken(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TokenizerRules:
-    """The rules of a tokenizer.
+    """The rules of a tokenizer."""
 
-    Attributes:
-      vocabulary: the tokens in the order of their ids, including the added tokens.
-      do_lower_case: whether text is lower-cased.
-      strip_accents: whether accents are stripped.
-      added_tokens: the tokens that are never split.
-      special_tokens: the tokens with the roles of `SPECIAL_TOKENS`, in this order.
-      truncation_side: the side at which a text that is too long loses tokens: "right" or "left".
-      has_token_types: whether the second text of a pair has segment 1; if not, all tokens have segment 0.
-      vocab_file: path of the vocabulary; "" if it comes from no file.
-      source: the file that states `do_lower_case`, for messages; "" if the vocabulary decides.
-    """
-
-    vocabulary: tuple[str, ...]
-    do_lower_case: bool
-    strip_accents: bool
-    added_tokens: tuple[AddedToken, ...] = ()
-    special_tokens: tuple[str, ...] = SPECIAL_TOKENS
-    truncation_side: str = "right"
-    has_token_types: bool = True
+    vocabulary: tuple[str, ...]  # the tokens in the order of their ids, including the added tokens
+    do_lower_case: bool  # whether text is lower-cased
+    strip_accents: bool  # whether accents are stripped
+    added_tokens: tuple[AddedToken, ...] = ()  # the tokens that are never split
+    special_tokens: tuple[str, ...] = SPECIAL_TOKENS  # the tokens with the roles of `SPECIAL_TOKENS`, in this order
+    truncation_side: str = "right"  # the side at which a text that is too long loses tokens: "right" or "left"
+    has_token_types: bool = True  # whether the second text of a pair has segment 1; if not, all tokens have segment 0
+    # path of the vocabulary; "" if it comes from no file
     vocab_file: str = dataclasses.field(default="", compare=False)
+    # the file that states `do_lower_case`, for messages; "" if the vocabulary decides
     source: str = dataclasses.field(default="", compare=False)
 
     def __post_init__(self):
@@ -157,10 +141,7 @@ def of_unknown(share: float, vocab_file: str, do_lower_case: bool) -> str:
 
 def log_casing(rules: TokenizerRules, given: bool | None) -> None:
     """Says why text is lower-cased or not; warns if the flag does not fit the vocabulary.
-
-    Args:
-      given: the value of --do_lower_case; None if it was not given.
-    """
+    `given`: the value of --do_lower_case; None if it was not given."""
     name, lower = rules.vocab_file, rules.do_lower_case
     found = "tokens" if has_capitals(rules.vocabulary) else "no tokens"
     if given is not None and given == has_capitals(rules.vocabulary):
@@ -203,17 +184,12 @@ def of_tokens(
     **form: Any,
 ) -> TokenizerRules:
     """Returns the rules of a vocabulary.
-
-    Args:
-      tokens: the tokens in the order of their ids.
-      do_lower_case: None to let the vocabulary decide: if it has tokens with capital letters, text keeps its case.
-      strip_accents: None for the same value as `do_lower_case`, as in the original; but if the vocabulary decides, and
-        has tokens with accents, text keeps its accents.
-      **form: the rules in `FORM` that differ from the original's.
-
-    Raises:
-      InputError: see `bert_tf.tokenization.load_vocabulary`.
-    """
+    `tokens`: the tokens in the order of their ids.
+    `do_lower_case`: None to let the vocabulary decide: if it has tokens with capital letters, text keeps its case.
+    `strip_accents`: None for the same value as `do_lower_case`, as in the original; but if the vocabulary decides, and
+      has tokens with accents, text keeps its accents.
+    `**form`: the rules in `FORM` that differ from the original's.
+    Raises InputError: see `bert_tf.tokenization.load_vocabulary`."""
     form |= {"special_tokens": tuple(form.get("special_tokens", SPECIAL_TOKENS))}
     check_vocabulary(tokens, vocab_file or "the vocabulary", form["special_tokens"])
     lower = not has_capitals(tokens) if do_lower_case is None else do_lower_case

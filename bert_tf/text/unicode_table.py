@@ -28,20 +28,15 @@ PATH = pathlib.Path(__file__).with_suffix(".npz")
 
 
 class Table(NamedTuple):
-    """The arrays that the graph looks up.
+    """The arrays that the graph looks up."""
 
-    Attributes:
-      entries: int32 [0x110000], the entry of each code point. An entry of kind EXPANDS contains the index of a row of
-        `expansions` instead of a code point.
-      expansions: int32 [rows, widest], the entries of each expansion; entries of kind DROPPED fill up short rows.
-      marks: int32 [marks], the code points of kind ORDERED_MARK, ascending.
-      mark_classes: int32 [marks], the canonical combining class of each mark.
-    """
-
+    # int32 [0x110000], the entry of each code point. An entry of kind EXPANDS contains the index of a row of
+    # `expansions` instead of a code point.
     entries: np.ndarray
+    # int32 [rows, widest], the entries of each expansion; entries of kind DROPPED fill up short rows
     expansions: np.ndarray
-    marks: np.ndarray
-    mark_classes: np.ndarray
+    marks: np.ndarray  # int32 [marks], the code points of kind ORDERED_MARK, ascending
+    mark_classes: np.ndarray  # int32 [marks], the canonical combining class of each mark
 
 
 def entry(kind: int, value: int = 0) -> int:
@@ -64,11 +59,9 @@ def load(lower_case: bool, strip_accents: bool) -> Table:
 
 
 def load_sigma_context() -> np.ndarray:
-    """Reads the role of each code point before or after a capital sigma, uint8 [0x110000].
-
-    A capital sigma becomes a final sigma if the nearest character before it is CASED, and the nearest character after
-    it is not CASED. Both searches skip characters that are IGNORED: the case-ignorable code points (Unicode 14.0,
-    section 3.13), and the code points that normalization drops. All other code points are OTHER.
-    """
+    """Reads the role of each code point before or after a capital sigma, uint8 [0x110000]. A capital sigma becomes a
+    final sigma if the nearest character before it is CASED, and the nearest character after it is not CASED. Both
+    searches skip characters that are IGNORED: the case-ignorable code points (Unicode 14.0, section 3.13), and the code
+    points that normalization drops. All other code points are OTHER."""
     with np.load(PATH) as file:
         return file["sigma_context"]

@@ -36,35 +36,25 @@ _ALONE, _SPACE, _DROPPED, _BOUNDARY, _MARK, _SIGMA, _EXPANDS = (
 
 
 class Words(NamedTuple):
-    """The words of all texts, and their positions in the source.
+    """The words of all texts, and their positions in the source."""
 
-    Attributes:
-      words: string [W].
-      text_splits: int64 [B + 1]; text b has the words words[text_splits[b]:text_splits[b + 1]].
-      is_replaced: bool [W], True where TOO_LONG replaces the word.
-      character_splits: int64 [W + 1]; word w has the characters from character_splits[w] up to character_splits[w + 1].
-      characters: int32 [K], code points.
-      starts, ends: int64 [K], for each character, the byte range of its source character in the text; None unless
-        requested.
-    """
-
-    words: tf.Tensor
-    text_splits: tf.Tensor
-    is_replaced: tf.Tensor
+    words: tf.Tensor  # string [W]
+    text_splits: tf.Tensor  # int64 [B + 1]; text b has the words words[text_splits[b]:text_splits[b + 1]]
+    is_replaced: tf.Tensor  # bool [W], True where TOO_LONG replaces the word
+    # int64 [W + 1]; word w has the characters from character_splits[w] up to character_splits[w + 1]
     character_splits: tf.Tensor
-    characters: tf.Tensor
+    characters: tf.Tensor  # int32 [K], code points
+    # `starts`, `ends`: int64 [K], for each character, the byte range of its source character in the text; None unless
+    # requested
     starts: tf.Tensor | None
     ends: tf.Tensor | None
 
 
 class WordSplitter(tf.Module):
     """Cleans texts and splits them at spaces and punctuation.
-
-    Args:
-      lower_case: whether to lower-case texts.
-      strip_accents: whether to strip accents.
-      added: the added tokens that are found in the normalized text, by id. Such a token is one word.
-    """
+    `lower_case`: whether to lower-case texts.
+    `strip_accents`: whether to strip accents.
+    `added`: the added tokens that are found in the normalized text, by id. Such a token is one word."""
 
     def __init__(self, lower_case: bool, strip_accents: bool, added: Mapping[int, str] = {}):
         super().__init__()
@@ -80,13 +70,8 @@ class WordSplitter(tf.Module):
 
     def __call__(self, texts: tf.Tensor) -> tf.RaggedTensor:
         """Splits UTF-8 texts into words; invalid bytes are dropped.
-
-        Args:
-          texts: string [B].
-
-        Returns:
-          RaggedTensor string [B, (words)]; the character TOO_LONG replaces a word of more than 200 characters.
-        """
+        `texts`: string [B].
+        Returns raggedTensor string [B, (words)]; the character TOO_LONG replaces a word of more than 200 characters."""
         split = self.split(texts)
         return tf.RaggedTensor.from_row_splits(split.words, split.text_splits, validate=False)
 
@@ -174,10 +159,8 @@ class WordSplitter(tf.Module):
         return tf.where(is_sigma, sigma, entries)
 
     def _ends_a_word(self, sources):
-        """Returns whether a capital sigma at each character would be final, bool [N]; see `load_sigma_context`.
-
-        Every text ends with a space, so the search never crosses into the next text.
-        """
+        """Returns whether a capital sigma at each character would be final, bool [N]; see `load_sigma_context`. Every
+        text ends with a space, so the search never crosses into the next text."""
         context = tf.gather(self._sigma_context, sources)
         decides = tf.cast(tf.not_equal(context, unicode_table.IGNORED), tf.int32)
         deciding = tf.boolean_mask(context, decides > 0)
@@ -186,10 +169,8 @@ class WordSplitter(tf.Module):
         return tf.gather(cased, up_to - decides) & ~tf.gather(cased, up_to + 1)
 
     def _in_canonical_order(self, entries):
-        """Sorts adjacent marks by their canonical combining class, as NFD does.
-
-        A dropped character without a class (BOUNDARY) separates marks; other dropped characters do not.
-        """
+        """Sorts adjacent marks by their canonical combining class, as NFD does. A dropped character without a class
+        (BOUNDARY) separates marks; other dropped characters do not."""
         is_mark = (entries >= _MARK) & (entries < _SIGMA)
         parts = ~is_mark & ((entries < _DROPPED) | (entries >= _BOUNDARY))
         positions = tf.where(is_mark)

@@ -18,15 +18,11 @@ _CORES = 2
 
 
 def choose_parts(settings: DeviceSettings, sizes: Iterable[int]) -> int:
-    """Returns the number of parts of a batch that are computed at the same time.
-
-    The number is 2 on a CPU with two cores if all sizes are even and XLA is off. Otherwise, the number is 1. For 2
-    parts, the function sets the number of threads per operation to 1 for the whole process. Call the function before
-    any computation: TensorFlow refuses the setting after the first computation, and the function then returns 1.
-
-    Args:
-      sizes: numbers of rows of all batches and micro-batches.
-    """
+    """Returns the number of parts of a batch that are computed at the same time. The number is 2 on a CPU with two
+    cores if all sizes are even and XLA is off. Otherwise, the number is 1. For 2 parts, the function sets the number of
+    threads per operation to 1 for the whole process. Call the function before any computation: TensorFlow refuses the
+    setting after the first computation, and the function then returns 1.
+    `sizes`: numbers of rows of all batches and micro-batches."""
     on_cpu = settings.distribution_strategy in ("off", "one_device") and not (settings.num_gpus or settings.use_tpu)
     if not on_cpu or usable_cores() != _CORES or settings.enable_xla or any(size % _CORES for size in sizes):
         return 1
@@ -45,16 +41,12 @@ def split(batch: Mapping[str, tf.Tensor], count: int) -> dict[str, tf.Tensor]:
 
 
 def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int, *arguments: list) -> list:
-    """Returns the results of a function for equal parts of a batch.
-
-    The function is traced once. The calls do not depend on each other, so TensorFlow runs the calls at the same time.
-
-    Args:
-      function: function that takes a part of the batch, and this part's entry in each list of `arguments`.
-      batch: columns [B, ...].
-      count: number of parts.
-      *arguments: lists with one entry per part.
-    """
+    """Returns the results of a function for equal parts of a batch. The function is traced once. The calls do not
+    depend on each other, so TensorFlow runs the calls at the same time.
+    `function`: function that takes a part of the batch, and this part's entry in each list of `arguments`.
+    `batch`: columns [B, ...].
+    `count`: number of parts.
+    `*arguments`: lists with one entry per part."""
     traced, columns = tf.function(function, autograph=False), split(batch, count)
     parts = [{name: value[index] for name, value in columns.items()} for index in range(count)]
     return [traced(*each) for each in zip(parts, *arguments, strict=True)]
@@ -62,12 +54,9 @@ def side_by_side(function: Callable, batch: Mapping[str, tf.Tensor], count: int,
 
 def summed(function: Callable, batch: Mapping[str, tf.Tensor], count: int):
     """Applies a function to parts of a batch at the same time, and sums the results.
-
-    Args:
-      function: function that takes columns, and returns a structure of sums over their rows.
-      batch: columns [B, ...]; B may be dynamic, and the parts may differ by one row.
-      count: number of parts.
-    """
+    `function`: function that takes columns, and returns a structure of sums over their rows.
+    `batch`: columns [B, ...]; B may be dynamic, and the parts may differ by one row.
+    `count`: number of parts."""
     if count == 1:
         return function(batch)
     rows = tf.shape(next(iter(batch.values())))[0]

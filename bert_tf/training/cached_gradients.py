@@ -69,10 +69,8 @@ def accumulate(
 def _of_outputs(
     objective: CoupledObjective, found: tf.Tensor, batch: Mapping, denominators: Mapping, scaled: Callable
 ) -> tuple[tf.Tensor, Scalars]:
-    """Returns the gradients of this replica's outputs, and the numerators of its rows.
-
-    Every replica compares its own rows with the rows of all replicas.
-    """
+    """Returns the gradients of this replica's outputs, and the numerators of its rows. Every replica compares its own
+    rows with the rows of all replicas."""
     context, columns = tf.distribute.get_replica_context(), objective.columns(batch)
     size = found.shape[0] or tf.shape(found)[0]
     first = context.replica_id_in_sync_group * size

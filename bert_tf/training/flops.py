@@ -47,36 +47,26 @@ _TPU_TYPE = re.compile(r"(v\w+)-(\d+)")
 
 @dataclasses.dataclass(frozen=True)
 class Peak:
-    """The peak FLOP/s of all devices of a strategy together.
+    """The peak FLOP/s of all devices of a strategy together."""
 
-    Attributes:
-      flops: FLOPs per second.
-      source: origin of the number, for the log.
-    """
-
-    flops: float
-    source: str
+    flops: float  # FLOPs per second
+    source: str  # origin of the number, for the log
 
 
 def training_flops(config: BertConfig, length: int, predictions: int = 0, outputs: int = 0, examples: int = 1) -> int:
-    """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add is two FLOPs.
-
-    The formula counts matrix products. Products with padding count too, because the device computes them. The formula
-    omits embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax,
-    dropout, the optimizer). The forward pass of a row takes:
-
+    """Computes the model FLOPs of the forward and backward pass of one row; a multiply-add is two FLOPs. The formula
+    counts matrix products. Products with padding count too, because the device computes them. The formula omits
+    embedding lookups and operations that are linear in the hidden size (normalization, activations, softmax, dropout,
+    the optimizer). The forward pass of a row takes:
       each of L layers   2 S (4 H^2 + 2 H I) + 4 S^2 H   projections and feed-forward; scores and contexts
       masked LM          2 P (H^2 + H V)                 transform; logits of the vocabulary
       pooled output      2 N (H^2 + H outputs)           pooler; head
-
-    Args:
-      length: S, number of tokens in the row.
-      predictions: P, number of positions at which tokens are predicted.
-      outputs: number of outputs of the head on the pooled output; 0 if there is no such head. Without such a head, the
-        pooler is not trained.
-      examples: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
-        row.
-    """
+    `length`: S, number of tokens in the row.
+    `predictions`: P, number of positions at which tokens are predicted.
+    `outputs`: number of outputs of the head on the pooled output; 0 if there is no such head. Without such a head, the
+      pooler is not trained.
+    `examples`: N, the maximum number of examples in a row. Attention scores are computed, and counted, over the whole
+      row."""
     hidden = config.hidden_size
     layer = 2 * length * (4 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * length**2 * hidden
     pooled = 2 * examples * (hidden**2 + hidden * outputs) if outputs else 0
@@ -101,15 +91,11 @@ def bilstm_flops(config: BertConfig, length: int) -> int:
 
 
 def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
-    """Computes the FLOPs that `training_flops` counts for a row although pre-training does not need them.
-
-    Pre-training computes the last layer only at the positions that the heads read: the masked positions and the
-    positions of the pooler. At other positions, it computes only keys and values.
-
-    Args:
-      length: S, number of tokens in the row.
-      read: number of positions that the heads read; S or more for all positions.
-    """
+    """Computes the FLOPs that `training_flops` counts for a row although pre-training does not need them. Pre-training
+    computes the last layer only at the positions that the heads read: the masked positions and the positions of the
+    pooler. At other positions, it computes only keys and values.
+    `length`: S, number of tokens in the row.
+    `read`: number of positions that the heads read; S or more for all positions."""
     hidden, unread = config.hidden_size, max(0, length - read)
     layer = 2 * unread * (2 * hidden**2 + 2 * hidden * config.intermediate_size) + 4 * unread * length * hidden
     return _TRAINING_OVER_FORWARD * layer
@@ -117,10 +103,7 @@ def unread_position_flops(config: BertConfig, length: int, read: int) -> int:
 
 def peak(strategy: tf.distribute.Strategy, dtype: str) -> Peak | None:
     """Returns the published peak of all devices of a strategy; None if it is unknown, as for every CPU.
-
-    Args:
-      dtype: compute dtype: float32, bfloat16 or float16.
-    """
+    `dtype`: compute dtype: float32, bfloat16 or float16."""
     if isinstance(strategy, tf.distribute.TPUStrategy):
         # TensorFlow does not provide the accelerator's type, but a TPU VM sets this environment variable.
         return tpu_peak(os.environ.get("TPU_ACCELERATOR_TYPE", ""))

@@ -17,40 +17,25 @@ Scalars = dict[str, tf.Tensor]
 
 
 class Objective(Protocol):
-    """The task that a model is trained on.
+    """The task that a model is trained on."""
 
-    Attributes:
-      metrics: declarations of all loss terms, measured metrics and derived metrics.
-      couples_rows: whether the loss compares all rows of a batch. If so, the objective is a `CoupledObjective`.
-    """
-
-    couples_rows: bool
+    couples_rows: bool  # whether the loss compares all rows of a batch. If so, the objective is a `CoupledObjective`.
     model: keras.Model
-    metrics: tuple[metrics.Metric, ...]
+    metrics: tuple[metrics.Metric, ...]  # declarations of all loss terms, measured metrics and derived metrics
 
     def denominators(self, batch: Mapping) -> dict[str, dict[str, tf.Tensor]]:
-        """Computes the denominators of the means, without running the model.
-
-        Returns:
-          "loss": the denominator of each term of the loss by name, float32 [].
-          "metrics": the denominator of each metric by name, float32 [].
-          Both entries have the same names as in `numerators`.
-        """
+        """Computes the denominators of the means, without running the model. Returns "loss": the denominator of each
+        term of the loss by name, float32 []. "metrics": the denominator of each metric by name, float32 []. Both
+        entries have the same names as in `numerators`."""
 
     def numerators(self, batch: Mapping, training: bool, seed: tf.Tensor | None) -> dict[str, dict[str, tf.Tensor]]:
-        """Runs the model on a per-replica batch.
-
-        Returns:
-          "loss": the numerator of each term of the loss by name, float32 [].
-          "metrics": the numerator of each metric by name, float32 []. Metrics do not affect the gradients.
-        """
+        """Runs the model on a per-replica batch. Returns "loss": the numerator of each term of the loss by name,
+        float32 []. "metrics": the numerator of each metric by name, float32 []. Metrics do not affect the gradients."""
 
     def loss(self, numerators: Scalars, denominators: Scalars) -> tf.Tensor:
-        """Computes the loss, float32 []: the sum of numerator / denominator over the terms of the loss.
-
-        If the numerators cover only some rows and the denominators cover all rows, the result is the contribution of
-        the rows that the numerators cover.
-        """
+        """Computes the loss, float32 []: the sum of numerator / denominator over the terms of the loss. If the
+        numerators cover only some rows and the denominators cover all rows, the result is the contribution of the rows
+        that the numerators cover."""
 
 
 class CoupledObjective(Objective, Protocol):
@@ -88,27 +73,21 @@ def accumulate(
     scaled: Callable[[tf.Tensor], tf.Tensor] = tf.identity,
     compiled: bool = False,
 ) -> tuple[list[tf.Tensor | None], Scalars]:
-    """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches.
-
-    Memory contains the activations of only one micro-batch at a time. XLA can compile the loop over micro-batches,
-    because all shapes are static and the loop does not communicate with other replicas.
-
-    Args:
-      batch: the per-replica batch; `micro_batches` times `parts` must divide the number of rows.
-      seed: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
-        which is derived from this seed.
-      denominators: denominator of each loss term, float32 []. It is the sum over the batches of all replicas, so all
-        predictions have equal weight, no matter which replica or micro-batch computes them.
-      micro_batches: number of micro-batches.
-      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
-      scaled: function that maps the loss to the value that is differentiated, such as the scaled loss.
-      compiled: whether XLA compiles the whole computation as one program. Replicas communicate only before and after
-        this program.
-
-    Returns:
-      A list with one gradient per weight; a gradient is None if the loss does not depend on the weight.
-      The numerators by name, float32 [] each.
-    """
+    """Computes the gradients of this replica's share of the loss, and sums the numerators over micro-batches. Memory
+    contains the activations of only one micro-batch at a time. XLA can compile the loop over micro-batches, because all
+    shapes are static and the loop does not communicate with other replicas.
+    `batch`: the per-replica batch; `micro_batches` times `parts` must divide the number of rows.
+    `seed`: seed of the dropout masks, int32 [2]. If there are several micro-batches or parts, each gets its own seed,
+      which is derived from this seed.
+    `denominators`: denominator of each loss term, float32 []. It is the sum over the batches of all replicas, so all
+      predictions have equal weight, no matter which replica or micro-batch computes them.
+    `micro_batches`: number of micro-batches.
+    `parts`: number of parts of a micro-batch that are computed at the same time; see `batch_parts`.
+    `scaled`: function that maps the loss to the value that is differentiated, such as the scaled loss.
+    `compiled`: whether XLA compiles the whole computation as one program. Replicas communicate only before and after
+      this program.
+    Returns a list with one gradient per weight; a gradient is None if the loss does not depend on the weight. The
+    numerators by name, float32 [] each."""
 
     def of_rows(rows, drawn):
         # The tape watches only these weights, so there is no backward pass through the frozen layers below.

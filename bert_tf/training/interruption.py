@@ -9,10 +9,8 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interruption:
-    """Records the first SIGTERM or Ctrl-C and lets training continue; a second signal ends the process.
-
-    Use this class as a context manager in the main thread. Other threads receive no signals, so it has no effect there.
-    """
+    """Records the first SIGTERM or Ctrl-C and lets training continue; a second signal ends the process. Use this class
+    as a context manager in the main thread. Other threads receive no signals, so it has no effect there."""
 
     def __init__(self):
         self._noted = 0
@@ -43,9 +41,6 @@ class Interruption:
 
     def stop(self) -> None:
         """Raises the exception that belongs to the signal.
-
-        Raises:
-          Terminated: after SIGTERM.
-          KeyboardInterrupt: after Ctrl-C.
-        """
+        Raises Terminated: after SIGTERM.
+        Raises KeyboardInterrupt: after Ctrl-C."""
         raise KeyboardInterrupt if self._noted == signal.SIGINT else Terminated

@@ -62,24 +62,18 @@ def train(
     next_evaluation: Callable[[int], int | None] = lambda step: None,
     has_ended: Callable[[], bool] = lambda: False,
 ) -> None:
-    """Trains up to a step, from the checkpoint in `found`, or from the model's weights if there is no checkpoint.
-
-    After SIGTERM or Ctrl-C, training continues for about a second, or to the end of a slower step. Then training saves
-    a checkpoint and stops. On a TPU, or with several workers, training first finishes the current loop.
-
-    Args:
-      trainer: a trainer with an optimizer and training data.
-      settings: settings with the folder, the interval of checkpoints and the number of steps per loop.
-      num_train_steps: the last step, counted from the first step in the folder.
-      evaluate: function that is called at the start, and after every checkpoint but the last.
-      next_evaluation: function that takes a step, and returns the next step at which an evaluation needs a checkpoint;
-        None if there is no such step. This checkpoint is saved in addition to the checkpoints of the settings.
-      has_ended: function that is called after `evaluate`; if it returns True, training ends before its last step.
-
-    Raises:
-      NotFinite: a weight is not finite, or a step failed because its loss or gradient is not finite. With
-        `skip_non_finite_steps`, training fails only after many such steps in a row.
-    """
+    """Trains up to a step, from the checkpoint in `found`, or from the model's weights if there is no checkpoint. After
+    SIGTERM or Ctrl-C, training continues for about a second, or to the end of a slower step. Then training saves a
+    checkpoint and stops. On a TPU, or with several workers, training first finishes the current loop.
+    `trainer`: a trainer with an optimizer and training data.
+    `settings`: settings with the folder, the interval of checkpoints and the number of steps per loop.
+    `num_train_steps`: the last step, counted from the first step in the folder.
+    `evaluate`: function that is called at the start, and after every checkpoint but the last.
+    `next_evaluation`: function that takes a step, and returns the next step at which an evaluation needs a checkpoint;
+      None if there is no such step. This checkpoint is saved in addition to the checkpoints of the settings.
+    `has_ended`: function that is called after `evaluate`; if it returns True, training ends before its last step.
+    Raises NotFinite: a weight is not finite, or a step failed because its loss or gradient is not finite. With
+    `skip_non_finite_steps`, training fails only after many such steps in a row."""
     run = _Run(trainer, settings, num_train_steps, found)
     step = run.first_step
     if step >= num_train_steps:
@@ -115,12 +109,9 @@ def _warn_if_diverged(folder: str) -> None:
 
 class _Run:
     """A training run in progress.
-
-    Attributes:
-      first_step: number of completed steps when the process starts training; 0 in a new run.
-      saved: prefix of the last checkpoint.
-      shown: the progress display; None on a worker that writes no files.
-    """
+    `first_step`: number of completed steps when the process starts training; 0 in a new run.
+    `saved`: prefix of the last checkpoint.
+    `shown`: the progress display; None on a worker that writes no files."""
 
     def __init__(self, trainer: Trainer, settings, num_train_steps: int, found: checkpoint_folder.ResumePoint):
         self._trainer, self._settings = trainer, settings

@@ -37,38 +37,24 @@ def perplexity(losses: Sequence[tf.Tensor]) -> tf.Tensor:
 
 @dataclasses.dataclass(frozen=True)
 class Metric:
-    """A metric and its appearance.
+    """A metric and its appearance."""
 
-    Attributes:
-      name: name in `metrics.jsonl` and `eval_results.txt`.
-      short_name: name on the progress line; if it is "", the progress line omits the metric.
-      group: name of the metric's group; the progress line shows metrics of one group next to each other.
-      tag: name in TensorBoard; "" means `name`.
-      title: title of the curve in the report; if it is "", the report has no curve of the metric.
-      form: how the value is written.
-      higher_is_better: whether the best evaluation is the one with the highest value.
-      log_scale: whether the curve has a logarithmic axis.
-      from_zero: whether the axis of the curve begins at 0.
-      is_speed: whether the report states the metric in a line of text, under its title, instead of a curve.
-      is_only_evaluated: whether evaluations compute the metric, but training does not.
-      derived_from: names of the metrics from which `derive` computes this metric; () if this metric is measured.
-      derive: function that computes the metric from the available values of `derived_from`, float32 [] each. The
-        values are means over the whole loop or evaluation, since a mean of exponentials is not the exponential of the
-        mean.
-    """
-
-    name: str
-    short_name: str = ""
-    group: str = ""
-    tag: str = ""
-    title: str = ""
-    form: Form = Form.NUMBER
-    higher_is_better: bool = False
-    log_scale: bool = False
-    from_zero: bool = False
+    name: str  # name in `metrics.jsonl` and `eval_results.txt`
+    short_name: str = ""  # name on the progress line; if it is "", the progress line omits the metric
+    group: str = ""  # name of the metric's group; the progress line shows metrics of one group next to each other
+    tag: str = ""  # name in TensorBoard; "" means `name`
+    title: str = ""  # title of the curve in the report; if it is "", the report has no curve of the metric
+    form: Form = Form.NUMBER  # how the value is written
+    higher_is_better: bool = False  # whether the best evaluation is the one with the highest value
+    log_scale: bool = False  # whether the curve has a logarithmic axis
+    from_zero: bool = False  # whether the axis of the curve begins at 0
+    # whether the report states the metric in a line of text, under its title, instead of a curve
     is_speed: bool = False
-    is_only_evaluated: bool = False
+    is_only_evaluated: bool = False  # whether evaluations compute the metric, but training does not
+    # names of the metrics from which `derive` computes this metric; () if this metric is measured
     derived_from: tuple[str, ...] = ()
+    # function that computes the metric from the available values of `derived_from`, float32 [] each. The values are
+    # means over the whole loop or evaluation, since a mean of exponentials is not the exponential of the mean.
     derive: Callable[[Sequence[tf.Tensor]], tf.Tensor] | None = None
 
     @property
@@ -105,10 +91,7 @@ def by_name(declared: Sequence[Metric]) -> dict[str, Metric]:
 
 def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
     """Raises an error if a metric of an evaluation is not finite, since the evaluated weights are then unusable.
-
-    Raises:
-      NotFinite: names the metrics.
-    """
+    Raises NotFinite: names the metrics."""
     bad = [name for name, value in values.items() if not math.isfinite(value)]
     if bad:
         raise NotFinite(
@@ -119,13 +102,8 @@ def require_finite(values: Mapping[str, float], checkpoint: str) -> None:
 
 def add_derived(values: Mapping[str, tf.Tensor], declared: Sequence[Metric]) -> dict[str, tf.Tensor]:
     """Adds derived metrics to measured metrics.
-
-    Args:
-      values: metrics by name, float32 [] each.
-
-    Returns:
-      All metrics by name: first the declared metrics in the order of `declared`, then the other metrics.
-    """
+    `values`: metrics by name, float32 [] each.
+    Returns all metrics by name: first the declared metrics in the order of `declared`, then the other metrics."""
     found = {}
     for metric in declared:
         sources = [values[name] for name in metric.derived_from if name in values]

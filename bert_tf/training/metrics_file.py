@@ -25,12 +25,9 @@ OTHER_DATA = "evaluations"
 
 def record(output_dir: str, split: str, step: int, values: Mapping, name: str = METRICS_NAME) -> None:
     """Adds a line to a metrics file.
-
-    Args:
-      split: TRAIN, HELD_OUT, TRAINING_DATA or the name of other evaluated data; START if training starts or resumes.
-      step: number of completed steps.
-      values: metrics by name, or facts about a start.
-    """
+    `split`: TRAIN, HELD_OUT, TRAINING_DATA or the name of other evaluated data; START if training starts or resumes.
+    `step`: number of completed steps.
+    `values`: metrics by name, or facts about a start."""
     tf.io.gfile.makedirs(output_dir)
     path = os.path.join(output_dir, name)
     line = json.dumps({"split": split, "step": step, **values}) + "\n"
@@ -42,10 +39,7 @@ def record(output_dir: str, split: str, step: int, values: Mapping, name: str = 
 
 def series_of(data: str) -> str:
     """Returns the value of `split` for data that is not a run's own: the data's name and the beginning of its hash.
-
-    Args:
-      data: identification of the data: name, number of examples or bytes, and hash, separated by ", ".
-    """
+    `data`: identification of the data: name, number of examples or bytes, and hash, separated by ", "."""
     name, _, content = data.rsplit(", ", 2)
     return f"{name}-{content[:4]}"
 
@@ -81,15 +75,10 @@ def _is_torn(path: str) -> bool:
 
 
 def read(output_dir: str, name: str = METRICS_NAME) -> list[dict]:
-    """Reads the lines that `record` wrote, without outdated lines.
-
-    A resumed run repeats the steps after its checkpoint, so earlier lines of these steps are outdated. If a checkpoint
-    is evaluated twice, only the later line is returned. Lines that are damaged, or that another process is still
-    writing, are skipped.
-
-    Returns:
-      The entries of the lines, ordered by step within each split.
-    """
+    """Reads the lines that `record` wrote, without outdated lines. A resumed run repeats the steps after its
+    checkpoint, so earlier lines of these steps are outdated. If a checkpoint is evaluated twice, only the later line is
+    returned. Lines that are damaged, or that another process is still writing, are skipped. Returns the entries of the
+    lines, ordered by step within each split."""
     by_split: dict[str, dict[int, dict]] = {}
     for entry in filter(None, map(_parsed, _lines(os.path.join(output_dir, name)))):
         split, step = entry["split"], entry["step"]

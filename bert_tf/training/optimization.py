@@ -26,14 +26,11 @@ _FEW_ROWS = 0.25
 
 class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     """A learning rate that rises linearly from 0 during the warm-up, and then decays linearly to 0.
-
-    Args:
-      peak: the value of --learning_rate.
-      total_steps: step at which the rate is 0.
-      warmup_steps: number of warm-up steps; 0 for no warm-up.
-      decay_after_warmup: whether the line of the decay starts at `peak` at the end of the warm-up. Otherwise, the line
-        starts at step 0, as in google-research/bert, so the rate never reaches `peak`.
-    """
+    `peak`: the value of --learning_rate.
+    `total_steps`: step at which the rate is 0.
+    `warmup_steps`: number of warm-up steps; 0 for no warm-up.
+    `decay_after_warmup`: whether the line of the decay starts at `peak` at the end of the warm-up. Otherwise, the line
+      starts at step 0, as in google-research/bert, so the rate never reaches `peak`."""
 
     def __init__(self, peak: float, total_steps: int, warmup_steps: int, decay_after_warmup: bool = False):
         super().__init__()
@@ -53,21 +50,15 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
 
 class AdamWeightDecay(keras.optimizers.Optimizer):
-    """Adam with decoupled weight decay, by default without bias correction.
-
-    m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;  w = w - lr (m' / (sqrt(v') + eps) + decay w)
-    where m' is m and v' is v, or with bias correction m / (1 - b1^t) and v / (1 - b2^t) for update t, counted from 1.
-
-    `iterations` counts updates. A step whose gradients are not finite is skipped. A skipped step does not change the
-    moments, so the bias correction must not count skipped steps.
-
-    Args:
-      learning_rate: a number or a schedule.
-      weight_decay_rate: rate of the weight decay, which applies to all weights except biases and layer norms.
-      bias_correction: whether to correct the moments for their start at zero, and to use an epsilon of 1e-8, as in
-        Adam's paper and in PyTorch. Otherwise, epsilon is 1e-6 as in google-research/bert.
-      rate_factor: function that returns the factor of the learning rate for a weight; None means 1 for all weights.
-    """
+    """Adam with decoupled weight decay, by default without bias correction. m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2)
+    g^2;  w = w - lr (m' / (sqrt(v') + eps) + decay w) where m' is m and v' is v, or with bias correction m / (1 - b1^t)
+    and v / (1 - b2^t) for update t, counted from 1. `iterations` counts updates. A step whose gradients are not finite
+    is skipped. A skipped step does not change the moments, so the bias correction must not count skipped steps.
+    `learning_rate`: a number or a schedule.
+    `weight_decay_rate`: rate of the weight decay, which applies to all weights except biases and layer norms.
+    `bias_correction`: whether to correct the moments for their start at zero, and to use an epsilon of 1e-8, as in
+      Adam's paper and in PyTorch. Otherwise, epsilon is 1e-6 as in google-research/bert.
+    `rate_factor`: function that returns the factor of the learning rate for a weight; None means 1 for all weights."""
 
     beta_1, beta_2 = 0.9, 0.999
 
@@ -103,17 +94,13 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
     def apply_scaled(
         self, gradients, variables, factor: tf.Tensor, finite: tf.Tensor, step: tf.Variable | None = None
     ) -> None:
-        """Scales the gradients and applies one step to all weights.
-
-        Call this method in replica context, with the same gradients and scalars on all replicas.
-
-        Args:
-          gradients: the gradients, one per weight. The gradient of an embedding table may be `tf.IndexedSlices` without
-            duplicate indices.
-          factor: float32 scalar that multiplies all gradients.
-          finite: bool scalar; if false, weights, moments and `iterations` do not change.
-          step: int64 scalar for the learning-rate schedule, the same on all replicas; None means `iterations`.
-        """
+        """Scales the gradients and applies one step to all weights. Call this method in replica context, with the same
+        gradients and scalars on all replicas.
+        `gradients`: the gradients, one per weight. The gradient of an embedding table may be `tf.IndexedSlices` without
+          duplicate indices.
+        `factor`: float32 scalar that multiplies all gradients.
+        `finite`: bool scalar; if false, weights, moments and `iterations` do not change.
+        `step`: int64 scalar for the learning-rate schedule, the same on all replicas; None means `iterations`."""
         step = self.iterations if step is None else step
 
         def apply(distribution, pairs, factor, finite, updates):
@@ -163,10 +150,8 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
         return rate, tf.convert_to_tensor(self.iterations), factor.deref(), finite.deref()
 
     def _kernel_scalars(self, factor, finite, rate_factor: float) -> tuple[tf.Tensor, tf.Tensor, dict[str, tf.Tensor]]:
-        """Computes the gradient's factor, the weight's factor, and the kernel's scalars for one `rate_factor`.
-
-        If `finite` is false, the scalars make the kernel multiply weights and moments by 1 and add 0.
-        """
+        """Computes the gradient's factor, the weight's factor, and the kernel's scalars for one `rate_factor`. If
+        `finite` is false, the scalars make the kernel multiply weights and moments by 1 and add 0."""
         rate, iterations, factor, finite = self._scalars(factor, finite, rate_factor)
         kept = tf.where(finite, 1.0 - rate * self.weight_decay_rate, 1.0)
         epsilon = tf.constant(self.epsilon)
@@ -233,14 +218,9 @@ class AdamWeightDecay(keras.optimizers.Optimizer):
 
 
 class Lamb(AdamWeightDecay):
-    """LAMB: Adam with bias correction and decay; an update's norm is proportional to the norm of the updated weight.
-
-    u = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u
-
-    Biases and layer norms are neither decayed nor scaled.
-
-    The arguments are those of `AdamWeightDecay`, except `bias_correction`. Epsilon is 1e-6.
-    """
+    """LAMB: Adam with bias correction and decay; an update's norm is proportional to the norm of the updated weight. u
+    = m' / (sqrt(v') + eps) + decay w;  w = w - lr |w| / |u| u Biases and layer norms are neither decayed nor scaled.
+    The arguments are those of `AdamWeightDecay`, except `bias_correction`. Epsilon is 1e-6."""
 
     def __init__(self, learning_rate, **kwargs):
         super().__init__(learning_rate, bias_correction=True, **kwargs)
@@ -269,21 +249,15 @@ def clipped_update(
     variables: Sequence[tf.Variable],
     step: tf.Variable | None = None,
 ) -> tf.Tensor:
-    """Sums gradients over replicas, clips the sum by its global norm, and applies one step.
-
-    Call this function in replica context. Clipping after the sum makes the step independent of the number of replicas.
-    If the norm is not finite, weights, moments and `iterations` do not change on any replica. With a
-    `LossScaleOptimizer`, the gradients belong to the scaled loss, and the scale is adapted.
-
-    Args:
-      optimizer: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
-      gradients: gradients of this replica's share of the loss, one per weight.
-      step: int64 scalar for the learning-rate schedule: the number of previous steps, including skipped steps. None
-        means the optimizer's `iterations`, which counts updates.
-
-    Returns:
-      The global norm of the summed gradients before clipping, float32 scalar.
-    """
+    """Sums gradients over replicas, clips the sum by its global norm, and applies one step. Call this function in
+    replica context. Clipping after the sum makes the step independent of the number of replicas. If the norm is not
+    finite, weights, moments and `iterations` do not change on any replica. With a `LossScaleOptimizer`, the gradients
+    belong to the scaled loss, and the scale is adapted.
+    `optimizer`: `AdamWeightDecay` or `Lamb`, or a `LossScaleOptimizer` around one of them.
+    `gradients`: gradients of this replica's share of the loss, one per weight.
+    `step`: int64 scalar for the learning-rate schedule: the number of previous steps, including skipped steps. None
+      means the optimizer's `iterations`, which counts updates.
+    Returns the global norm of the summed gradients before clipping, float32 scalar."""
     scaling = isinstance(optimizer, keras.mixed_precision.LossScaleOptimizer)
     context = tf.distribute.get_replica_context()
     if context.num_replicas_in_sync > 1:

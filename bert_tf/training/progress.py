@@ -17,12 +17,9 @@ _ZEROS = re.compile(r"\.?0*e-0?")
 
 class TrainingProgress:
     """Shows the progress of training, and adds the metrics of every loop to `metrics.jsonl`.
-
-    Args:
-      output_dir: the folder of `metrics.jsonl`.
-      first_step: number of steps before this start of the run.
-      facts: facts about this start of the run, which are recorded in `metrics.jsonl`.
-    """
+    `output_dir`: the folder of `metrics.jsonl`.
+    `first_step`: number of steps before this start of the run.
+    `facts`: facts about this start of the run, which are recorded in `metrics.jsonl`."""
 
     def __init__(
         self,
@@ -40,11 +37,8 @@ class TrainingProgress:
 
     def update(self, step: int, values: Mapping[str, float]) -> None:
         """Reports a loop of training.
-
-        Args:
-          step: number of completed steps.
-          values: metrics by name, averaged over the loop.
-        """
+        `step`: number of completed steps.
+        `values`: metrics by name, averaged over the loop."""
         metrics_file.record(self._output_dir, metrics_file.TRAIN, step, values)
         self.show(step, values)
 
@@ -72,10 +66,7 @@ class TrainingProgress:
 
 def describe(values: Mapping[str, float], declared: Sequence[Metric] = ()) -> str:
     """Formats metrics as one line of about a hundred columns.
-
-    Args:
-      declared: the objective's metrics, which define short names; other metrics are shown with their full names.
-    """
+    `declared`: the objective's metrics, which define short names; other metrics are shown with their full names."""
     known, groups = metrics.by_name(declared), {}
     for name, metric in known.items():
         if name in values and metric.short_name:

@@ -22,10 +22,8 @@ def find(folder: str, strategy: tf.distribute.Strategy) -> ResumePoint:
 
 
 def start_position(folder: str, phase: run_record.Phase, point: ResumePoint) -> Position:
-    """Returns the position in the data at which a phase starts.
-
-    This is the checkpoint's position if the checkpoint was trained on the phase's data, else the beginning of the data.
-    """
+    """Returns the position in the data at which a phase starts. This is the checkpoint's position if the checkpoint was
+    trained on the phase's data, else the beginning of the data."""
     return point.position if run_folder.check_phase(folder, phase, point.step) else BEGINNING
 
 

@@ -20,12 +20,8 @@ def session(
     settings: PretrainingSettings | FineTuningSettings, strategy: tf.distribute.Strategy
 ) -> Iterator[run_folder.Lock | None]:
     """Locks the run's folder if this process trains, and explains errors about lost workers and exhausted memory.
-
-    `--deterministic` takes effect inside this context.
-
-    Yields:
-      The lock; None in a process that does not write checkpoints.
-    """
+    `--deterministic` takes effect inside this context. Yields the lock; None in a process that does not write
+    checkpoints."""
     locked = settings.do_train and strategies.is_chief(strategy)
     with (
         workarounds.deterministic_operations(settings.deterministic),

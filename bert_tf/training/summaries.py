@@ -12,11 +12,8 @@ def manager(
     folder: str | None, global_step: tf.Variable, declared: Sequence[metrics.Metric] = ()
 ) -> orbit.utils.SummaryManager:
     """Returns a writer of metrics, for orbit's controller or for direct calls.
-
-    Args:
-      folder: folder of the event files; None writes no files.
-      declared: the objective's metrics, which define names for TensorBoard; other metrics keep their own names.
-    """
+    `folder`: folder of the event files; None writes no files.
+    `declared`: the objective's metrics, which define names for TensorBoard; other metrics keep their own names."""
     tags = _tags(declared)
 
     def write(name, value, step):

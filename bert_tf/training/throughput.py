@@ -11,14 +11,10 @@ from bert_tf.training.flops import Peak
 
 
 class Throughput:
-    """Counts rows, sequences and tokens of all replicas with graph operations, and measures the time in Python.
-
-    Create the counter in the scope of the strategy.
-
-    Args:
-      flops_per_row: FLOPs of a training step per row, by formula; see `flops`.
-      peak: the peak FLOP/s of the devices; None if unknown.
-    """
+    """Counts rows, sequences and tokens of all replicas with graph operations, and measures the time in Python. Create
+    the counter in the scope of the strategy.
+    `flops_per_row`: FLOPs of a training step per row, by formula; see `flops`.
+    `peak`: the peak FLOP/s of the devices; None if unknown."""
 
     def __init__(self, flops_per_row: float = 0.0, peak: Peak | None = None):
         self.flops_per_row, self.peak = flops_per_row, peak
@@ -29,11 +25,8 @@ class Throughput:
 
     def count(self, batch: Mapping[str, tf.Tensor]) -> None:
         """Counts the batch of one replica; call it in replica context.
-
-        Args:
-          batch: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, int32 [B, S]. The sequences of a row
-            are numbered from 1, and `sequence_ids` has the number of each token's sequence, or 0 on padding.
-        """
+        `batch`: `input_mask`, int32 [B, S]; for packed rows also `sequence_ids`, int32 [B, S]. The sequences of a row
+          are numbered from 1, and `sequence_ids` has the number of each token's sequence, or 0 on padding."""
         input_mask = batch["input_mask"]
         rows = tf.shape(input_mask)[0]
         self._rows.update_state(rows)
@@ -50,14 +43,9 @@ class Throughput:
         self._start = time.monotonic()
 
     def rates(self) -> dict[str, float]:
-        """Returns the rates since `start`.
-
-        Returns:
-          `sequences_per_second`: number of sequences per second.
-          `tokens_per_second`: number of tokens per second, without padding.
-          `model_flop_utilization`: fraction of the peak, if the peak is known.
-          The result is {} if nothing was counted.
-        """
+        """Returns the rates since `start`. Returns `sequences_per_second`: number of sequences per second.
+        `tokens_per_second`: number of tokens per second, without padding. `model_flop_utilization`: fraction of the
+        peak, if the peak is known. The result is {} if nothing was counted."""
         sequences, tokens = float(self._sequences.result()), float(self._tokens.result())
         seconds = time.monotonic() - self._start
         if not sequences:

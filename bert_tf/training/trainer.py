@@ -35,12 +35,9 @@ def make_optimizer(
     rate_factor: Callable[[tf.Variable], float] | None = None,
 ) -> keras.optimizers.Optimizer:
     """Returns AdamW or LAMB with warm-up and decay, and with dynamic loss scaling if the compute dtype is float16.
-
-    Args:
-      settings: settings with the name of the optimizer, its bias correction, the decay and the compute dtype.
-      warmup_steps: number of warm-up steps.
-      rate_factor: function that maps a weight to a factor of its learning rate; None means 1 for all weights.
-    """
+    `settings`: settings with the name of the optimizer, its bias correction, the decay and the compute dtype.
+    `warmup_steps`: number of warm-up steps.
+    `rate_factor`: function that maps a weight to a factor of its learning rate; None means 1 for all weights."""
     schedule = optimization.WarmupLinearDecay(learning_rate, total_steps, warmup_steps, settings.decay_after_warmup)
     if settings.optimizer == "lamb":
         optimizer = optimization.Lamb(schedule, rate_factor=rate_factor)
@@ -54,34 +51,29 @@ def make_optimizer(
 
 class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
     """A model with its data; orbit's controller trains and evaluates the model.
-
-    Args:
-      strategy: distribution strategy; create the trainer in the strategy's scope.
-      random_seed: seed of the dropout masks. The masks also depend on the step, the replica, the micro-batch and the
-        part.
-      optimizer: the optimizer; None for evaluation only.
-      train_dataset: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`, the
-        position in the data after the batch. Checkpoints save this position.
-      eval_dataset: finite distributed dataset of the batches of an evaluation.
-      throughput: counter of sequences and tokens; None creates a counter without FLOPs.
-      gradient_accumulation_steps: number of equal micro-batches per replica. Memory contains the activations of only
-        one micro-batch at a time. This number does not change the result of a step, apart from the dropout masks.
-      skip_non_finite_steps: whether training continues after a step whose loss or gradient is not finite. Such a step
-        never changes the weights.
-      compiles: whether XLA compiles the step: on one device the whole step, and with a mirrored strategy the forward
-        and backward pass of each replica. On a TPU, XLA always compiles the whole step.
-      parts: number of parts of a micro-batch that are computed at the same time; see `batch_parts`. This number does
-        not change the result of a step either, apart from the dropout masks.
-
-    Attributes:
-      must_stop: function that is called between two steps, about once a second; on a TPU or with several workers, only
-        at the end of a loop. If it returns True, training stops.
-      between_steps: function that is called inside a loop, between two steps, about once a second. It is not called on
-        a TPU or with several workers.
-      checkpoint: all state that a run needs to resume.
-      checkpoint_without_optimizer: the state in `checkpoint` without the optimizer's state.
-      random_seed: int64 variable with the argument's value; checkpoints save this variable.
-    """
+    `strategy`: distribution strategy; create the trainer in the strategy's scope.
+    `random_seed`: seed of the dropout masks. The masks also depend on the step, the replica, the micro-batch and the
+      part.
+    `optimizer`: the optimizer; None for evaluation only.
+    `train_dataset`: distributed dataset of batches. A batch contains `input_mask`, and optionally `data_position`, the
+      position in the data after the batch. Checkpoints save this position.
+    `eval_dataset`: finite distributed dataset of the batches of an evaluation.
+    `throughput`: counter of sequences and tokens; None creates a counter without FLOPs.
+    `gradient_accumulation_steps`: number of equal micro-batches per replica. Memory contains the activations of only
+      one micro-batch at a time. This number does not change the result of a step, apart from the dropout masks.
+    `skip_non_finite_steps`: whether training continues after a step whose loss or gradient is not finite. Such a step
+      never changes the weights.
+    `compiles`: whether XLA compiles the step: on one device the whole step, and with a mirrored strategy the forward
+      and backward pass of each replica. On a TPU, XLA always compiles the whole step.
+    `parts`: number of parts of a micro-batch that are computed at the same time; see `batch_parts`. This number does
+      not change the result of a step either, apart from the dropout masks.
+    `must_stop`: function that is called between two steps, about once a second; on a TPU or with several workers, only
+      at the end of a loop. If it returns True, training stops.
+    `between_steps`: function that is called inside a loop, between two steps, about once a second. It is not called on
+      a TPU or with several workers.
+    `checkpoint`: all state that a run needs to resume.
+    `checkpoint_without_optimizer`: the state in `checkpoint` without the optimizer's state.
+    `random_seed`: int64 variable with the argument's value; checkpoints save this variable."""
 
     def __init__(
         self,
@@ -140,13 +132,11 @@ class Trainer(orbit.StandardTrainer, orbit.StandardEvaluator):
         return next((v.name for v in floats if not tf.reduce_all(tf.math.is_finite(v))), "")
 
     def create_train_loop_fn(self):
-        """Splits orbit's loop into shorter loops.
-
-        The first step includes tracing and compilation, so the throughput excludes this step. The other steps run in
-        loops of about a second. After each loop, the trainer checks whether to stop, because Python can handle signals
-        only between loops. On a TPU, the loop is not split after its first step, since the TPU would be idle between
-        shorter loops. With several workers, the loop is not split either, since all workers must stop at the same step.
-        """
+        """Splits orbit's loop into shorter loops. The first step includes tracing and compilation, so the throughput
+        excludes this step. The other steps run in loops of about a second. After each loop, the trainer checks whether
+        to stop, because Python can handle signals only between loops. On a TPU, the loop is not split after its first
+        step, since the TPU would be idle between shorter loops. With several workers, the loop is not split either,
+        since all workers must stop at the same step."""
         loop = super().create_train_loop_fn()
         whole = (tf.distribute.TPUStrategy, tf.distribute.MultiWorkerMirroredStrategy)
         at_once = None if isinstance(self.strategy, whole) else 1

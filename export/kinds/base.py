@@ -33,20 +33,13 @@ _SENTENCES = (
 
 class ServedModel(tf.Module, abc.ABC):
     """A model that maps strings to answers; the tokenizer is part of the graph. Each subclass gives one kind of answer.
-
     All outputs are dense tensors with stable names. Their first axis is the batch. An empty batch has empty answers.
-
-    Args:
-      model: a model with trained weights and the inputs of `BertEncoder`.
-      description: the task's description; for a checkpoint without a task, a description with the kind's parameters.
-
-    Attributes:
-      method: TF Serving's method for the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`.
-      flags: names of the settings in `OF_SOME_KINDS` that this kind reads.
-    """
+    `model`: a model with trained weights and the inputs of `BertEncoder`.
+    `description`: the task's description; for a checkpoint without a task, a description with the kind's parameters.
+    `method`: TF Serving's method for the signature `examples`: `PREDICT`, `CLASSIFY` or `REGRESS`."""
 
     method = PREDICT
-    flags: Sequence[str] = ()
+    flags: Sequence[str] = ()  # names of the settings in `OF_SOME_KINDS` that this kind reads
 
     def __init__(
         self, model: keras.Model, tokenizer: BertTokenizer, description: TaskDescription, assets: Mapping[str, str]
@@ -63,10 +56,8 @@ class ServedModel(tf.Module, abc.ABC):
 
     @staticmethod
     def drop_unused(model: keras.Model, description: TaskDescription) -> None:
-        """Removes layers that the answers do not need, so that the export does not have their weights.
-
-        By default, removes nothing. Call this function before `weights.prepare`.
-        """
+        """Removes layers that the answers do not need, so that the export does not have their weights. By default,
+        removes nothing. Call this function before `weights.prepare`."""
         del model, description
 
     @abc.abstractmethod
@@ -80,11 +71,8 @@ class ServedModel(tf.Module, abc.ABC):
     @abc.abstractmethod
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the answers to rows of tokens. If an answer needs the text, returns scores of the tokens instead.
-
-        Args:
-          inputs: `input_ids`, `input_mask` and `segment_ids`, each with the shape and dtype of `token_spec`; S is
-            dynamic.
-        """
+        `inputs`: `input_ids`, `input_mask` and `segment_ids`, each with the shape and dtype of `token_spec`; S is
+          dynamic."""
 
     def more_signatures(self) -> MoreSignatures:
         """Returns the additional signatures of this kind; none by default. All inputs are strings, as in `inputs`."""
@@ -105,18 +93,14 @@ class ServedModel(tf.Module, abc.ABC):
         return without_common_padding(rows)
 
     def example_outputs(self, answers: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Converts the answers of `answer` to the outputs of the signature `examples`.
-
-        With the method `CLASSIFY`, the outputs are `classes`, string [B, C], and `scores`, float32 [B, C]. With
-        `REGRESS`, the output is `outputs`, float32 [B]. With `PREDICT`, the outputs are the answers.
-        """
+        """Converts the answers of `answer` to the outputs of the signature `examples`. With the method `CLASSIFY`, the
+        outputs are `classes`, string [B, C], and `scores`, float32 [B, C]. With `REGRESS`, the output is `outputs`,
+        float32 [B]. With `PREDICT`, the outputs are the answers."""
         return dict(answers)
 
     def samples(self) -> list[dict[str, Any]]:
-        """Returns inputs for warm-up requests, one dict per row: fixed texts, the shortest first.
-
-        The lengths differ, because a server compiles code and allocates memory for each new shape.
-        """
+        """Returns inputs for warm-up requests, one dict per row: fixed texts, the shortest first. The lengths differ,
+        because a server compiles code and allocates memory for each new shape."""
         return [self._sample(number) for number in range(2 * len(_SENTENCES))]
 
     def _sample(self, number: int) -> dict[str, Any]:

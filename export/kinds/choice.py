@@ -23,16 +23,12 @@ class ServedChoice(ServedTask):
 
     def answer(self, context: tf.Tensor, start: tf.Tensor, choices: tf.Tensor) -> dict[str, tf.Tensor]:
         """Chooses the most probable continuation of each context.
-
-        Args:
-          context: string [B].
-          start: string [B], the text that precedes each choice in the second segment; may be "".
-          choices: string [B, N]; examples with fewer choices are padded with "".
-
+        `context`: string [B].
+        `start`: string [B], the text that precedes each choice in the second segment; may be "".
+        `choices`: string [B, N]; examples with fewer choices are padded with "".
         Returns:
-          `probabilities`: float32 [B, N], the probability of each choice; 0 on padding.
-          `choice`: int32 [B], the index of the most probable choice; -1 if the example has no choices.
-        """
+        `probabilities`: float32 [B, N], the probability of each choice; 0 on padding.
+        `choice`: int32 [B], the index of the most probable choice; -1 if the example has no choices."""
         is_there = tf.strings.length(choices) > 0  # [B, N]
         example = tf.where(is_there)[:, 0]  # [R]
         before = tf.gather(start, example)

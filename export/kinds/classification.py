@@ -32,10 +32,8 @@ class _ServedClassification(ServedTask):
         return self.answers_of(self._reading.logits(columns, self.tokenizer, self.length, model))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the answer to each row, int32 [B, S]; see `answers_of`. Windows of one text are separate rows.
-
-        If the model reads pairs in both orders, the inputs are int32 [B, 2, S], with both orders of each pair.
-        """
+        """Computes the answer to each row, int32 [B, S]; see `answers_of`. Windows of one text are separate rows. If
+        the model reads pairs in both orders, the inputs are int32 [B, 2, S], with both orders of each pair."""
         if not self._reading.has_both_orders:
             return self.answers_of(self._logits(inputs))
         shape = tf.shape(inputs["input_ids"])
@@ -69,11 +67,9 @@ class ServedClassifier(_ServedClassification):
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the probabilities of all classes, and the most probable class.
-
         Returns:
-          `probabilities`: float32 [B, C].
-          `label`: string [B], the name of the most probable class.
-        """
+        `probabilities`: float32 [B, C].
+        `label`: string [B], the name of the most probable class."""
         labels = tf.constant(self._description.labels, tf.string)
         return {
             "probabilities": tf.nn.softmax(logits),
@@ -111,12 +107,10 @@ class ServedMultiLabel(_ServedClassification):
 
     def answers_of(self, logits: tf.Tensor) -> dict[str, tf.Tensor]:
         """Decides which labels each row has.
-
         Returns:
-          `probabilities`: float32 [B, C].
-          `predicted`: bool [B, C], whether the probability exceeds the label's threshold.
-          `labels`: string [B, P], the names of the predicted labels, padded with "" at the end.
-        """
+        `probabilities`: float32 [B, C].
+        `predicted`: bool [B, C], whether the probability exceeds the label's threshold.
+        `labels`: string [B, P], the names of the predicted labels, padded with "" at the end."""
         probabilities = tf.sigmoid(logits)
         predicted = probabilities > tf.constant(self._description.parameters["thresholds"], tf.float32)
         names = tf.broadcast_to(tf.constant(self._description.labels, tf.string), tf.shape(predicted))

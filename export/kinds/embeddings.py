@@ -31,10 +31,8 @@ _DEFAULT_POOLING = "mean"
 
 
 class ServedEmbeddings(ServedCheckpoint):
-    """Input: `text`. Output: one pooled vector per text, see `answer`.
-
-    The signature `token_embeddings` has the same input, but returns one vector per token.
-    """
+    """Input: `text`. Output: one pooled vector per text, see `answer`. The signature `token_embeddings` has the same
+    input, but returns one vector per token."""
 
     flags = ("layers", "pooling", "normalize", "dimensions", "max_seq_length")
 
@@ -82,10 +80,8 @@ class ServedEmbeddings(ServedCheckpoint):
         return {"token_embeddings": (self.token_embeddings, self.inputs()), **asked}
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes the vectors of texts, string [B], with the default prompt.
-
-        Returns `embedding`: float32 [B, H], or [B, L, H] if several layers are read. H may be `--dimensions`.
-        """
+        """Computes the vectors of texts, string [B], with the default prompt. Returns `embedding`: float32 [B, H], or
+        [B, L, H] if several layers are read. H may be `--dimensions`."""
         return self.prompted(self._description.parameters["prompt"], text)
 
     def prompted(self, prompt: str, text: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -95,14 +91,12 @@ class ServedEmbeddings(ServedCheckpoint):
 
     def token_embeddings(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Computes the vectors of the tokens of texts, string [B], including [CLS] and [SEP].
-
         Returns:
-          `embeddings`: float32 [B, T, H], or [B, T, L, H] if several layers are read; 0 on padding.
-          `tokens`: string [B, T]; "" on padding.
-          `start`, `end`: int32 [B, T], the range of the token's characters in the text; `end` is exclusive; -1 on
-            [CLS], [SEP] and padding.
-          `num_tokens`: int32 [B], the number of tokens, including [CLS] and [SEP].
-        """
+        `embeddings`: float32 [B, T, H], or [B, T, L, H] if several layers are read; 0 on padding.
+        `tokens`: string [B, T]; "" on padding.
+        `start`, `end`: int32 [B, T], the range of the token's characters in the text; `end` is exclusive; -1 on [CLS],
+          [SEP] and padding.
+        `num_tokens`: int32 [B], the number of tokens, including [CLS] and [SEP]."""
         ids, starts, ends = self.tokenizer.encode_with_offsets(text)
         inputs = self.rows(ids)
         is_token = inputs["input_mask"] > 0
@@ -116,19 +110,15 @@ class ServedEmbeddings(ServedCheckpoint):
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Computes the vectors of rows, int32 [B, S].
-
         Returns:
-          `embedding`: see `answer`.
-          `token_embeddings`: float32 [B, S, H], or [B, S, L, H] if several layers are read; 0 on padding.
-        """
+        `embedding`: see `answer`.
+        `token_embeddings`: float32 [B, S, H], or [B, S, L, H] if several layers are read; 0 on padding."""
         vectors = self._vectors(inputs)
         return {"embedding": self._pool(vectors, inputs["input_mask"]), "token_embeddings": vectors}
 
     def _laid(self, values: tf.RaggedTensor, is_token: tf.Tensor) -> tf.Tensor:
-        """Aligns the values of tokens, [B, (tokens)], with the columns of the rows.
-
-        Returns int32 with the shape of `is_token`; `NOWHERE` at [CLS], [SEP] and padding.
-        """
+        """Aligns the values of tokens, [B, (tokens)], with the columns of the rows. Returns int32 with the shape of
+        `is_token`; `NOWHERE` at [CLS], [SEP] and padding."""
         values = tf.cast(values, tf.int32).to_tensor(NOWHERE, shape=[None, self.length - 2])
         return tf.pad(values, [[0, 0], [1, 1]], constant_values=NOWHERE)[:, : tf.shape(is_token)[1]]
 

@@ -60,15 +60,10 @@ class ServedFillMask(ServedCheckpoint):
         return [{"text": text} for text in _SAMPLES]
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Predicts the masked tokens of texts, string [B]. All masks of a text are predicted at the same time.
-
-        Only the first 20 masks of a text are predicted, and only masks within the first S tokens.
-
-        Returns:
-          `filled`: string [B, M, K], the text in which token k replaces mask m, and the most probable tokens replace
-            the other masks; "" on padding. Masks that are not predicted remain [MASK].
-          All other outputs: see `answer_tokens`.
-        """
+        """Predicts the masked tokens of texts, string [B]. All masks of a text are predicted at the same time. Only the
+        first 20 masks of a text are predicted, and only masks within the first S tokens. Returns `filled`: string [B,
+        M, K], the text in which token k replaces mask m, and the most probable tokens replace the other masks; "" on
+        padding. Masks that are not predicted remain [MASK]. All other outputs: see `answer_tokens`."""
         text = tf.strings.unicode_transcode(text, "UTF-8", "UTF-8", errors="ignore")
         between = tf.strings.split(text, MASK)  # [B, (masks + 1)]
         found = self.answer_tokens(self._rows_around(between))
@@ -76,13 +71,11 @@ class ServedFillMask(ServedCheckpoint):
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Predicts the masked tokens of rows, int32 [B, S].
-
         Returns:
-          `tokens`: string [B, M, K], the most probable token first; "" on padding.
-          `scores`: float32 [B, M, K], the probabilities of the tokens; 0 on padding.
-          `positions`: int32 [B, M], the positions of the masks in the row; -1 on padding.
-          `num_masks`: int32 [B], the number of predicted masks.
-        """
+        `tokens`: string [B, M, K], the most probable token first; "" on padding.
+        `scores`: float32 [B, M, K], the probabilities of the tokens; 0 on padding.
+        `positions`: int32 [B, M], the positions of the masks in the row; -1 on padding.
+        `num_masks`: int32 [B], the number of predicted masks."""
         input_ids = inputs["input_ids"]
         is_mask = (input_ids == self.tokenizer.mask_id) & (inputs["input_mask"] > 0)
         columns = tf.zeros_like(input_ids) + tf.range(tf.shape(input_ids)[1])
@@ -98,10 +91,8 @@ class ServedFillMask(ServedCheckpoint):
         }
 
     def _likeliest(self, inputs: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Finds the most probable tokens at each mask.
-
-        Returns float32 [N, 2, M, K]: the probabilities, and the token ids, whose int32 bits are stored as float32.
-        """
+        """Finds the most probable tokens at each mask. Returns float32 [N, 2, M, K]: the probabilities, and the token
+        ids, whose int32 bits are stored as float32."""
         # The embedding table may have more rows than the vocabulary has tokens.
         size = len(self.tokenizer.vocabulary)
         probabilities = tf.nn.softmax(self._model(inputs)["logits"])
@@ -145,10 +136,8 @@ def _filled(between: tf.RaggedTensor, tokens: tf.Tensor, counts: tf.Tensor) -> t
     best = tf.where(is_filled, _glued(parts, tokens[..., 0]), kept)  # [B, M]
 
     def joined(chosen: tf.Tensor) -> tf.Tensor:
-        """Joins strings of `best`. Row m of `chosen`, bool [M, M], selects the strings for mask m.
-
-        Returns string [B, M, 1].
-        """
+        """Joins strings of `best`. Row m of `chosen`, bool [M, M], selects the strings for mask m. Returns string [B,
+        M, 1]."""
         return tf.strings.reduce_join(tf.where(chosen, best[:, tf.newaxis], ""), -1)[..., tf.newaxis]
 
     before, after = joined(number < number[:, tf.newaxis]), joined(number > number[:, tf.newaxis])

@@ -28,10 +28,8 @@ class ServedQuestions(ServedTask):
 
     @staticmethod
     def completed(settings: ExportSettings, description: TaskDescription, folder: str, step: int) -> TaskDescription:
-        """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description.
-
-        Values that are not in the settings come from the run.
-        """
+        """Adds the decoding parameters and, for SQuAD 2.0, the null threshold to the description. Values that are not
+        in the settings come from the run."""
         threshold = settings.null_score_diff_threshold
         parameters = dict(description.parameters) | _decoding_flags(settings, description)
         if parameters["version_2_with_negative"]:
@@ -51,21 +49,17 @@ class ServedQuestions(ServedTask):
 
     def answer(self, question: tf.Tensor, context: tf.Tensor) -> dict[str, tf.Tensor]:
         """Answers questions as `run_squad --exact_answer_offsets` does.
-
-        Args:
-          question: string [B].
-          context: string [B]; a long context is read in windows.
-
+        `question`: string [B].
+        `context`: string [B]; a long context is read in windows.
         Returns:
-          `answer`: string [B], a part of the context; "" if there is no answer.
-          `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 if
-            there is no answer.
-          `score`: float32 [B], the start logit plus the end logit of the answer. If there is no answer, the score is
-            the null score (SQuAD 2.0) or 0.
-          `probability`: float32 [B], the answer's probability from a softmax over the scores of the best answers.
-          `null_odds`: float32 [B], the null score minus the score of the best answer. If the odds exceed the null
-            threshold, the question has no answer. This output exists only for SQuAD 2.0.
-        """
+        `answer`: string [B], a part of the context; "" if there is no answer.
+        `start`, `end`: int32 [B], the range of the answer's characters in the context; `end` is exclusive; -1 if there
+          is no answer.
+        `score`: float32 [B], the start logit plus the end logit of the answer. If there is no answer, the score is the
+          null score (SQuAD 2.0) or 0.
+        `probability`: float32 [B], the answer's probability from a softmax over the scores of the best answers.
+        `null_odds`: float32 [B], the null score minus the score of the best answer. If the odds exceed the null
+          threshold, the question has no answer. This output exists only for SQuAD 2.0."""
         data, parameters = self._description.data, self._description.parameters
         questions = self.tokenizer.encode(question)[:, : data["max_query_length"]]
         contexts = self._contexts(context)
@@ -79,11 +73,9 @@ class ServedQuestions(ServedTask):
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """Scores the tokens of rows, int32 [B, S].
-
         Returns:
-          `start_logits`: float32 [B, S]; very low on padding.
-          `end_logits`: float32 [B, S]; very low on padding.
-        """
+        `start_logits`: float32 [B, S]; very low on padding.
+        `end_logits`: float32 [B, S]; very low on padding."""
         start, end = tf.unstack(self._logits(inputs), axis=-1)
         return {"start_logits": start, "end_logits": end}
 
@@ -97,10 +89,8 @@ class ServedQuestions(ServedTask):
 
 
 def _decoding_flags(settings: ExportSettings, description: TaskDescription) -> dict[str, int]:
-    """Returns `n_best_size` and `max_answer_length`.
-
-    Values that are not in the settings come from the run, or are the defaults if the run does not state a value.
-    """
+    """Returns `n_best_size` and `max_answer_length`. Values that are not in the settings come from the run, or are the
+    defaults if the run does not state a value."""
     found = {}
     for name in ("n_best_size", "max_answer_length"):
         given = getattr(settings, name)

@@ -13,13 +13,10 @@ def compute(
     model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor], inputs: Mapping[str, tf.Tensor], tokens: int = _TOKENS
 ) -> tf.Tensor:
     """Computes a model's output for rows.
-
-    Args:
-      model: a function that maps inputs to a float32 tensor. The first axis of the tensor runs over the rows.
-      inputs: int32 inputs of the model. The first axis of each input runs over the rows; `input_ids` is [N, S].
-      tokens: number of tokens per part. A part has an even number of rows, so that the two rows of a pair of texts in
-        both orders stay together.
-    """
+    `model`: a function that maps inputs to a float32 tensor. The first axis of the tensor runs over the rows.
+    `inputs`: int32 inputs of the model. The first axis of each input runs over the rows; `input_ids` is [N, S].
+    `tokens`: number of tokens per part. A part has an even number of rows, so that the two rows of a pair of texts in
+      both orders stay together."""
     rows, length = tf.unstack(tf.shape(inputs["input_ids"]))
     size = 2 * tf.maximum(tokens // length // 2, 1)
     parts = tf.maximum((rows + size - 1) // size, 1)  # without rows, there is one empty part

@@ -17,14 +17,10 @@ from bert_tf.text.characters import NOWHERE, Characters
 
 
 class Contexts(NamedTuple):
-    """The tokens of contexts.
+    """The tokens of contexts."""
 
-    Attributes:
-      ids: RaggedTensor int32 [B, (tokens)].
-      starts, ends: int64 [D], the range of each token's characters in its context; `ends` is exclusive.
-    """
-
-    ids: tf.RaggedTensor
+    ids: tf.RaggedTensor  # RaggedTensor int32 [B, (tokens)]
+    # `starts`, `ends`: int64 [D], the range of each token's characters in its context; `ends` is exclusive
     starts: tf.Tensor
     ends: tf.Tensor
     characters: Characters
@@ -32,13 +28,10 @@ class Contexts(NamedTuple):
 
 def cut(contexts: tf.RaggedTensor, question_lengths: tf.Tensor, max_seq_length: int, doc_stride: int) -> Windows:
     """Cuts contexts into the same windows as in training.
-
-    Args:
-      contexts: int32 [B, (tokens)], token ids of the contexts.
-      question_lengths: int64 [B], number of tokens of each question.
-      max_seq_length: maximum number of tokens in a row, S.
-      doc_stride: number of tokens between the starts of two consecutive windows.
-    """
+    `contexts`: int32 [B, (tokens)], token ids of the contexts.
+    `question_lengths`: int64 [B], number of tokens of each question.
+    `max_seq_length`: maximum number of tokens in a row, S.
+    `doc_stride`: number of tokens between the starts of two consecutive windows."""
     lengths, room = contexts.row_lengths(), max_seq_length - 3 - question_lengths
     step = tf.minimum(room, doc_stride)
     counts = tf.where(lengths > 0, 1 + (tf.maximum(lengths - room, 0) + step - 1) // step, 0)
@@ -55,11 +48,8 @@ def decode(
     logits: tf.Tensor, contexts: Contexts, windows: Windows, decoding: Decoding, threshold: float
 ) -> dict[str, tf.Tensor]:
     """Finds the best answer to each question.
-
-    Args:
-      logits: float32 [N, S, 2], logits of start and end; very low at positions without a token.
-      threshold: the null threshold. A question with larger null odds has no answer.
-    """
+    `logits`: float32 [N, S, 2], logits of start and end; very low at positions without a token.
+    `threshold`: the null threshold. A question with larger null odds has no answer."""
     rows = contexts.ids.nrows()
     spans, null = _spans(logits, contexts, windows, decoding), _null_scores(logits, windows, rows)
     spans, texts = _distinct(spans, contexts.characters, null, decoding)

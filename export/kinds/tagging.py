@@ -21,11 +21,9 @@ _MOST_WORDS = 1 << 22
 
 
 class ServedTagging(ServedTask):
-    """Input: `text`, one or more sentences of any length. Outputs: see `answer`.
-
-    The signature `words` has the input `words`: a text whose words are separated by white space, such as a sentence of
-    a CoNLL file. The outputs of both signatures are the same.
-    """
+    """Input: `text`, one or more sentences of any length. Outputs: see `answer`. The signature `words` has the input
+    `words`: a text whose words are separated by white space, such as a sentence of a CoNLL file. The outputs of both
+    signatures are the same."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -41,16 +39,13 @@ class ServedTagging(ServedTask):
 
     def answer(self, text: tf.Tensor) -> dict[str, tf.Tensor]:
         """Tags running text, string [B]; `of_sentences` splits the text into words.
-
         Returns:
-          `words`: string [B, W]; "" on padding.
-          `tags`: string [B, W], the tags of the predicted entities, as in the prediction files of `run_ner`; "" on
-            padding. The tag scheme is the training data's scheme.
-          `start`, `end`: int32 [B, W], the range of the word's characters in the text; `end` is exclusive; -1 on
-            padding.
-          `scores`: float32 [B, W], the probability of the predicted label; 0 on padding.
-          `num_words`: int32 [B], the number of words of each text.
-        """
+        `words`: string [B, W]; "" on padding.
+        `tags`: string [B, W], the tags of the predicted entities, as in the prediction files of `run_ner`; "" on
+          padding. The tag scheme is the training data's scheme.
+        `start`, `end`: int32 [B, W], the range of the word's characters in the text; `end` is exclusive; -1 on padding.
+        `scores`: float32 [B, W], the probability of the predicted label; 0 on padding.
+        `num_words`: int32 [B], the number of words of each text."""
         return self._answer(of_sentences(text))
 
     def answer_words(self, words: tf.Tensor) -> dict[str, tf.Tensor]:
@@ -58,13 +53,10 @@ class ServedTagging(ServedTask):
         return self._answer(of_spaces(words))
 
     def answer_tokens(self, inputs: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Scores the tokens of rows, int32 [B, S].
-
-        Returns:
-          `probabilities`: float32 [B, S, C], in the order of `assets/labels.txt`. The probabilities of a word are at
-            its first token. A model that was trained on activations of a frozen encoder reads only the first
-            token of each word and of each punctuation mark; the probabilities of all other tokens are 0.
-        """
+        """Scores the tokens of rows, int32 [B, S]. Returns `probabilities`: float32 [B, S, C], in the order of
+        `assets/labels.txt`. The probabilities of a word are at its first token. A model that was trained on activations
+        of a frozen encoder reads only the first token of each word and of each punctuation mark; the probabilities of
+        all other tokens are 0."""
         if not self._reads_words:
             return {"probabilities": tf.nn.softmax(self._model(inputs)["logits"])}
         begins = [not token.startswith("##") for token in self.tokenizer.vocabulary]

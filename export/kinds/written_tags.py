@@ -12,15 +12,10 @@ from bert_tf.tasks.tagging import tag_schemes
 
 def tags(labels: tf.Tensor, sentences: tf.Tensor, names: Sequence[str], scheme: str) -> tf.Tensor:
     """Returns the tags of the predicted entities in a tag scheme; see `TaggingTask.predicted_tags`.
-
-    Args:
-      labels: int32 [W], indices into `names`.
-      sentences: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
-      scheme: one of the schemes in `tag_schemes`.
-
-    Returns:
-      string [W], the tag of each word.
-    """
+    `labels`: int32 [W], indices into `names`.
+    `sentences`: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
+    `scheme`: one of the schemes in `tag_schemes`.
+    Returns string [W], the tag of each word."""
     prefixes, types = zip(*map(tag_schemes.split_tag, names), strict=True)
     known = sorted(set(types))
     prefix, type_ = tf.gather(list(prefixes), labels), tf.gather([known.index(name) for name in types], labels)

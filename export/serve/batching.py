@@ -23,19 +23,14 @@ from export.serve.versions import Version
 
 class Alone:
     """Runs each request separately.
-
-    Args:
-      threads: number of requests that run at the same time.
-    """
+    `threads`: number of requests that run at the same time."""
 
     def __init__(self, threads: int, name: str):
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=name)
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> Arrays:
-        """See `Servable.run`; the time includes the wait for a thread.
-
-        A request that is cancelled before its computation starts does not run.
-        """
+        """See `Servable.run`; the time includes the wait for a thread. A request that is cancelled before its
+        computation starts does not run."""
         loop, deadline = asyncio.get_running_loop(), time.monotonic() + seconds
         future = self._threads.submit(lambda: version.servable.run(feeds, fetches, deadline - time.monotonic()))
         # The computation continues even if the client disconnects, so the version must stay loaded.
@@ -63,11 +58,8 @@ class _Task:
 
 class Batcher:
     """Runs requests in batches. All methods run in the event loop; only batches run in threads.
-
-    Args:
-      settings: the flags; `num_batch_threads` batches run at the same time, by default one for two cores.
-      on_batch: called for each batch with the number of rows and the seconds that the oldest request waited.
-    """
+    `settings`: the flags; `num_batch_threads` batches run at the same time, by default one for two cores.
+    `on_batch`: called for each batch with the number of rows and the seconds that the oldest request waited."""
 
     def __init__(self, settings: ServeSettings, on_batch: Callable[[int, float], None] = lambda rows, waited: None):
         self._most_rows, self._on_batch = settings.max_batch_size, on_batch
@@ -79,11 +71,8 @@ class Batcher:
 
     async def run(self, version: Version, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> Arrays:
         """See `Alone.run`.
-
-        Raises:
-          ServingError: INVALID_ARGUMENT if inputs are scalars, differ in their number of rows, or have too many rows;
-            UNAVAILABLE if too many rows wait.
-        """
+        Raises ServingError: INVALID_ARGUMENT if inputs are scalars, differ in their number of rows, or have too many
+        rows; UNAVAILABLE if too many rows wait."""
         rows = _rows(feeds)
         if rows > self._most_rows:
             raise invalid(f"the request has {rows} rows, more than {self._most_rows} (--max_batch_size)")

@@ -18,10 +18,8 @@ UNKNOWN_ENCODING = "the Content-Encoding is not supported; send gzip, deflate, o
 
 
 class Places:
-    """A limited number of places for connections or calls.
-
-    A connection or call waits until its request is complete. If all places are taken, the one that has waited longest
-    gives way to a new one. If none waits, the new one gives way.
+    """A limited number of places for connections or calls. A connection or call waits until its request is complete. If
+    all places are taken, the one that has waited longest gives way to a new one. If none waits, the new one gives way.
     """
 
     def __init__(self, most: int):
@@ -71,11 +69,8 @@ class _Handler(web.RequestHandler):
 
 class Connections(web.Server):
     """Handles connections. A connection waits from its start, or from its last answer, until a request is complete.
-
-    Args:
-      handle: answers a request; it calls its second argument as soon as the whole request is there.
-      most: maximum number of connections.
-    """
+    `handle`: answers a request; it calls its second argument as soon as the whole request is there.
+    `most`: maximum number of connections."""
 
     def __init__(self, handle: Callable[[web.BaseRequest, Callable], Awaitable[web.Response]], most: int):
         self._options = {

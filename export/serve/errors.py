@@ -43,11 +43,9 @@ def invalid(message: str) -> ServingError:
 
 
 def released(error: BaseException) -> None:
-    """Empties the stack frames of an error and of its causes.
-
-    The frames hold the request and its arrays, and errors are in reference cycles, so the memory would otherwise stay
-    until Python's garbage collector runs, which may be after thousands of requests.
-    """
+    """Empties the stack frames of an error and of its causes. The frames hold the request and its arrays, and errors
+    are in reference cycles, so the memory would otherwise stay until Python's garbage collector runs, which may be
+    after thousands of requests."""
     found, left = set(), [error]
     while left:
         one = left.pop()

@@ -30,10 +30,7 @@ _BYTES_SUFFIX = "_bytes"
 
 def parse(body: bytes) -> dict[str, Any]:
     """Parses a body. Bytes that are not valid UTF-8 become lone surrogates, which `_string` converts back.
-
-    Raises:
-      ServingError: the body is not a JSON object.
-    """
+    Raises ServingError: the body is not a JSON object."""
     try:
         value = json.loads(body.decode("utf-8-sig", "surrogateescape"))
     except ValueError as error:
@@ -45,10 +42,7 @@ def parse(body: bytes) -> dict[str, Any]:
 
 def predict_inputs(document: dict[str, Any], inputs: Inputs) -> tuple[dict[str, np.ndarray], bool]:
     """Returns the arrays of a Predict request, and whether the request lists rows (`instances`).
-
-    Raises:
-      ServingError: the document does not fit the signature.
-    """
+    Raises ServingError: the document does not fit the signature."""
     if ("instances" in document) == ("inputs" in document):
         raise invalid("give either instances (a list of rows) or inputs (a list of values for each input)")
     if "inputs" in document:
@@ -156,11 +150,8 @@ def _is_base64(value: Any) -> bool:
 
 
 def _converter(dtype: tf.DType) -> Callable[[Any], Any]:
-    """Returns a function that checks one JSON value and converts it to `dtype`.
-
-    A number that float32 or float64 cannot represent exactly is accepted: the array will contain the nearest value of
-    the type, or infinity.
-    """
+    """Returns a function that checks one JSON value and converts it to `dtype`. A number that float32 or float64 cannot
+    represent exactly is accepted: the array will contain the nearest value of the type, or infinity."""
     if dtype == tf.string:
         return _string
     if dtype == tf.bool:
@@ -204,14 +195,9 @@ def _quoted(value: Any) -> str:
 
 def predictions(outputs: Mapping[str, np.ndarray], by_rows: bool) -> bytes:
     """Returns the body of a Predict answer. If there is only one output, the body does not contain the output's name.
-
-    Args:
-      outputs: arrays by name. If `by_rows` is true, all arrays must have the same number of rows.
-      by_rows: whether the request listed rows (`instances`).
-
-    Raises:
-      ServingError: the numbers of rows differ, or JSON cannot represent an output's type.
-    """
+    `outputs`: arrays by name. If `by_rows` is true, all arrays must have the same number of rows.
+    `by_rows`: whether the request listed rows (`instances`).
+    Raises ServingError: the numbers of rows differ, or JSON cannot represent an output's type."""
     values = {name: _value(name, array) for name, array in outputs.items()}
     if by_rows:
         counts = {len(array) if array.ndim else None for array in outputs.values()}

@@ -18,11 +18,8 @@ from export.serve.versions import State, Version, Versions, numbers_in
 
 class Models:
     """The served models. All methods run in the event loop.
-
-    Args:
-      load: loads the version in a folder and warms the version up; runs in a thread.
-      poll_seconds: time between two searches for new versions; 0 means to search only once.
-    """
+    `load`: loads the version in a folder and warms the version up; runs in a thread.
+    `poll_seconds`: time between two searches for new versions; 0 means to search only once."""
 
     def __init__(
         self,
@@ -68,10 +65,7 @@ class Models:
 
     def find(self, spec: model_pb2.ModelSpec) -> Version:
         """Returns the version that a request names, or the newest available version if the request names none.
-
-        Raises:
-          ServingError: the version does not exist or is not available.
-        """
+        Raises ServingError: the version does not exist or is not available."""
         number, versions = _number(spec), self._of(spec)
         found = versions.latest() if number is None else versions.get(number)
         if found is None or found.state != State.AVAILABLE:
@@ -80,13 +74,9 @@ class Models:
         return found
 
     def status(self, spec: model_pb2.ModelSpec) -> get_model_status_pb2.GetModelStatusResponse:
-        """Returns the state of the version that a request names.
-
-        If the request names no version, returns the states of all versions of the model, newest version first.
-
-        Raises:
-          ServingError: the model or version does not exist.
-        """
+        """Returns the state of the version that a request names. If the request names no version, returns the states of
+        all versions of the model, newest version first.
+        Raises ServingError: the model or version does not exist."""
         number = _number(spec)
         listed = [version for version in self._of(spec).all() if number in (None, version.number)]
         if not listed:

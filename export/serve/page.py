@@ -23,11 +23,8 @@ HEADERS = {
 
 def is_own_host(host: str, listens_on: str) -> bool:
     """Whether a request's Host is this server. A page of another site could otherwise reach it under a name of its own.
-
-    Args:
-      host: the header Host: a name or an address, perhaps with a port.
-      listens_on: the value of --host.
-    """
+    `host`: the header Host: a name or an address, perhaps with a port.
+    `listens_on`: the value of --host."""
     try:
         name = urllib.parse.urlsplit(f"//{host}").hostname or ""
         return name in ("localhost", listens_on.lower()) or bool(ipaddress.ip_address(name))

@@ -39,10 +39,7 @@ _STATUS_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettings) -> grpc.aio.Server:
     """Returns a server with PredictionService and ModelService, but without a port.
-
-    Args:
-      settings: the flags. `--grpc_channel_arguments` overrides limits that other flags set.
-    """
+    `settings`: the flags. `--grpc_channel_arguments` overrides limits that other flags set."""
     idle_ms = _IDLE_SECONDS * 1000
     options = {
         "grpc.max_receive_message_length": (settings.max_request_mb << 20) + _OVERHEAD_BYTES,
@@ -70,13 +67,9 @@ def make_server(service: Service, runner: Alone | Batcher, settings: ServeSettin
 
 class _Messages(grpc.aio.ServerInterceptor):
     """Reads the message of each request: in limited time, for a limited number of requests, and without a traceback.
-
     gRPC itself would wait for ever, cancel further requests, and log each message that it cannot decode.
-
-    Args:
-      places: for requests, including those whose message is arriving. `Admission` has a lower limit for requests with
-        a message.
-    """
+    `places`: for requests, including those whose message is arriving. `Admission` has a lower limit for requests with a
+      message."""
 
     def __init__(self, places: Places):
         self._places = places

@@ -28,25 +28,17 @@ _TOO_LARGE = "the answer is too large"
 
 class Servable:
     """A SavedModel in its own session, so that unloading frees all of the model's memory. `run` is thread-safe.
-
-    Attributes:
-      counts: maps output tensors to the tensor with the number of their values in each row, such as `num_words`.
-      most_seconds: maximum time of each `run`.
-    """
+    `counts`: maps output tensors to the tensor with the number of their values in each row, such as `num_words`.
+    `most_seconds`: maximum time of each `run`."""
 
     def __init__(
         self, folder: str, intra_op_threads: int = 0, inter_op_threads: int = 0, largest_answer: int = 1 << 40
     ):
         """Loads a SavedModel.
-
-        Args:
-          largest_answer: maximum size of the tensors that a run computes, in bytes.
-          intra_op_threads: threads per operation; 0 means one per core.
-          inter_op_threads: number of operations that run at the same time; 0 means one per core.
-
-        Raises:
-          tf.errors.OpError, OSError, InputError: the SavedModel is missing or damaged.
-        """
+        `largest_answer`: maximum size of the tensors that a run computes, in bytes.
+        `intra_op_threads`: threads per operation; 0 means one per core.
+        `inter_op_threads`: number of operations that run at the same time; 0 means one per core.
+        Raises tf.errors.OpError, OSError, InputError: the SavedModel is missing or damaged."""
         storage.check_regular_files(folder)
         config = tf.compat.v1.ConfigProto(
             intra_op_parallelism_threads=intra_op_threads, inter_op_parallelism_threads=inter_op_threads
@@ -69,14 +61,10 @@ class Servable:
 
     def run(self, feeds: Arrays, fetches: Sequence[str], seconds: float = math.inf) -> dict[str, np.ndarray]:
         """Computes tensors.
-
-        Args:
-          feeds: maps tensor names to values.
-          seconds: maximum time, at most `most_seconds`.
-
-        Raises:
-          tf.errors.OpError, ServingError: an operation fails, the run takes too long, or the tensors are too large.
-        """
+        `feeds`: maps tensor names to values.
+        `seconds`: maximum time, at most `most_seconds`.
+        Raises tf.errors.OpError, ServingError: an operation fails, the run takes too long, or the tensors are too
+        large."""
         seconds = min(seconds, self.most_seconds)
         if seconds <= 0:
             raise ServingError(Code.DEADLINE_EXCEEDED, "no time is left for the request")
@@ -144,10 +132,7 @@ def _return_freed_memory() -> None:
 
 def find_signature(servable: Servable, name: str) -> meta_graph_pb2.SignatureDef:
     """Returns a signature; "" is the name of the default signature.
-
-    Raises:
-      ServingError: the signature does not exist.
-    """
+    Raises ServingError: the signature does not exist."""
     signature = servable.signatures.get(name or DEFAULT_SIGNATURE)
     if signature is None or not signature.method_name:  # the initializer of a SavedModel has no method
         known = ", ".join(sorted(key for key, each in servable.signatures.items() if each.method_name))
@@ -161,17 +146,10 @@ def plan_predict(
     servable: Servable, signature_name: str, inputs: Arrays, output_filter: Iterable[str] = ()
 ) -> tuple[Arrays, dict[str, str]]:
     """Finds the tensors of a Predict call.
-
-    Args:
-      signature_name: name of the signature; "" means the default signature.
-      output_filter: names of the outputs to compute; empty means all outputs.
-
-    Returns:
-      The arrays to feed, by tensor name; and the names of the tensors to compute, by output name.
-
-    Raises:
-      ServingError: the signature does not exist, or the inputs or the filter do not fit the signature.
-    """
+    `signature_name`: name of the signature; "" means the default signature.
+    `output_filter`: names of the outputs to compute; empty means all outputs.
+    Returns the arrays to feed, by tensor name; and the names of the tensors to compute, by output name.
+    Raises ServingError: the signature does not exist, or the inputs or the filter do not fit the signature."""
     signature = find_signature(servable, signature_name)
     _check_inputs(signature, inputs)
     chosen = set(output_filter) or set(signature.outputs)
@@ -200,10 +178,7 @@ def _names(named: Mapping) -> str:
 
 def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Reshapes an array to the shape in a request.
-
-    Raises:
-      ServingError: the shape has more dimensions than NumPy supports.
-    """
+    Raises ServingError: the shape has more dimensions than NumPy supports."""
     try:
         return array.reshape(sizes)
     except ValueError as error:
@@ -212,10 +187,7 @@ def reshaped(array: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
 
 def replay(folder: str, servable: Servable) -> int:
     """Runs the requests that the export recorded, so that the first client does not wait; returns their number.
-
-    Raises:
-      ServingError: a recorded request fails, or the file is damaged.
-    """
+    Raises ServingError: a recorded request fails, or the file is damaged."""
     count = 0
     try:
         for request in itertools.islice(warmup.read(folder), _MOST_WARMUP_REQUESTS):

@@ -48,13 +48,9 @@ async def _serve_until_signal(settings: ServeSettings) -> None:
 
 
 def load(folder: str, settings: ServeSettings) -> Servable:
-    """Loads a version of a model and warms it up; called in a separate thread.
-
-    Warm-up requests have no time limit. After the warm-up, each run of the model is limited to `max_run_seconds`.
-
-    Raises:
-      Exception: the version cannot be loaded, or a warm-up request fails.
-    """
+    """Loads a version of a model and warms it up; called in a separate thread. Warm-up requests have no time limit.
+    After the warm-up, each run of the model is limited to `max_run_seconds`.
+    Raises Exception: the version cannot be loaded, or a warm-up request fails."""
     threads = settings.tensorflow_intra_op_parallelism, settings.tensorflow_inter_op_parallelism
     servable = Servable(folder, *threads, settings.max_request_mb << 20)
     try:

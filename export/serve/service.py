@@ -17,14 +17,10 @@ SIGNATURES = "signature_def"
 
 
 class Admission:
-    """Limits the memory of requests, by limiting their number and the total size of their bodies.
-
-    A request counts from the moment at which its whole body is there, so slow clients take no places.
-
-    Args:
-      most_requests: maximum number of requests at the same time.
-      most_bytes: maximum total size of all bodies, including those that are arriving, in bytes.
-    """
+    """Limits the memory of requests, by limiting their number and the total size of their bodies. A request counts from
+    the moment at which its whole body is there, so slow clients take no places.
+    `most_requests`: maximum number of requests at the same time.
+    `most_bytes`: maximum total size of all bodies, including those that are arriving, in bytes."""
 
     def __init__(self, most_requests: int, most_bytes: int):
         self._most_requests = most_requests
@@ -34,12 +30,8 @@ class Admission:
 
     @contextlib.contextmanager
     def body(self) -> Iterator[Callable[[int], None]]:
-        """Accounts for a body.
-
-        Yields:
-          A function that must be called with the number of bytes of each received part of the body. The function raises
-          `ServingError` (UNAVAILABLE) if the total size of all bodies exceeds the limit.
-        """
+        """Accounts for a body. Yields a function that must be called with the number of bytes of each received part of
+        the body. The function raises `ServingError` (UNAVAILABLE) if the total size of all bodies exceeds the limit."""
         taken = 0
 
         def take(count: int) -> None:
@@ -57,10 +49,7 @@ class Admission:
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
         """Admits a request whose body is complete.
-
-        Raises:
-          ServingError: UNAVAILABLE if there are too many requests.
-        """
+        Raises ServingError: UNAVAILABLE if there are too many requests."""
         if self.requests >= self._most_requests:
             raise ServingError(Code.UNAVAILABLE, f"the server is busy with {self.requests} requests; try again later")
         self.requests += 1
@@ -72,11 +61,8 @@ class Admission:
 
 class Service:
     """Answers inference and metadata requests of both APIs.
-
-    Args:
-      largest_bytes: maximum size of a request's body, and of each decoded array of a request.
-      most_rows: maximum number of rows in a request.
-    """
+    `largest_bytes`: maximum size of a request's body, and of each decoded array of a request.
+    `most_rows`: maximum number of rows in a request."""
 
     def __init__(self, models: Models, admission: Admission, metrics: Metrics, largest_bytes: int, most_rows: int):
         self.models = models
@@ -106,10 +92,7 @@ class Service:
         self, request: get_model_metadata_pb2.GetModelMetadataRequest
     ) -> get_model_metadata_pb2.GetModelMetadataResponse:
         """Returns the signatures of a version.
-
-        Raises:
-          ServingError: the version does not exist, or the request asks for metadata other than signatures.
-        """
+        Raises ServingError: the version does not exist, or the request asks for metadata other than signatures."""
         if set(request.metadata_field) != {SIGNATURES}:
             raise invalid(f"metadata_field must be {SIGNATURES}")
         version = self.models.find(request.model_spec)
@@ -122,10 +105,8 @@ class Service:
 
     @contextlib.contextmanager
     def counted(self, model: str, entrypoint: str) -> Iterator[None]:
-        """Counts a Predict request with its status and time.
-
-        Clients can choose any name for a model, so all names of unknown models share one count.
-        """
+        """Counts a Predict request with its status and time. Clients can choose any name for a model, so all names of
+        unknown models share one count."""
         start, status = time.monotonic(), "OK"
         try:
             yield

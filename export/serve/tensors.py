@@ -19,14 +19,9 @@ _FIELDS = {
 
 def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> np.ndarray:
     """Converts a TensorProto to an array.
-
-    Args:
-      largest_bytes: maximum size of the array. The limit is necessary because a short message can describe a huge
-        tensor of equal values.
-
-    Raises:
-      ServingError: the message is not a tensor of a supported type, or the tensor is too large.
-    """
+    `largest_bytes`: maximum size of the array. The limit is necessary because a short message can describe a huge
+      tensor of equal values.
+    Raises ServingError: the message is not a tensor of a supported type, or the tensor is too large."""
     try:
         dtype = tf.as_dtype(proto.dtype)
     except TypeError as error:
@@ -50,10 +45,8 @@ def from_proto(name: str, proto: tensor_pb2.TensorProto, largest_bytes: int) -> 
 
 
 def to_proto(array: np.ndarray) -> tensor_pb2.TensorProto:
-    """Converts an array to a TensorProto.
-
-    Clients expect the values in a typed field such as `float_val`, not in `tensor_content`.
-    """
+    """Converts an array to a TensorProto. Clients expect the values in a typed field such as `float_val`, not in
+    `tensor_content`."""
     dtype = tf.string if array.dtype == np.object_ else tf.as_dtype(array.dtype)
     shape = tensor_shape_pb2.TensorShapeProto(
         dim=[tensor_shape_pb2.TensorShapeProto.Dim(size=size) for size in array.shape]

@@ -30,22 +30,16 @@ class State(enum.IntEnum):
 
 @dataclasses.dataclass
 class Version:
-    """A version of a model.
-
-    Attributes:
-      number: number of the version.
-      error: the error, if the version could not be loaded.
-      servable: the loaded model in the states AVAILABLE and UNLOADING, otherwise None.
-      files: names, sizes and modification times of the version's files before loading. If the files change, a failed
-        version is loaded again.
-    """
+    """A version of a model."""
 
     model: str
-    number: int
+    number: int  # number of the version
     folder: str = ""
     state: State = State.START
-    error: ServingError | None = None
-    servable: Servable | None = None
+    error: ServingError | None = None  # the error, if the version could not be loaded
+    servable: Servable | None = None  # the loaded model in the states AVAILABLE and UNLOADING, otherwise None
+    # names, sizes and modification times of the version's files before loading. If the files change, a failed version
+    # is loaded again.
     files: tuple = ()
     _requests: int = 0
     _unused: asyncio.Event = dataclasses.field(default_factory=asyncio.Event)
@@ -76,12 +70,9 @@ class Version:
 
 class Versions:
     """Loads and unloads the versions of a model. All methods run in the event loop; loading runs in threads.
-
-    Args:
-      load: loads the version in a folder and warms the version up; runs in a thread.
-      on_load: called after each attempt to load a version, with the model's folder, the seconds that the attempt took,
-        and whether the attempt succeeded.
-    """
+    `load`: loads the version in a folder and warms the version up; runs in a thread.
+    `on_load`: called after each attempt to load a version, with the model's folder, the seconds that the attempt took,
+      and whether the attempt succeeded."""
 
     def __init__(
         self,

@@ -43,22 +43,14 @@ _RACE_LABELS = {letter: number for number, letter in enumerate("ABCD")}
 
 @dataclasses.dataclass(frozen=True)
 class ChoiceExample:
-    """A context and several ways to continue it.
+    """A context and several ways to continue it."""
 
-    Attributes:
-      context: the first text.
-      start: the beginning of the second text, which each choice continues; "" if absent.
-      choices: two or more choices.
-      label: index of the right choice; None if no label was read.
-      id: id of the example in its file; None if absent.
-      place: where the example is, for messages; for instance, the file and the line.
-    """
-
-    context: str
-    start: str
-    choices: tuple[str, ...]
-    label: int | None
-    id: str | None = None
+    context: str  # the first text
+    start: str  # the beginning of the second text, which each choice continues; "" if absent
+    choices: tuple[str, ...]  # two or more choices
+    label: int | None  # index of the right choice; None if no label was read
+    id: str | None = None  # id of the example in its file; None if absent
+    # where the example is, for messages; for instance, the file and the line
     place: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property

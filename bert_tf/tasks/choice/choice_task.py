@@ -57,17 +57,12 @@ class ChoiceTask(Task):
         example_checks.warn_of_texts(examples)
 
     def encode(self, examples: Sequence[ChoiceExample], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples; each choice becomes a row.
-
-        Returns:
-          The columns:
-
-          - `segment_a`: int32 [N, (tokens)], the token ids of the context.
-          - `segment_b`: int32 [N, (tokens)], the token ids of the start and the choice.
-          - `choice_ids`: int32 [N], the index of the choice in its example.
-          - `label_ids`: float32 [N], 1 for the right choice, and 0 for other choices and for examples without a label.
-          - `example_ids`: int [N], the index of the example.
-        """
+        """Tokenizes examples; each choice becomes a row. Returns the columns:
+        - `segment_a`: int32 [N, (tokens)], the token ids of the context.
+        - `segment_b`: int32 [N, (tokens)], the token ids of the start and the choice.
+        - `choice_ids`: int32 [N], the index of the choice in its example.
+        - `label_ids`: float32 [N], 1 for the right choice, and 0 for other choices and for examples without a label.
+        - `example_ids`: int [N], the index of the example."""
         counts = [len(example.choices) for example in examples]
         example_ids = np.repeat(np.arange(len(examples)), counts)
         choice_ids = np.concatenate([np.arange(count) for count in counts]).astype(np.int32)
@@ -93,18 +88,14 @@ class ChoiceTask(Task):
         return ClassificationHead(config, 1)
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of rows, float32 [B]; only the rows of right choices have weights above 0.
-
-        The loss of an example is therefore the loss of the row of its right choice.
-        """
+        """Returns the weights of rows, float32 [B]; only the rows of right choices have weights above 0. The loss of an
+        example is therefore the loss of the row of its right choice."""
         return batch["row_weights"] * batch["label_ids"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the cross-entropy and the accuracy from scores [B, 1].
-
-        The values of a row are the values that its example would have if the row's choice were the right choice. The
-        choices of an example are consecutive rows. A padding row is a copy of row 0, which has `choice_ids` 0, so each
-        padding row counts as an example of its own.
+        """Computes the cross-entropy and the accuracy from scores [B, 1]. The values of a row are the values that its
+        example would have if the row's choice were the right choice. The choices of an example are consecutive rows. A
+        padding row is a copy of row 0, which has `choice_ids` 0, so each padding row counts as an example of its own.
         """
         example = _example(batch)
         below, log_sums = _softmax_terms(logits[:, 0], example)
@@ -127,12 +118,9 @@ class ChoiceTask(Task):
         return temperature**2 * _sum(tf.exp(of_teacher) * (of_teacher - own), example)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the accuracy from scores [N, 1].
-
-        If choices with different texts have the best score, the prediction counts as wrong. Without this rule, a model
-        that gives all choices the same score would always predict the first choice. In SWAG's "full" files, the first
-        choice is always the right choice, so the accuracy would be 1.
-        """
+        """Computes the accuracy from scores [N, 1]. If choices with different texts have the best score, the prediction
+        counts as wrong. Without this rule, a model that gives all choices the same score would always predict the first
+        choice. In SWAG's "full" files, the first choice is always the right choice, so the accuracy would be 1."""
         right = []
         for scores, example in zip(self._by_example(split, predictions), split.examples, strict=True):
             best = {example.choices[number] for number in np.flatnonzero(scores == scores.max())}
@@ -173,12 +161,9 @@ class ChoiceTask(Task):
         evaluation_file.write(folder, entries, prefix)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes two files with one line per example.
-
-        `test_results.tsv` contains the probabilities of the choices. `test_predictions.jsonl` also contains the
-        example's id (or its index, if it has no id), the index of the predicted choice, and the text of this choice.
-        Indices start at 0.
-        """
+        """Writes two files with one line per example. `test_results.tsv` contains the probabilities of the choices.
+        `test_predictions.jsonl` also contains the example's id (or its index, if it has no id), the index of the
+        predicted choice, and the text of this choice. Indices start at 0."""
         tables, lines = [], []
         for number, entry in enumerate(self._answers(split, predictions)):
             example = split.examples[number]
@@ -219,10 +204,8 @@ def _sum(values: tf.Tensor, example: tf.Tensor) -> tf.Tensor:
 
 
 def _softmax_terms(scores: tf.Tensor, example: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-    """Returns two tensors [B] whose difference is the logarithm of each choice's probability in its example.
-
-    The first is the difference between a score and the best score of its example.
-    """
+    """Returns two tensors [B] whose difference is the logarithm of each choice's probability in its example. The first
+    is the difference between a score and the best score of its example."""
     count = example.shape[0] or tf.shape(example)[0]
     best = tf.stop_gradient(tf.math.unsorted_segment_max(scores, example, count))
     below = scores - tf.gather(best, example)

@@ -17,20 +17,14 @@ from bert_tf.training.metrics import Metric
 
 
 class Answers(abc.ABC):
-    """The labels of a task, the loss, the scores, and the answers in files.
-
-    Targets are the labels as the numbers that the model learns, float32 [N], or [N, C] for sets of labels. Outputs are
-    what `outputs` returns for the logits, float32 [N, C], or [N, 1] for a regression.
-
-    Attributes:
-      labels: names of the C classes in the order of their ids; () for a regression.
-      metrics: the loss terms and metrics that `losses` returns.
-      parameters: the values for `TaskDescription.parameters`.
-    """
+    """The labels of a task, the loss, the scores, and the answers in files. Targets are the labels as the numbers that
+    the model learns, float32 [N], or [N, C] for sets of labels. Outputs are what `outputs` returns for the logits,
+    float32 [N, C], or [N, 1] for a regression.
+    `parameters`: the values for `TaskDescription.parameters`."""
 
     kind: str
-    labels: tuple[str, ...]
-    metrics: tuple[Metric, ...]
+    labels: tuple[str, ...]  # names of the C classes in the order of their ids; () for a regression
+    metrics: tuple[Metric, ...]  # the loss terms and metrics that `losses` returns
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -74,19 +68,14 @@ class Answers(abc.ABC):
 
     @abc.abstractmethod
     def lines(self, targets: np.ndarray, outputs: np.ndarray) -> Iterator[dict[str, Any]]:
-        """Yields the entries `label`, `prediction`, `loss` and others of each line of `dev_predictions.jsonl`.
-
-        For classes and sets of labels, `probabilities` is in the order of the labels. For sets of labels, `label` and
-        `prediction` are lists.
-        """
+        """Yields the entries `label`, `prediction`, `loss` and others of each line of `dev_predictions.jsonl`. For
+        classes and sets of labels, `probabilities` is in the order of the labels. For sets of labels, `label` and
+        `prediction` are lists."""
 
     @abc.abstractmethod
     def table(self, outputs: np.ndarray, folder: str) -> tuple[list[str], list[str], np.ndarray]:
-        """Returns the content of prediction files.
-
-        Returns:
-          The titles of the columns; the N answers, or [] if the numbers are the answers; and numbers [N, C].
-        """
+        """Returns the content of prediction files. The result is the titles of the columns; the N answers, or [] if the
+        numbers are the answers; and numbers [N, C]."""
 
     def is_labeled(self, labels: Sequence) -> bool:
         return None not in labels
@@ -108,10 +97,8 @@ class Answers(abc.ABC):
 
 
 def with_checked_labels(data: TaskData, answers: Answers) -> TaskData:
-    """Returns data whose labels are checked when it is read. If a test label is invalid, drops all test labels.
-
-    The data's `load` raises InputError if a label of other data is invalid. The message names the place.
-    """
+    """Returns data whose labels are checked when it is read. If a test label is invalid, drops all test labels. The
+    data's `load` raises InputError if a label of other data is invalid. The message names the place."""
 
     @functools.cache
     def load(split: str) -> Sequence[Example]:

@@ -22,20 +22,14 @@ from bert_tf.tasks.split_files import refuse_repeated_ids
 
 @dataclasses.dataclass(frozen=True)
 class SplitFile:
-    """A file of a split.
+    """A file of a split."""
 
-    Attributes:
-      paths: possible paths, relative to `--data_dir`; the first path that exists is read.
-      id_column: column with the value of `Example.id`; the file may lack this column. None if there are no ids.
-      group: value of `Example.group` for the file's examples.
-      submission: name of the prediction file for GLUE's server, without its extension; "" for the task's name.
-    """
-
-    paths: tuple[str, ...]
+    paths: tuple[str, ...]  # possible paths, relative to `--data_dir`; the first path that exists is read
     columns: ColumnNames
+    # column with the value of `Example.id`; the file may lack this column. None if there are no ids.
     id_column: str | None = None
-    group: str = ""
-    submission: str = ""
+    group: str = ""  # value of `Example.group` for the file's examples
+    submission: str = ""  # name of the prediction file for GLUE's server, without its extension; "" for the task's name
 
     def path(self, data_dir: str) -> str:
         """Returns the file's path in a folder; if no file exists, returns the first possible path."""
@@ -46,27 +40,18 @@ class SplitFile:
 
 @dataclasses.dataclass(frozen=True)
 class Benchmark:
-    """The files and the answers of a benchmark's task.
+    """The files and the answers of a benchmark's task."""
 
-    Attributes:
-      name: the value of `--task_name`. For AX, the name is MNLI instead, because AX tests an MNLI model.
-      splits: the files of "train", "dev" and "test".
-      skips_incomplete: whether incomplete lines of train and dev are skipped; if false, they are refused.
-      undecided: label of the examples on which the annotators did not agree; these examples are left out. "" if there
-        are none.
-      has_server: whether a server computes the scores of the test data, so that predictions are also written for it.
-      submits_majority: whether the majority class is submitted instead of the model's predictions.
-      ids_differ: whether the ids in a dev or test file must be unique.
-    """
-
-    name: str
-    splits: Mapping[str, tuple[SplitFile, ...]]
+    name: str  # the value of `--task_name`. For AX, the name is MNLI instead, because AX tests an MNLI model.
+    splits: Mapping[str, tuple[SplitFile, ...]]  # the files of "train", "dev" and "test"
     answers: Answers
-    skips_incomplete: bool = False
+    skips_incomplete: bool = False  # whether incomplete lines of train and dev are skipped; if false, they are refused
+    # label of the examples on which the annotators did not agree; these examples are left out. "" if there are none.
     undecided: str = ""
+    # whether a server computes the scores of the test data, so that predictions are also written for it
     has_server: bool = True
-    submits_majority: bool = False
-    ids_differ: bool = True
+    submits_majority: bool = False  # whether the majority class is submitted instead of the model's predictions
+    ids_differ: bool = True  # whether the ids in a dev or test file must be unique
 
 
 def benchmark_task(benchmark: Benchmark, data_dir: str) -> ClassificationTask:

@@ -14,34 +14,26 @@ OTHER = "other"
 
 
 def of_classes(text: str, labels: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
-    """Returns the factor of each class in the loss, for a task with one label per example.
-
-    The factors are divided by their mean over the training examples, so only the ratios of the given weights matter.
-    Because the loss keeps its scale, the same learning rate suits training with and without class weights.
-
-    Args:
-      text: `balanced`, `label=weight,label=weight`, or a JSON object that maps labels to weights. `balanced` means that
-        the weight of a class is the inverse of its count. Labels that are left out have the weight of `other`.
-      labels: names of the C classes.
-      counts: number of training examples of each class.
-    """
+    """Returns the factor of each class in the loss, for a task with one label per example. The factors are divided by
+    their mean over the training examples, so only the ratios of the given weights matter. Because the loss keeps its
+    scale, the same learning rate suits training with and without class weights.
+    `text`: `balanced`, `label=weight,label=weight`, or a JSON object that maps labels to weights. `balanced` means that
+      the weight of a class is the inverse of its count. Labels that are left out have the weight of `other`.
+    `labels`: names of the C classes.
+    `counts`: number of training examples of each class."""
     counts = np.asarray(counts, np.float64)
     given = 1 / np.maximum(counts, 1) if text == BALANCED else _given(text, labels)
     return tuple((given * counts.sum() / (given * counts).sum()).tolist())
 
 
 def of_label_sets(text: str, labels: Sequence[str], counts: Sequence[int], num_examples: int) -> tuple[float, ...]:
-    """Returns the factor of each label in the loss of the examples with this label, for a task with sets of labels.
-
-    For `balanced`, the factor is the number of examples without the label, divided by the number of examples with the
+    """Returns the factor of each label in the loss of the examples with this label, for a task with sets of labels. For
+    `balanced`, the factor is the number of examples without the label, divided by the number of examples with the
     label. Both groups of examples then have the same total weight. If one of these numbers is 0, the factor is 1.
-
-    Args:
-      text: see `of_classes`.
-      labels: names of the C labels.
-      counts: number of training examples with each label.
-      num_examples: number of training examples.
-    """
+    `text`: see `of_classes`.
+    `labels`: names of the C labels.
+    `counts`: number of training examples with each label.
+    `num_examples`: number of training examples."""
     if text != BALANCED:
         return tuple(_given(text, labels).tolist())
     return tuple((num_examples - count) / count if 0 < count < num_examples else 1.0 for count in counts)

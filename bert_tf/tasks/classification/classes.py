@@ -21,18 +21,13 @@ from bert_tf.training.metrics import Metric
 
 @dataclasses.dataclass(frozen=True)
 class Classes(Answers):
-    """One class per example.
+    """One class per example."""
 
-    Attributes:
-      labels: names of the classes in the order of their ids.
-      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
-      weights: factor of each class in the loss; () if all factors are 1.
-      spellings: maps other spellings of labels in the files to the labels.
-    """
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # names of the classes in the order of their ids
+    # names of the task's scores in `scores.SCORES`; the main score comes first
     score_names: tuple[str, ...] = ("accuracy", "macro_f1")
-    weights: tuple[float, ...] = ()
+    weights: tuple[float, ...] = ()  # factor of each class in the loss; () if all factors are 1
+    # maps other spellings of labels in the files to the labels
     spellings: Mapping[str, str] = dataclasses.field(default_factory=dict)
     kind: ClassVar[str] = CLASSIFICATION
     metrics: ClassVar[tuple[Metric, ...]] = (LOSS, ACCURACY)

@@ -42,27 +42,18 @@ def make_head(labels: Sequence[str], config: BertConfig, reading: Reading = READ
 
 @dataclasses.dataclass(frozen=True)
 class ClassificationTask(Task):
-    """A task on one or two texts.
+    """A task on one or two texts."""
 
-    Attributes:
-      name: the value of `--task_name`.
-      answers: the labels, the loss and the scores.
-      has_pairs: whether an example has two texts.
-      data: see `Task`. The examples are `Example`.
-      reading: the treatment of long texts, and the vector that the head reads.
-      id_title: title of the column with the examples' ids in `test_predictions.tsv`; "index" if there are no ids.
-      writes_texts: whether `test_predictions.tsv` contains the texts.
-      submit: function that writes the files of a benchmark's server, and returns their paths. Its arguments are the
-        folder, the examples of the test data and the outputs. None if there is no server.
-    """
-
-    name: str
-    answers: Answers
-    has_pairs: bool = False
-    data: TaskData = NO_DATA
-    reading: Reading = READ_AS_IN_THE_PAPER
+    name: str  # the value of `--task_name`
+    answers: Answers  # the labels, the loss and the scores
+    has_pairs: bool = False  # whether an example has two texts
+    data: TaskData = NO_DATA  # see `Task`. The examples are `Example`.
+    reading: Reading = READ_AS_IN_THE_PAPER  # the treatment of long texts, and the vector that the head reads
+    # title of the column with the examples' ids in `test_predictions.tsv`; "index" if there are no ids
     id_title: str = "index"
-    writes_texts: bool = False
+    writes_texts: bool = False  # whether `test_predictions.tsv` contains the texts
+    # function that writes the files of a benchmark's server, and returns their paths. Its arguments are the folder, the
+    # examples of the test data and the outputs. None if there is no server.
     submit: Callable[[str, Sequence[Example], np.ndarray], list[str]] | None = None
 
     @property
@@ -112,17 +103,12 @@ class ClassificationTask(Task):
             _check_classes(examples, self.labels, "class_weights" in self.parameters)
 
     def encode(self, examples: Sequence[Example], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples.
-
-        Returns:
-          The columns:
-
-          - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
-          - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
-          - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels. For sets of labels,
-            float32 [N, C], 1 for each label that an example has.
-          - `example_ids`, `row_shares`, `order_ids`: see `Reading.rows`; only if an example can have several rows.
-        """
+        """Tokenizes examples. Returns the columns:
+        - `segment_a`: int32 [N, (tokens)], the token ids of the first or only text.
+        - `segment_b`: int32 [N, (tokens)], the token ids of the second text; only for pairs.
+        - `label_ids`: float32 [N], the ids of the classes, or the scores; 0 for unknown labels. For sets of labels,
+          float32 [N, C], 1 for each label that an example has.
+        - `example_ids`, `row_shares`, `order_ids`: see `Reading.rows`; only if an example can have several rows."""
         columns = {"segment_a": tokenize([e.text_a for e in examples], tokenizer)}
         if self.has_pairs:
             columns["segment_b"] = tokenize([e.text_b for e in examples], tokenizer)
@@ -176,11 +162,9 @@ class ClassificationTask(Task):
         return self.reading.by_example(split, predictions)
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the task's scores, and the scores of each group, whose names end with the name of the group.
-
-        The task's scores are computed from the examples without a group. If each example has a group, they are computed
-        from all examples.
-        """
+        """Computes the task's scores, and the scores of each group, whose names end with the name of the group. The
+        task's scores are computed from the examples without a group. If each example has a group, they are computed
+        from all examples."""
         targets, groups = split.columns["label_ids"].numpy(), np.array([example.group for example in split.examples])
         main = (groups == "") | np.all(groups != "")
         found = self.answers.scores(targets[main], predictions[main])
@@ -219,12 +203,10 @@ class ClassificationTask(Task):
         self.answers.check_checkpoint(folder, step)
 
     def write_predictions(self, folder: str, split: Split, predictions: np.ndarray) -> list[str]:
-        """Writes two files with one line per example, and the files of a benchmark's server.
-
-        `test_results.tsv` contains the probabilities of the classes, or the score, in the format of
-        google-research/bert. `test_predictions.tsv` has a header, and also contains the answer and the example's id. If
-        an example has no id, the file contains the example's index, counted from 0.
-        """
+        """Writes two files with one line per example, and the files of a benchmark's server. `test_results.tsv`
+        contains the probabilities of the classes, or the score, in the format of google-research/bert.
+        `test_predictions.tsv` has a header, and also contains the answer and the example's id. If an example has no id,
+        the file contains the example's index, counted from 0."""
         titles, answers, numbers = self.answers.table(predictions, folder)
         results = [list(map(repr, row.tolist())) for row in numbers]
         has_ids = any(example.id for example in split.examples)

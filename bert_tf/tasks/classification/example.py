@@ -12,23 +12,18 @@ CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi
 
 @dataclasses.dataclass(frozen=True)
 class Example:
-    """One or two texts and their label.
-
-    Attributes:
-      text_b: the second text; None if absent.
-      label: the label as text; None if unknown, as in test files. If an example may have several labels, this value is
-        a tuple of labels.
-      id: id of the example in its file; None if absent.
-      group: name of the example's part of the split, such as the name of a language; "" for the main part. Each part
-        has separate scores.
-      place: where the example is, for messages; for instance, the file and the line.
-    """
+    """One or two texts and their label."""
 
     text_a: str
-    text_b: str | None
+    text_b: str | None  # the second text; None if absent
+    # the label as text; None if unknown, as in test files. If an example may have several labels, this value is a tuple
+    # of labels.
     label: str | tuple[str, ...] | None
-    id: str | None = None
+    id: str | None = None  # id of the example in its file; None if absent
+    # name of the example's part of the split, such as the name of a language; "" for the main part. Each part has
+    # separate scores.
     group: str = ""
+    # where the example is, for messages; for instance, the file and the line
     place: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
@@ -44,19 +39,12 @@ def strata(examples: Sequence[Example], has_classes: bool) -> tuple[list[str], l
 
 @dataclasses.dataclass(frozen=True)
 class TextData:
-    """A user's texts and labels.
+    """A user's texts and labels."""
 
-    Attributes:
-      data: the examples; their labels are not checked yet.
-      kind: the kind of task that fits the labels.
-      has_pairs: whether an example has two texts.
-      labels: names of the classes; () if the data does not list them.
-    """
-
-    data: TaskData
-    kind: str
-    has_pairs: bool
-    labels: tuple[str, ...] = ()
+    data: TaskData  # the examples; their labels are not checked yet
+    kind: str  # the kind of task that fits the labels
+    has_pairs: bool  # whether an example has two texts
+    labels: tuple[str, ...] = ()  # names of the classes; () if the data does not list them
 
 
 def label_counts(labels: Iterable[str | tuple[str, ...] | None]) -> Counter:

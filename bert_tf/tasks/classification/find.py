@@ -18,10 +18,7 @@ from bert_tf.tasks.classification.settings import IN_MEMORY, OWN_DATA, Classifie
 
 def find_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
     """Returns the task that the flags name; case, hyphens and underscores in the task's name have no effect.
-
-    Args:
-      texts: a user's own data in memory; None if the flags name the data.
-    """
+    `texts`: a user's own data in memory; None if the flags name the data."""
     reading, command = Reading.of_command(command), _with_task_name(command)
     settings = command.settings
     task = own_task(command, texts) if texts else _main_task(command)

@@ -51,10 +51,8 @@ def _mnli() -> Benchmark:
 
 
 def _ax() -> Benchmark:
-    """Returns MNLI's task with the diagnostic data as dev and test data.
-
-    The files of the diagnostic data are in --data_dir, in a subfolder, or in a folder beside --data_dir.
-    """
+    """Returns MNLI's task with the diagnostic data as dev and test data. The files of the diagnostic data are in
+    --data_dir, in a subfolder, or in a folder beside --data_dir."""
     folders = ("", "../AX/", "../diagnostic/", "AX/", "diagnostic/")
     names = ("diagnostic.tsv", "AX.tsv")
     full = ColumnNames("Premise", "Hypothesis", "Label")

@@ -35,10 +35,7 @@ COLUMNS: Mapping[str, tuple[str, str]] = {
 
 def average(columns: Mapping[str, float]) -> float:
     """Averages the columns of Table 1 as in the paper: MNLI counts twice, and WNLI is left out.
-
-    Args:
-      columns: maps the name of each column in `COLUMNS` to a score.
-    """
+    `columns`: maps the name of each column in `COLUMNS` to a score."""
     if missing := [name for name in COLUMNS if name not in columns]:
         raise InputError(f"the average of Table 1 needs all columns; {', '.join(missing)} are missing")
     return sum(columns[name] for name in COLUMNS) / len(COLUMNS)
@@ -66,12 +63,9 @@ def dev_scores(run_dirs: Sequence[str]) -> dict[str, float]:
 
 def assemble(output_file: str, run_dirs: Sequence[str], glue_dir: str = "") -> None:
     """Writes the zip file for GLUE's server atomically.
-
-    Args:
-      run_dirs: folders that together contain the prediction files of all tasks.
-      glue_dir: folder of GLUE's data, or "". If a folder is given and no run has WNLI.tsv, the majority class of the
-        WNLI training data is the prediction for WNLI.
-    """
+    `run_dirs`: folders that together contain the prediction files of all tasks.
+    `glue_dir`: folder of GLUE's data, or "". If a folder is given and no run has WNLI.tsv, the majority class of the
+      WNLI training data is the prediction for WNLI."""
     with tempfile.TemporaryDirectory() as temporary:
         folders = _runs(run_dirs)
         if glue_dir and not any(tf.io.gfile.exists(f"{folder}/WNLI.tsv") for folder in folders):

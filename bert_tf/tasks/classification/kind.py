@@ -72,10 +72,8 @@ def _classes(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 
 def _label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns the report's parts for sets of labels.
-
-    The parts are the confusion counts and the metrics of each label, and the worst errors.
-    """
+    """Returns the report's parts for sets of labels. The parts are the confusion counts and the metrics of each label,
+    and the worst errors."""
     truth, answers = (np.array([[x in e[name] for x in labels] for e in entries]) for name in ("label", "prediction"))
     counts = [(a & b).sum(axis=0) for a, b in
               ((truth, answers), (truth, ~answers), (~truth, answers), (~truth, ~answers))]  # fmt: skip
@@ -91,11 +89,8 @@ def _label_sets(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]
 
 
 def _scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns two tables.
-
-    The first table has the correlations, the mean errors and a diagram of the scores. The second table has the largest
-    errors.
-    """
+    """Returns two tables. The first table has the correlations, the mean errors and a diagram of the scores. The second
+    table has the largest errors."""
     del labels
     truth, answers = (np.array([entry[name] for entry in entries]) for name in ("label", "prediction"))
     errors = answers - truth
@@ -114,14 +109,11 @@ def _scores(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
 
 def class_table(truth: np.ndarray, answers: np.ndarray, labels: Sequence[str], is_exclusive: bool = False) -> Table:
     """Returns a table with the metrics of each label and the means of the metrics.
-
-    Args:
-      truth: bool [N, C], whether an example has a label.
-      answers: bool [N, C], whether the model predicts the label.
-      labels: names of the C labels.
-      is_exclusive: whether each example has exactly one label. If true, the means are over the labels that occur, as in
-        scikit-learn.
-    """
+    `truth`: bool [N, C], whether an example has a label.
+    `answers`: bool [N, C], whether the model predicts the label.
+    `labels`: names of the C labels.
+    `is_exclusive`: whether each example has exactly one label. If true, the means are over the labels that occur, as in
+      scikit-learn."""
     scores = multi_label.label_scores(truth, answers)
     averaged = np.any(truth | answers, axis=0) | (not is_exclusive)
     what = "mean of the classes" if averaged.all() else f"mean of the {averaged.sum()} classes that occur"

@@ -30,17 +30,13 @@ def memory_source(
     texts: Sequence, labels: Sequence, dev: tuple[Sequence, Sequence] | None, wanted: str = ""
 ) -> TextData:
     """Returns the data in lists of texts and labels.
-
-    Args:
-      texts: strings, pairs of strings, or a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars,
-        or a Dataset of the library datasets, with the texts in text, in text_a and text_b, or in sentence1 and
-        sentence2.
-      labels: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
-        labels; or the name of a table's column.
-      dev: texts and labels for evaluation; None if there are no separate dev texts.
-      wanted: the kind of task that the settings name; for REGRESSION, integers are also numbers. "" for the kind that
-        fits the labels.
-    """
+    `texts`: strings, pairs of strings, or a table: a list of dicts, a dict of lists, a DataFrame of pandas or polars,
+      or a Dataset of the library datasets, with the texts in text, in text_a and text_b, or in sentence1 and sentence2.
+    `labels`: strings or integers for classes; floats for a regression; lists, tuples or sets of strings for sets of
+      labels; or the name of a table's column.
+    `dev`: texts and labels for evaluation; None if there are no separate dev texts.
+    `wanted`: the kind of task that the settings name; for REGRESSION, integers are also numbers. "" for the kind that
+      fits the labels."""
     stated = _stated_names(texts, labels)
     texts, labels = _columns(texts, labels, "labels", wanted)
     kind = _kind_of(labels)
@@ -65,12 +61,9 @@ def memory_source(
 
 def evaluation_source(texts: Sequence, labels: Sequence, kind: str, names: Sequence[str]) -> TextData:
     """Returns data whose "dev" split has texts for the evaluation of a model.
-
-    Args:
-      texts: see `memory_source`.
-      labels: labels of the texts; for a regression, integers are also allowed.
-      names: names of the model's classes; () for a regression.
-    """
+    `texts`: see `memory_source`.
+    `labels`: labels of the texts; for a regression, integers are also allowed.
+    `names`: names of the model's classes; () for a regression."""
     texts, labels = _columns(texts, labels, "labels", kind)
     if (found := _kind_of(labels)) != kind:
         raise InputError(f"labels: are for {found}, but the model is for {kind}; give labels for {kind}")
@@ -93,10 +86,7 @@ def _data(splits: Mapping[str, Sequence[Example]], kind: str, labels: tuple[str,
 
 def examples_of(texts: Sequence, labels: Sequence | None = None, what: str = "texts") -> list[Example]:
     """Converts texts and labels to examples.
-
-    Args:
-      labels: see `memory_source`; None for texts without labels.
-    """
+    `labels`: see `memory_source`; None for texts without labels."""
     if (rows := rows_of(texts)) is not None:
         texts = [_text_in(row, f"{what}[{number}]") for number, row in enumerate(rows)]
     texts = _list_of(texts, what)
@@ -125,10 +115,8 @@ def _text_in(row: Mapping, where: str) -> Any:
 
 
 def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
-    """Returns texts and labels; for a regression, integers become floats.
-
-    `labels` may name a column of the table `texts`, whose rows are then the texts.
-    """
+    """Returns texts and labels; for a regression, integers become floats. `labels` may name a column of the table
+    `texts`, whose rows are then the texts."""
     rows, names = rows_of(texts), _stated_names(texts, labels)
     if rows is not None and isinstance(labels, str):
         for number, row in enumerate(rows):
@@ -144,10 +132,8 @@ def _columns(texts: Any, labels: Any, what: str, kind: str) -> tuple[Any, list]:
 
 
 def _stated_names(table: Any, column: Any) -> tuple[str, ...]:
-    """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none.
-
-    `column` is the column, or its name in `table`.
-    """
+    """Returns the names of the classes that a Dataset of the library datasets states for a column; () if none. `column`
+    is the column, or its name in `table`."""
     if not isinstance(column, str):
         table, column = getattr(column, "source", None), getattr(column, "column_name", None)
     feature = (getattr(table, "features", None) or {}).get(column)

@@ -32,19 +32,14 @@ _AT_HALF = Metric("subset_accuracy_at_0.5", "subset acc at 0.5", "task", form=Fo
 
 @dataclasses.dataclass(frozen=True)
 class LabelSets(Answers):
-    """Any number of labels for each example, with an independent decision for each label.
+    """Any number of labels for each example, with an independent decision for each label."""
 
-    Attributes:
-      labels: names of the C labels in the order of their ids.
-      weights: factor of each label in the loss of the examples with this label; () if all factors are 1.
-      run_folder: folder with the thresholds for an evaluation. If the folder has no thresholds, all thresholds are 0.5.
-      tune_thresholds: whether an evaluation chooses a new threshold for each label.
-    """
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # names of the C labels in the order of their ids
+    # factor of each label in the loss of the examples with this label; () if all factors are 1
     weights: tuple[float, ...] = ()
+    # folder with the thresholds for an evaluation. If the folder has no thresholds, all thresholds are 0.5.
     run_folder: str = ""
-    tune_thresholds: bool = False
+    tune_thresholds: bool = False  # whether an evaluation chooses a new threshold for each label
     kind: ClassVar[str] = MULTI_LABEL
 
     @property
@@ -70,10 +65,8 @@ class LabelSets(Answers):
         return target
 
     def losses(self, logits: tf.Tensor, targets: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Computes the loss and the subset accuracy at the threshold 0.5 from logits and targets [B, C].
-
-        The loss is the mean of the sigmoid cross-entropies of the labels.
-        """
+        """Computes the loss and the subset accuracy at the threshold 0.5 from logits and targets [B, C]. The loss is
+        the mean of the sigmoid cross-entropies of the labels."""
         factors = tf.constant(self.weights or (1.0,))
         losses = tf.nn.weighted_cross_entropy_with_logits(targets, logits, factors)
         right = tf.reduce_all((logits > 0) == (targets > 0), axis=1)
@@ -199,19 +192,13 @@ def with_thresholds(description: TaskDescription, folder: str, step: int) -> Tas
 
 def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Computes the scores of sets of labels.
-
-    Args:
-      labels: bool [N, C], whether an example has a label.
-      predictions: bool [N, C], whether the label is predicted.
-
-    Returns:
-      The scores:
-
-      - `micro_f1`: the F1 over the decisions for all labels.
-      - `macro_f1`: the mean of the labels' F1. The F1 of a label is 0 if the label does not occur in the data and is
-        never predicted.
-      - `subset_accuracy`: the share of the examples for which all labels are correct.
-    """
+    `labels`: bool [N, C], whether an example has a label.
+    `predictions`: bool [N, C], whether the label is predicted.
+    Returns the scores:
+    - `micro_f1`: the F1 over the decisions for all labels.
+    - `macro_f1`: the mean of the labels' F1. The F1 of a label is 0 if the label does not occur in the data and is
+      never predicted.
+    - `subset_accuracy`: the share of the examples for which all labels are correct."""
     from sklearn.metrics import f1_score
 
     return {
@@ -222,28 +209,20 @@ def set_scores(labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
 
 
 def label_scores(labels: np.ndarray, predictions: np.ndarray) -> np.ndarray:
-    """Computes the precision, the recall, the F1 and the number of examples of each label, float64 [C, 4].
-
-    For the arguments, see `set_scores`.
-    """
+    """Computes the precision, the recall, the F1 and the number of examples of each label, float64 [C, 4]. For the
+    arguments, see `set_scores`."""
     from sklearn.metrics import precision_recall_fscore_support
 
     return np.stack(precision_recall_fscore_support(labels, predictions, average=None, zero_division=0.0), axis=1)
 
 
 def best_thresholds(labels: np.ndarray, probabilities: np.ndarray) -> np.ndarray:
-    """Chooses the threshold with the best F1 for each label.
-
-    The candidates are the means of neighboring probabilities. If several candidates are equally good, the candidate
-    nearest to 0.5 is chosen. If no example has a label, the threshold of this label is 0.5.
-
-    Args:
-      labels: bool [N, C], whether an example has a label.
-      probabilities: float32 [N, C], predicted probabilities of the labels.
-
-    Returns:
-      Thresholds, float32 [C]. A label is predicted if its probability is above its threshold.
-    """
+    """Chooses the threshold with the best F1 for each label. The candidates are the means of neighboring probabilities.
+    If several candidates are equally good, the candidate nearest to 0.5 is chosen. If no example has a label, the
+    threshold of this label is 0.5.
+    `labels`: bool [N, C], whether an example has a label.
+    `probabilities`: float32 [N, C], predicted probabilities of the labels.
+    Returns thresholds, float32 [C]. A label is predicted if its probability is above its threshold."""
     chosen = [_best_threshold(labels[:, c], probabilities[:, c]) for c in range(labels.shape[1])]
     return np.array(chosen, np.float32)
 

@@ -40,15 +40,10 @@ _FEW_EXAMPLES = 20
 
 
 def own_task(command: Command, texts: TextData | None = None) -> ClassificationTask:
-    """Returns the task for a user's own data.
-
-    The labels come from `--labels` or `--label_file`, else from the run in `--output_dir`, else from the data's
-    description, else from the training data, which this function then reads. Class weights and the scale of scores
-    come from the training data or from the run.
-
-    Args:
-      texts: the data; None for the data that the settings name.
-    """
+    """Returns the task for a user's own data. The labels come from `--labels` or `--label_file`, else from the run in
+    `--output_dir`, else from the data's description, else from the training data, which this function then reads. Class
+    weights and the scale of scores come from the training data or from the run.
+    `texts`: the data; None for the data that the settings name."""
     settings, known = command.settings, command.trained
     if known and known.task_name not in (OWN_DATA, IN_MEMORY):
         if settings.do_train:
@@ -94,10 +89,8 @@ def _classes(command: Command, known: TaskDescription | None, texts: TextData) -
 
 
 def _learned(answers: Answers, settings: ClassifierSettings, known: TaskDescription | None, data: TaskData) -> Answers:
-    """Returns the answers with the class weights, or with the scale of the scores.
-
-    With class weights, macro F1 is the main score, because accuracy would prefer a model without the rare classes.
-    """
+    """Returns the answers with the class weights, or with the scale of the scores. With class weights, macro F1 is the
+    main score, because accuracy would prefer a model without the rare classes."""
     if isinstance(answers, Regression):
         mean, deviation = (0.0, 1.0) if _glue_answers(settings, known) else _scale(data, known)
         return dataclasses.replace(answers, mean=mean, deviation=deviation)
@@ -148,10 +141,8 @@ def with_unlabeled(task: ClassificationTask, command: Command) -> TaskData:
 
 
 def _id_of_run(settings: ClassifierSettings) -> str:
-    """Returns the id column of the run's last training for a command that only predicts; "" if there is none.
-
-    The id column only names predictions. Therefore, it is not part of a run's identity, unlike the columns that a model
-    reads.
+    """Returns the id column of the run's last training for a command that only predicts; "" if there is none. The id
+    column only names predictions. Therefore, it is not part of a run's identity, unlike the columns that a model reads.
     """
     if settings.do_train or not settings.do_predict:
         return ""

@@ -21,25 +21,18 @@ from bert_tf.tokenization import BertTokenizer
 
 @dataclasses.dataclass(frozen=True)
 class Reading:
-    """The resolved options for reading texts; the fields have the same names as in `ClassifierSettings`.
+    """The resolved options for reading texts; the fields have the same names as in `ClassifierSettings`."""
 
-    Attributes:
-      pooling: the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`.
-      long_text: the treatment of long texts: "truncate", "head_tail" or "window"; see `ClassifierSettings`.
-      pair_order: "given" for one row per pair of texts, or "both" for one row in each order.
-    """
-
-    pooling: str = "cls"
+    pooling: str = "cls"  # the vector that the head reads: "cls", "mean" or "max"; see `ClassificationHead`
+    # the treatment of long texts: "truncate", "head_tail" or "window"; see `ClassifierSettings`
     long_text: str = TRUNCATE
     window_stride: int = 0
-    pair_order: str = "given"
+    pair_order: str = "given"  # "given" for one row per pair of texts, or "both" for one row in each order
 
     @classmethod
     def of_command(cls, command: Command) -> "Reading":
-        """Returns the options of a command.
-
-        If a flag is left out, its value is the value of the run in `output_dir`, or else the default.
-        """
+        """Returns the options of a command. If a flag is left out, its value is the value of the run in `output_dir`,
+        or else the default."""
         return cls(**command.of_model(*(field.name for field in dataclasses.fields(cls))))
 
     @classmethod
@@ -67,19 +60,13 @@ class Reading:
 
     def rows(self, columns: Columns, max_seq_length: int, truncation_side: str = "right") -> Columns:
         """Splits examples into rows. Training and the served graph both use this function.
-
-        Args:
-          columns: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
-          max_seq_length: sequence length, S.
-          truncation_side: see `TokenizerRules`.
-
-        Returns:
-          The columns of N rows. If an example can have several rows, there are more columns:
-
-          - `example_ids`: int64 [N], index of the row's example, ascending.
-          - `row_shares`: float32 [N], 1 / (number of rows of the row's example).
-          - `order_ids`: int32 [N], 0 for the given order of a pair, 1 for the other order; only with both orders.
-        """
+        `columns`: `segment_a` and, for pairs, `segment_b`, int32 [B, (tokens)]; any other columns have B rows.
+        `max_seq_length`: sequence length, S.
+        `truncation_side`: see `TokenizerRules`.
+        Returns the columns of N rows. If an example can have several rows, there are more columns:
+        - `example_ids`: int64 [N], index of the row's example, ascending.
+        - `row_shares`: float32 [N], 1 / (number of rows of the row's example).
+        - `order_ids`: int32 [N], 0 for the given order of a pair, 1 for the other order; only with both orders."""
         if self.has_both_orders:
             return _in_both_orders(columns)
         if not self.has_windows:
@@ -97,15 +84,10 @@ class Reading:
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
-
-        Args:
-          columns: the columns that `rows` returns.
-          tokenizer: provides the form of a row.
-          max_seq_length: sequence length, S.
-
-        Returns:
-          `input_ids`, `input_mask`, `segment_ids`, int32 [N, S].
-        """
+        `columns`: the columns that `rows` returns.
+        `tokenizer`: provides the form of a row.
+        `max_seq_length`: sequence length, S.
+        Returns `input_ids`, `input_mask`, `segment_ids`, int32 [N, S]."""
         return pack(
             columns["segment_a"],
             columns.get("segment_b"),
@@ -122,15 +104,10 @@ class Reading:
         model: Callable[[Mapping[str, tf.Tensor]], tf.Tensor],
     ) -> tf.Tensor:
         """Computes the logits of texts in one graph. The computation is the same as in training and evaluation.
-
-        Args:
-          texts: `segment_a` and, for pairs, `segment_b`, string [B].
-          max_seq_length: sequence length, S.
-          model: function that maps the inputs of N rows to logits, float32 [N, C].
-
-        Returns:
-          Logits, float32 [B, C].
-        """
+        `texts`: `segment_a` and, for pairs, `segment_b`, string [B].
+        `max_seq_length`: sequence length, S.
+        `model`: function that maps the inputs of N rows to logits, float32 [N, C].
+        Returns logits, float32 [B, C]."""
         columns = {name: tokenizer.encode(text) for name, text in texts.items()}
         rows = self.rows(columns, max_seq_length, tokenizer.rules.truncation_side)
         inputs = without_common_padding(self.model_inputs(rows, tokenizer, max_seq_length))
@@ -141,15 +118,10 @@ class Reading:
 
     def by_example(self, split: Split, predictions: np.ndarray) -> tuple[Split, np.ndarray]:
         """Averages the predictions of the rows of each example. The two orders of a pair have equal predictions.
-
-        Args:
-          split: a split of N rows.
-          predictions: predictions of the rows, [N, C].
-
-        Returns:
-          The split with only the first row of each example, and the mean predictions, with one row per example. If each
-          example has one row, the result is the unchanged arguments.
-        """
+        `split`: a split of N rows.
+        `predictions`: predictions of the rows, [N, C].
+        Returns the split with only the first row of each example, and the mean predictions, with one row per example.
+        If each example has one row, the result is the unchanged arguments."""
         if not self.has_several_rows:
             return split, predictions
         _, first, counts = np.unique(split.example_ids, return_index=True, return_counts=True)

@@ -26,19 +26,16 @@ _SAME_SCORE = 1e-3
 
 @dataclasses.dataclass(frozen=True)
 class Regression(Answers):
-    """One number per example.
+    """One number per example."""
 
-    Attributes:
-      score_names: names of the task's scores in `scores.SCORES`; the main score comes first.
-      low, high: the lowest and the highest score.
-      deviation: standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial
-        weights and the learning rate suit scores in any range. Predictions are in the user's range.
-    """
-
+    # names of the task's scores in `scores.SCORES`; the main score comes first
     score_names: tuple[str, ...] = ("pearson", "spearman", "r_squared")
+    # `low`, `high`: the lowest and the highest score
     low: float = -LARGEST_SCORE
     high: float = LARGEST_SCORE
     mean: float = 0.0
+    # standard deviation of the training scores. The model learns (score - mean) / deviation, so the initial weights and
+    # the learning rate suit scores in any range. Predictions are in the user's range.
     deviation: float = 1.0
     kind: ClassVar[str] = REGRESSION
     labels: ClassVar[tuple[str, ...]] = ()

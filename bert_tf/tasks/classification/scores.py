@@ -46,12 +46,9 @@ SCORES: Mapping[str, Callable[[np.ndarray, np.ndarray], float]] = {
 
 def compute(names: Sequence[str], labels: np.ndarray, predictions: np.ndarray) -> dict[str, float]:
     """Computes scores by their names.
-
-    Args:
-      names: keys of `SCORES`.
-      labels: true ids of classes, or true scores, for N examples, [N].
-      predictions: predicted ids of classes, or predicted scores, [N]. If a prediction is NaN, all results are NaN.
-    """
+    `names`: keys of `SCORES`.
+    `labels`: true ids of classes, or true scores, for N examples, [N].
+    `predictions`: predicted ids of classes, or predicted scores, [N]. If a prediction is NaN, all results are NaN."""
     if np.isnan(predictions).any():
         return dict.fromkeys(names, float("nan"))
     return {name: float(SCORES[name](labels, predictions)) for name in names}

@@ -25,10 +25,8 @@ _MODES = {
 
 @dataclasses.dataclass(frozen=True)
 class ClassifierSettings(FineTuningSettings):
-    """Settings of `run_classifier`, with the names and defaults of google-research/bert.
-
-    If a flag for a user's own data is left out, its value is the value of the run in `output_dir`. Without such a run,
-    the flag has its default.
+    """Settings of `run_classifier`, with the names and defaults of google-research/bert. If a flag for a user's own
+    data is left out, its value is the value of the run in `output_dir`. Without such a run, the flag has its default.
     """
 
     flag_group = "Data"

@@ -28,23 +28,16 @@ _WHOLE_FLOAT = re.compile(r"\A(-?\d+)\.0+\Z")
 
 @dataclasses.dataclass(frozen=True)
 class TextTable:
-    """The layout of a user's files, which are tab-separated, comma-separated, JSON Lines or Parquet.
+    """The layout of a user's files, which are tab-separated, comma-separated, JSON Lines or Parquet. A column is given
+    by its name, or by its number counted from 0."""
 
-    A column is given by its name, or by its number counted from 0.
-
-    Attributes:
-      flags: the values of the flags in `COLUMN_FLAGS`, which describe the columns.
-      format: format of all files; if "", a file's extension determines the format of this file.
-      has_label_sets: whether an example has any number of labels: all in one cell, or in a column for each label that
-        contains 1 if the label applies, else 0.
-      id: column of the examples' ids in the test data; "" if absent.
-      id_is_of: folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
-    """
-
-    flags: Mapping[str, Any]
-    format: str = ""
+    flags: Mapping[str, Any]  # the values of the flags in `COLUMN_FLAGS`, which describe the columns
+    format: str = ""  # format of all files; if "", a file's extension determines the format of this file
+    # whether an example has any number of labels: all in one cell, or in a column for each label that contains 1 if the
+    # label applies, else 0
     has_label_sets: bool = False
-    id: str = ""
+    id: str = ""  # column of the examples' ids in the test data; "" if absent
+    # folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
     id_is_of: str = ""
 
     def data(self, data_dir: str, paths: Mapping[str, Sequence[str]], kind: str) -> TextData:

@@ -18,14 +18,11 @@ _DEV_SPLITS = ("validation", "validation_matched", "dev", "valid")
 
 def open_set(name: str, splits: str, columns: Mapping[str, str | None], is_regression: bool) -> TextData:
     """Opens a data set, and finds the features of the texts and of the label in its description; downloads nothing.
-
-    Args:
-      name: name of the data set, such as `glue/mrpc`.
-      splits: comma-separated splits for train, dev and test; "" for the usual names.
-      columns: maps `text_a_column`, `text_b_column` and `label_column` to features, or to None if the description must
-        show which feature is meant.
-      is_regression: whether an integer label is a number to predict, not a class.
-    """
+    `name`: name of the data set, such as `glue/mrpc`.
+    `splits`: comma-separated splits for train, dev and test; "" for the usual names.
+    `columns`: maps `text_a_column`, `text_b_column` and `label_column` to features, or to None if the description must
+      show which feature is meant.
+    `is_regression`: whether an integer label is a number to predict, not a class."""
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core import read_only_builder
 

@@ -13,29 +13,21 @@ from bert_tf.tasks.classification.example import Example
 
 @dataclasses.dataclass(frozen=True)
 class ColumnNames:
-    """The columns of a file. A column is given by its name in the header, or by its number counted from 0.
-
-    Attributes:
-      text_b: column of the second text; None if absent.
-      label: column of the label; None in test files.
-      has_header: whether the first line contains the names of the columns.
-    """
+    """The columns of a file. A column is given by its name in the header, or by its number counted from 0."""
 
     text_a: str
-    text_b: str | None = None
-    label: str | None = None
-    has_header: bool = True
+    text_b: str | None = None  # column of the second text; None if absent
+    label: str | None = None  # column of the label; None in test files
+    has_header: bool = True  # whether the first line contains the names of the columns
 
 
 def read_examples(
     path: str, columns: ColumnNames, *, id_column: str | None = None, skip_incomplete: bool = False
 ) -> list[Example]:
     """Reads a tab-separated file; double quotes are part of the text, as in GLUE's files.
-
-    Args:
-      id_column: name of the column with the value of `Example.id`; the file may lack this column. None if there are no
-        ids.
-      skip_incomplete: whether lines that lack cells or a label are skipped with a warning; if false, they are refused.
+    `id_column`: name of the column with the value of `Example.id`; the file may lack this column. None if there are no
+      ids.
+    `skip_incomplete`: whether lines that lack cells or a label are skipped with a warning; if false, they are refused.
     """
     rows = tables.plain_rows(tables.decoded_lines(path))
     first = next(rows, None)

@@ -25,11 +25,8 @@ _SPELLINGS = {"contradictory": "contradiction"}
 
 def xnli_task(languages: str, data_dir: str) -> ClassificationTask:
     """Returns the task for some languages. If there are several languages, each language also has a score of its own.
-
-    Args:
-      languages: comma-separated codes, or "all".
-      data_dir: folder that contains the unpacked archives.
-    """
+    `languages`: comma-separated codes, or "all".
+    `data_dir`: folder that contains the unpacked archives."""
     codes = LANGUAGES if languages == "all" else tuple(dict.fromkeys(map(str.strip, languages.split(","))))
     for code in codes:
         if code not in LANGUAGES:

@@ -39,37 +39,27 @@ _QRELS = {"dev": ("dev", "validation", "test"), "test": ("test", "dev"), "train"
 
 @dataclasses.dataclass(frozen=True)
 class Texts:
-    """An example of training or evaluation.
+    """An example of training or evaluation."""
 
-    Attributes:
-      texts: an anchor, its positive and any number of negatives; the two texts of a scored pair; or one text, which
-        training data has twice, because the text is its own positive.
-      label: the score of a scored pair; None if it is unknown or there is none.
-      id: id of the example in its file; None if absent.
-      place: where the example is, for messages.
-    """
-
+    # an anchor, its positive and any number of negatives; the two texts of a scored pair; or one text, which training
+    # data has twice, because the text is its own positive
     texts: tuple[str, ...]
     form: str
-    label: float | None = None
-    id: str | None = None
-    place: str = dataclasses.field(default="", repr=False, compare=False)
+    label: float | None = None  # the score of a scored pair; None if it is unknown or there is none
+    id: str | None = None  # id of the example in its file; None if absent
+    place: str = dataclasses.field(default="", repr=False, compare=False)  # where the example is, for messages
 
 
 @dataclasses.dataclass(frozen=True)
 class CollectionText:
-    """A query or a document of a collection.
-
-    Attributes:
-      relevant: for a query, the gain of each relevant document by the document's id; None for a document.
-      label: whether the text is part of an evaluation; always true.
-    """
+    """A query or a document of a collection."""
 
     id: str
     texts: tuple[str]
+    # for a query, the gain of each relevant document by the document's id; None for a document
     relevant: Mapping[str, float] | None = None
     form: str = COLLECTION
-    label: bool = True
+    label: bool = True  # whether the text is part of an evaluation; always true
     place: str = dataclasses.field(default="", repr=False, compare=False)
 
 
@@ -120,11 +110,8 @@ def read_table(path: str, split: str) -> list[Texts]:
 
 def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str) -> list[Texts]:
     """Returns the examples of the rows of a table.
-
-    Args:
-      rows: the place of each row, for messages, and its cells by the names of the columns.
-      path: the name of the table, for messages.
-    """
+    `rows`: the place of each row, for messages, and its cells by the names of the columns.
+    `path`: the name of the table, for messages."""
     if not rows:
         return []
     names = list(dict.fromkeys(name for _, row in rows for name in row))
@@ -217,11 +204,9 @@ def read_collection(folder: str, split: str) -> list[CollectionText]:
 
 
 def _judgments(path: str) -> Iterator[tuple[str, str, str, str]]:
-    """Yields the place, the query, the document and the score of each judgment.
-
-    The columns have BEIR's names. Without a header, three columns are query, document and score; four are those of
-    trec_eval, whose second column has no meaning.
-    """
+    """Yields the place, the query, the document and the score of each judgment. The columns have BEIR's names. Without
+    a header, three columns are query, document and score; four are those of trec_eval, whose second column has no
+    meaning."""
     rows = tables.read_columns(path, Layout("tsv", has_header=False)).rows
     names = list(rows[0][1]) if rows else []
     if set(_JUDGMENT) <= set(names):

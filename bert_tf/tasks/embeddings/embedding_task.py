@@ -58,10 +58,7 @@ class PoolingHead(keras.layers.Layer):
 
 def embedding_task(command: Command, texts: TaskData | None = None) -> "EmbeddingTask":
     """Returns the task for the flags of `run_embeddings`.
-
-    Args:
-      texts: data in memory; None if the flags name the data.
-    """
+    `texts`: data in memory; None if the flags name the data."""
     settings = command.settings
     found = with_dev_share(texts or data.text_data(settings.data_dir, settings.data_paths), command)
     files = VectorFiles.of_command(command)
@@ -81,21 +78,14 @@ def _loss_for(settings: FineTuningSettings, form: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class EmbeddingTask(Task):
-    """Maps texts to vectors.
-
-    Attributes:
-      files: pooling, prefixes and sizes of the vectors.
-      loss: the loss of training, INFO_NCE or CO_SENT.
-      scale: factor of the cosines in the loss.
-      both_directions: whether INFO_NCE also ranks the anchors for each second text.
-      default_length: row length that sentence-transformers' files beside the checkpoint state; None if not stated.
-    """
+    """Maps texts to vectors."""
 
     data: TaskData = NO_DATA
-    files: VectorFiles = dataclasses.field(default_factory=VectorFiles)
-    loss: str = INFO_NCE
-    scale: float = 20.0
-    both_directions: bool = False
+    files: VectorFiles = dataclasses.field(default_factory=VectorFiles)  # pooling, prefixes and sizes of the vectors
+    loss: str = INFO_NCE  # the loss of training, INFO_NCE or CO_SENT
+    scale: float = 20.0  # factor of the cosines in the loss
+    both_directions: bool = False  # whether INFO_NCE also ranks the anchors for each second text
+    # row length that sentence-transformers' files beside the checkpoint state; None if not stated
     default_length: int | None = None
     kind = EMBEDDINGS
     name = EMBEDDINGS
@@ -138,17 +128,12 @@ class EmbeddingTask(Task):
         example_checks.warn_of_texts({split: examples[split] for split in forms if forms[split] != COLLECTION})
 
     def encode(self, examples: Sequence[Any], tokenizer: BertTokenizer, max_seq_length: int) -> Columns:
-        """Tokenizes examples; each text becomes a row.
-
-        Returns:
-          The columns:
-
-          - `tokens`: int32 [N, (tokens)].
-          - `roles`: int32 [N], see `losses`; for a collection, queries are anchors and documents are positives.
-          - `text_ids`: int32 [N], equal for equal texts.
-          - `label_ids`: float32 [N], the score of the example; 0 if unknown.
-          - `example_ids`: int [N], the index of the example.
-        """
+        """Tokenizes examples; each text becomes a row. Returns the columns:
+        - `tokens`: int32 [N, (tokens)].
+        - `roles`: int32 [N], see `losses`; for a collection, queries are anchors and documents are positives.
+        - `text_ids`: int32 [N], equal for equal texts.
+        - `label_ids`: float32 [N], the score of the example; 0 if unknown.
+        - `example_ids`: int [N], the index of the example."""
         groups, roles, example_ids = _groups(examples)
         texts = [text for group in groups for text in group]
         prefixed, _ = self.prefixed_texts(examples)
@@ -201,11 +186,9 @@ class EmbeddingTask(Task):
         return losses.of_teacher(logits, teacher[:, 0], batch["row_weights"])
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size.
-
-        Scored pairs have the correlations of cosines and scores. Collections have the metrics of retrieval. Pairs are
-        evaluated as a collection: the anchors are queries, and all other texts are documents.
-        """
+        """Computes the scores of vectors [N, H], then the scores of each smaller Matryoshka size. Scored pairs have the
+        correlations of cosines and scores. Collections have the metrics of retrieval. Pairs are evaluated as a
+        collection: the anchors are queries, and all other texts are documents."""
         if not np.all(np.isfinite(predictions)):
             return {"spearman" if _form(split) == SCORED else "ndcg@10": float("nan")}
         found: dict[str, float] = {}

@@ -21,22 +21,17 @@ _EXCLUDED = -1e9
 def info_nce(
     vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float, both_directions: bool = False
 ) -> dict[str, tf.Tensor]:
-    """Computes the cross-entropy of choosing the positive of each anchor among all positives and negatives.
-
-    Texts that are equal to the anchor, to its positive or to another positive of the same anchor are left out, so no
-    sampler has to keep them apart.
-
-    Args:
-      vectors: float32 [B, H].
-      batch: `roles`, int32 [B]; `text_ids`, int32 [B], equal for equal texts; and `row_weights`, float32 [B], 0 for
-        padding rows.
-      scale: factor of the cosines.
-      both_directions: whether the loss is the mean with the loss of choosing the anchor of each positive.
-
+    """Computes the cross-entropy of choosing the positive of each anchor among all positives and negatives. Texts that
+    are equal to the anchor, to its positive or to another positive of the same anchor are left out, so no sampler has
+    to keep them apart.
+    `vectors`: float32 [B, H].
+    `batch`: `roles`, int32 [B]; `text_ids`, int32 [B], equal for equal texts; and `row_weights`, float32 [B], 0 for
+      padding rows.
+    `scale`: factor of the cosines.
+    `both_directions`: whether the loss is the mean with the loss of choosing the anchor of each positive.
     Returns:
-      `loss`: float32 [B]; only the values of anchors have a meaning.
-      `accuracy`: float32 [B], 1 if the positive has the highest cosine, alone.
-    """
+    `loss`: float32 [B]; only the values of anchors have a meaning.
+    `accuracy`: float32 [B], 1 if the positive has the highest cosine, alone."""
     scores = _cosines(vectors) * scale  # [B, B]
     is_real = batch["row_weights"] > 0
     is_candidate = (batch["roles"] != ANCHOR) & is_real
@@ -71,14 +66,10 @@ def _float(values: tf.Tensor) -> tf.Tensor:
 
 
 def co_sent(vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float) -> dict[str, tf.Tensor]:
-    """Computes log(1 + the sum of exp(scale (c_j - c_i)) over all pairs i, j of examples with a higher score of i).
-
-    c is the cosine of the two texts of an example. The batch has one loss, which each row repeats.
-
-    Args:
-      vectors: float32 [B, H].
-      batch: `roles`, int32 [B]; `label_ids`, float32 [B], the scores; and `row_weights`, float32 [B].
-    """
+    """Computes log(1 + the sum of exp(scale (c_j - c_i)) over all pairs i, j of examples with a higher score of i). c
+    is the cosine of the two texts of an example. The batch has one loss, which each row repeats.
+    `vectors`: float32 [B, H].
+    `batch`: `roles`, int32 [B]; `label_ids`, float32 [B], the scores; and `row_weights`, float32 [B]."""
     unit = tf.math.l2_normalize(vectors, -1)
     cosines = tf.reduce_sum(unit * tf.roll(unit, -1, 0), -1) * scale  # [B]; an example is the row of its first text
     is_example = (batch["roles"] == ANCHOR) & (batch["row_weights"] > 0)
@@ -90,15 +81,11 @@ def co_sent(vectors: tf.Tensor, batch: Mapping[str, tf.Tensor], scale: float) ->
 
 
 def of_teacher(vectors: tf.Tensor, teacher: tf.Tensor, row_weights: tf.Tensor) -> tf.Tensor:
-    """Computes the mean squared error of each text's cosines with all texts of the batch, float32 [B].
-
-    If the vectors have the size of the teacher's, adds 1 - c, where c is the cosine of a text's two vectors.
-
-    Args:
-      vectors: float32 [B, H].
-      teacher: the teacher's vectors, float32 [B, ...].
-      row_weights: float32 [B], 0 for padding rows.
-    """
+    """Computes the mean squared error of each text's cosines with all texts of the batch, float32 [B]. If the vectors
+    have the size of the teacher's, adds 1 - c, where c is the cosine of a text's two vectors.
+    `vectors`: float32 [B, H].
+    `teacher`: the teacher's vectors, float32 [B, ...].
+    `row_weights`: float32 [B], 0 for padding rows."""
     errors = tf.math.squared_difference(_cosines(vectors), _cosines(teacher)) * row_weights  # [B, B]
     loss = tf.reduce_sum(errors, 1) / tf.reduce_sum(row_weights)
     if vectors.shape[-1] != teacher.shape[-1]:
@@ -108,11 +95,8 @@ def of_teacher(vectors: tf.Tensor, teacher: tf.Tensor, row_weights: tf.Tensor) -
 
 def matryoshka(loss_of, vectors: tf.Tensor, sizes: Sequence[int]) -> dict[str, tf.Tensor]:
     """Sums a loss over the first numbers of the vectors; the other values come from the whole vectors.
-
-    Args:
-      loss_of: function that maps vectors to values by name.
-      sizes: the sizes of the vectors, falling.
-    """
+    `loss_of`: function that maps vectors to values by name.
+    `sizes`: the sizes of the vectors, falling."""
     found = [loss_of(vectors[:, :size]) for size in sizes]
     return found[0] | {"loss": tf.add_n([values["loss"] for values in found])}
 

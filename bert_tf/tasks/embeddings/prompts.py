@@ -22,20 +22,14 @@ def stated_folder(command: Command) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class VectorFiles:
-    """What sentence-transformers' files in a model's folder state, and the Matryoshka sizes.
+    """What sentence-transformers' files in a model's folder state, and the Matryoshka sizes."""
 
-    Attributes:
-      pooling: "cls", "mean" or "max".
-      normalize: whether vectors have length 1.
-      query_prefix, document_prefix: texts before queries and before documents.
-      matryoshka_dims: sizes of vectors, comma-separated and falling; "" if only the whole vector is trained.
-    """
-
-    pooling: str = _DEFAULT_POOLING
-    normalize: bool = False
+    pooling: str = _DEFAULT_POOLING  # "cls", "mean" or "max"
+    normalize: bool = False  # whether vectors have length 1
+    # `query_prefix`, `document_prefix`: texts before queries and before documents
     query_prefix: str = ""
     document_prefix: str = ""
-    matryoshka_dims: str = ""
+    matryoshka_dims: str = ""  # sizes of vectors, comma-separated and falling; "" if only the whole vector is trained
 
     @classmethod
     def of_command(cls, command: Command) -> "VectorFiles":

@@ -20,20 +20,14 @@ METRICS = (f"ndcg@{_CUTOFF}", f"mrr@{_CUTOFF}", "map", *(f"recall@{count}" for c
 
 @dataclasses.dataclass(frozen=True)
 class Ranking:
-    """The result of a search for one query.
+    """The result of a search for one query."""
 
-    Attributes:
-      ranks: float64 [relevant documents], the rank of each relevant document from 1, in the order of the query's
-        documents; infinite if the search leaves the document out.
-      cosines: float32 [relevant documents].
-      best: int [M], the indices of the documents with the highest cosines, in descending order.
-      best_cosines: float32 [M].
-    """
-
+    # float64 [relevant documents], the rank of each relevant document from 1, in the order of the query's documents;
+    # infinite if the search leaves the document out
     ranks: np.ndarray
-    cosines: np.ndarray
-    best: np.ndarray
-    best_cosines: np.ndarray
+    cosines: np.ndarray  # float32 [relevant documents]
+    best: np.ndarray  # int [M], the indices of the documents with the highest cosines, in descending order
+    best_cosines: np.ndarray  # float32 [M]
 
 
 def normalized(vectors: np.ndarray) -> np.ndarray:
@@ -68,14 +62,11 @@ def search(
     left_out: Mapping[int, int] = {},
 ) -> list[Ranking]:
     """Ranks all documents for each query, exactly. Of documents with the same cosine, the first has the lowest rank.
-
-    Args:
-      queries: float32 [Q, H].
-      documents: float32 [D, H].
-      relevant: for each query, the indices of its relevant documents.
-      shown: M, number of the best documents to return.
-      left_out: for some queries, the index of a document that is not ranked.
-    """
+    `queries`: float32 [Q, H].
+    `documents`: float32 [D, H].
+    `relevant`: for each query, the indices of its relevant documents.
+    `shown`: M, number of the best documents to return.
+    `left_out`: for some queries, the index of a document that is not ranked."""
     rankings = []
     for number, values in cosines(queries, documents):
         if number in left_out:
@@ -93,11 +84,8 @@ def search(
 
 def query_scores(ranking: Ranking, gains: Sequence[float], absent: Sequence[float] = ()) -> dict[str, float]:
     """Returns the metrics of one query, as trec_eval computes them; all are 0 if the query has no relevant document.
-
-    Args:
-      gains: the gain of each relevant document, above 0.
-      absent: the gains of relevant documents that are not in the collection. The best possible ranking has them.
-    """
+    `gains`: the gain of each relevant document, above 0.
+    `absent`: the gains of relevant documents that are not in the collection. The best possible ranking has them."""
     ranks = np.append(ranking.ranks, np.full(len(absent), np.inf))
     gains = np.append(np.asarray(gains, np.float64), absent)
     if not len(gains):
@@ -118,11 +106,8 @@ def mean_scores(
     rankings: Sequence[Ranking], relevant: Sequence[Mapping[int, float]], absent: Sequence[Sequence[float]]
 ) -> dict[str, float]:
     """Returns the means of the metrics over the queries.
-
-    Args:
-      relevant: for each query, the gains of its relevant documents by their indices.
-      absent: see `query_scores`.
-    """
+    `relevant`: for each query, the gains of its relevant documents by their indices.
+    `absent`: see `query_scores`."""
     queries = zip(rankings, relevant, absent, strict=True)
     found = [query_scores(one, list(gains.values()), missing) for one, gains, missing in queries]
     return {name: float(np.mean([scores[name] for scores in found])) for name in found[0]}

@@ -12,10 +12,8 @@ from bert_tf.tasks.report_parts import MOST_ERRORS, Part, errors, of_lines, shor
 
 
 def _report(entries: Sequence[Mapping], labels: Sequence[str]) -> list[Part]:
-    """Returns a table of the answers with the lowest F1.
-
-    Among answers with the same F1, the most probable answers come first.
-    """
+    """Returns a table of the answers with the lowest F1. Among answers with the same F1, the most probable answers come
+    first."""
     del labels
     missed = sum(entry["exact_match"] < 1 for entry in entries)
     wrong = sorted((e for e in entries if e["f1"] < 1), key=lambda e: (e["f1"], -e["probability"]))[:MOST_ERRORS]

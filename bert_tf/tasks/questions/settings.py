@@ -10,11 +10,8 @@ from bert_tf.settings.finetuning import FineTuningSettings
 
 @dataclasses.dataclass(frozen=True)
 class SquadSettings(FineTuningSettings):
-    """Settings of `run_squad`, with the names and defaults of google-research/bert.
-
-    If a model flag is not given, its value is the value of the run in `output_dir`. Without such a run, the flag has
-    its default.
-    """
+    """Settings of `run_squad`, with the names and defaults of google-research/bert. If a model flag is not given, its
+    value is the value of the run in `output_dir`. Without such a run, the flag has its default."""
 
     flag_group = "Evaluation"
     script: ClassVar[str] = "run_squad"

@@ -31,36 +31,25 @@ _AT_ONCE = 128
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """Options for decoding logits to answers; each field has the value of a flag of `run_squad`.
+    """Options for decoding logits to answers; each field has the value of a flag of `run_squad`."""
 
-    Attributes:
-      n_best_size: number of start positions and of end positions to try in each window, and number of answers to keep.
-      max_answer_length: maximum number of tokens in an answer.
-      has_unanswerable: value of `--version_2_with_negative`.
-      exact_offsets: value of `--exact_answer_offsets`.
-      verbose: value of `--verbose_logging`.
-    """
-
+    # number of start positions and of end positions to try in each window, and number of answers to keep
     n_best_size: int = 20
-    max_answer_length: int = 30
-    has_unanswerable: bool = False
-    exact_offsets: bool = False
-    verbose: bool = False
+    max_answer_length: int = 30  # maximum number of tokens in an answer
+    has_unanswerable: bool = False  # value of `--version_2_with_negative`
+    exact_offsets: bool = False  # value of `--exact_answer_offsets`
+    verbose: bool = False  # value of `--verbose_logging`
 
 
 @dataclasses.dataclass(frozen=True)
 class Candidate:
-    """A possible answer.
+    """A possible answer."""
 
-    Attributes:
-      text: text of the answer; "" for no answer.
-      start_logit, end_logit: start logit of the answer's first token, and end logit of its last token.
-      offsets: range of the answer's characters in the context; None unless the decoding has `exact_offsets`.
-    """
-
-    text: str
+    text: str  # text of the answer; "" for no answer
+    # `start_logit`, `end_logit`: start logit of the answer's first token, and end logit of its last token
     start_logit: float
     end_logit: float
+    # range of the answer's characters in the context; None unless the decoding has `exact_offsets`
     offsets: tuple[int, int] | None = None
 
     @property
@@ -70,14 +59,11 @@ class Candidate:
 
 @dataclasses.dataclass(frozen=True)
 class SpanAnswers:
-    """The best answers to a question.
+    """The best answers to a question."""
 
-    Attributes:
-      candidates: the candidates by descending score; "no answer" may be the last candidate, whatever its score.
-      null_odds: the score of "no answer" minus the best answer's score; None if every question has an answer.
-    """
-
+    # the candidates by descending score; "no answer" may be the last candidate, whatever its score
     candidates: tuple[Candidate, ...]
+    # the score of "no answer" minus the best answer's score; None if every question has an answer
     null_odds: float | None = None
 
     @property
@@ -100,30 +86,21 @@ class SpanAnswers:
 
 
 class Spans(NamedTuple):
-    """Spans that may be answers, sorted by question, then by descending score, then by window.
+    """Spans that may be answers, sorted by question, then by descending score, then by window."""
 
-    Attributes:
-      questions: int64 [K], index of each span's question, ascending.
-      logits: float64 [K, 2], start logit and end logit; their sum is the score.
-      starts, ends: int64 [K], indices of the first and the last token among the M tokens of all windows.
-    """
-
-    questions: tf.Tensor
-    logits: tf.Tensor
+    questions: tf.Tensor  # int64 [K], index of each span's question, ascending
+    logits: tf.Tensor  # float64 [K, 2], start logit and end logit; their sum is the score
+    # `starts`, `ends`: int64 [K], indices of the first and the last token among the M tokens of all windows
     starts: tf.Tensor
     ends: tf.Tensor
 
 
 def best_spans(logits: tf.Tensor, windows: Windows, num_tokens: tf.Tensor, decoding: Decoding) -> Spans:
-    """Finds the valid spans with the highest logits.
-
-    The function uses only graph operations, because the served model calls it too.
-
-    Args:
-      logits: float32 [N, S, 2], logits of start and end; they are very low at positions without a token.
-      windows: N windows.
-      num_tokens: int64 [], number of tokens of all contexts, T.
-    """
+    """Finds the valid spans with the highest logits. The function uses only graph operations, because the served model
+    calls it too.
+    `logits`: float32 [N, S, 2], logits of start and end; they are very low at positions without a token.
+    `windows`: N windows.
+    `num_tokens`: int64 [], number of tokens of all contexts, T."""
     # If logits are equal, top_k returns them in the order of their positions.
     count = tf.minimum(decoding.n_best_size, tf.shape(logits)[1])
     values, positions = tf.math.top_k(tf.transpose(logits, [0, 2, 1]), count)  # [N, 2, n]
@@ -156,12 +133,9 @@ def decode(
     decoding: Decoding,
 ) -> list[SpanAnswers]:
     """Finds the best answers to questions.
-
-    Args:
-      columns: columns of `encode_questions`, with N rows.
-      example_ids: int64 [N], the index of each row's question, ascending.
-      logits: float32 [N, S, 2], logits of start and end.
-    """
+    `columns`: columns of `encode_questions`, with N rows.
+    `example_ids`: int64 [N], the index of each row's question, ascending.
+    `logits`: float32 [N, S, 2], logits of start and end."""
     bounds = np.searchsorted(example_ids, np.arange(len(questions) + 1)).tolist()
     answers = []
     for begin in range(0, len(questions), _AT_ONCE):
@@ -243,10 +217,8 @@ def _best(
 
 
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
-    """Returns the text of a span of tokens as in the original.
-
-    The text consists of the words that contain the tokens, without the characters outside the tokens.
-    """
+    """Returns the text of a span of tokens as in the original. The text consists of the words that contain the tokens,
+    without the characters outside the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))

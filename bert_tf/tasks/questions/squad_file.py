@@ -28,23 +28,18 @@ class Answer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """A question about a context.
+    """A question about a context."""
 
-    Attributes:
-      id: the question's id, which is unique in its file.
-      context: the passage that the question is about.
-      answers: the annotators' answers; () for a question without an answer; None if the file lacks answers. As in the
-        official metric, an answer without text does not count.
-      is_impossible: whether the file marks the question as unanswerable; `answers` is then (). If the question has no
-        `is_impossible` in the file, the value is true if `answers` is ().
-      place: where the question is in its file, for messages.
-    """
-
-    id: str
+    id: str  # the question's id, which is unique in its file
     text: str
-    context: str
+    context: str  # the passage that the question is about
+    # the annotators' answers; () for a question without an answer; None if the file lacks answers. As in the official
+    # metric, an answer without text does not count.
     answers: tuple[Answer, ...] | None
+    # whether the file marks the question as unanswerable; `answers` is then (). If the question has no `is_impossible`
+    # in the file, the value is true if `answers` is ().
     is_impossible: bool = False
+    # where the question is in its file, for messages
     place: str = dataclasses.field(default="", repr=False, compare=False)
 
     @property
@@ -58,13 +53,10 @@ class Question:
 
 
 class ContextWords(NamedTuple):
-    """The words of a context, separated by white space as in google-research/bert.
-
-    Attributes:
-      starts, ends: range of each word's characters in the context; the end is exclusive.
-    """
+    """The words of a context, separated by white space as in google-research/bert."""
 
     texts: tuple[str, ...]
+    # `starts`, `ends`: range of each word's characters in the context; the end is exclusive
     starts: tuple[int, ...]
     ends: tuple[int, ...]
 
@@ -85,12 +77,9 @@ def words_of(context: str) -> ContextWords:
 
 
 def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
-    """Returns the indices of the first and the last word that overlap an answer.
-
-    Returns None if these words and the words between them do not contain the answer's text. In this
-    comparison, each sequence of white space counts as one space. As in google-research/bert, an answer with a no-break
-    space or other special white space is not found.
-    """
+    """Returns the indices of the first and the last word that overlap an answer. Returns None if these words and the
+    words between them do not contain the answer's text. In this comparison, each sequence of white space counts as one
+    space. As in google-research/bert, an answer with a no-break space or other special white space is not found."""
     last = answer.start + len(answer.text.rstrip()) - 1
     if not answer.text.strip() or answer.start < 0 or last >= len(context):
         return None
@@ -102,9 +91,7 @@ def answer_words(context: str, answer: Answer) -> tuple[int, int] | None:
 
 def read_questions(path: str) -> list[Question]:
     """Reads a file in SQuAD's layout, or a file with a question per row, as the libraries datasets and pandas write it.
-
-    The rows may be in JSON Lines (.jsonl), in Parquet, or in the list of a JSON file (its only value, or `data`).
-    """
+    The rows may be in JSON Lines (.jsonl), in Parquet, or in the list of a JSON file (its only value, or `data`)."""
     questions, place = [], path
     try:
         for place, entry in _entries(path):

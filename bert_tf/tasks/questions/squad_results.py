@@ -28,21 +28,15 @@ _DEFAULT_THRESHOLD = 0.0
 
 def scores(questions: Sequence[Question], texts: Sequence[str], has_unanswerable: bool) -> dict[str, float]:
     """Computes the official metric of SQuAD 1.1 or 2.0 with the code of tf-models-official.
-
-    Args:
-      questions: N questions with their answers.
-      texts: the N predicted answers.
-      has_unanswerable: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
-
-    Returns:
-      The metrics, from 0 to 1:
-
-      - `f1`, `exact_match`: the metrics of all questions.
-      - `HasAns_f1`, `HasAns_exact_match`: the metrics of the questions with an answer; only for SQuAD 2.0. Absent if
-        there are no such questions.
-      - `NoAns_f1`, `NoAns_exact_match`: the metrics of the questions without an answer; only for SQuAD 2.0. Absent if
-        there are no such questions.
-    """
+    `questions`: N questions with their answers.
+    `texts`: the N predicted answers.
+    `has_unanswerable`: true for the metric of SQuAD 2.0, false for SQuAD 1.1.
+    Returns the metrics, from 0 to 1:
+    - `f1`, `exact_match`: the metrics of all questions.
+    - `HasAns_f1`, `HasAns_exact_match`: the metrics of the questions with an answer; only for SQuAD 2.0. Absent if
+      there are no such questions.
+    - `NoAns_f1`, `NoAns_exact_match`: the metrics of the questions without an answer; only for SQuAD 2.0. Absent if
+      there are no such questions."""
     exact, f1 = question_scores(questions, texts, has_unanswerable)
     found = {"f1": float(f1.mean()), "exact_match": float(exact.mean())}
     if has_unanswerable:
@@ -75,16 +69,12 @@ def question_scores(
 
 
 def best_threshold(questions: Sequence[Question], answers: Sequence[SpanAnswers]) -> float:
-    """Chooses the null threshold with the best F1; if several thresholds have the best F1, chooses the lowest.
-
-    An answer is predicted if `null_odds` is at most the threshold. The candidates for the threshold are halfway between
+    """Chooses the null threshold with the best F1; if several thresholds have the best F1, chooses the lowest. An
+    answer is predicted if `null_odds` is at most the threshold. The candidates for the threshold are halfway between
     neighboring odds, so that rounding in a later evaluation does not move the odds of a question across the threshold.
     Two more candidates are below and above all odds.
-
-    Args:
-      questions: N questions with their answers.
-      answers: the N decoded answers.
-    """
+    `questions`: N questions with their answers.
+    `answers`: the N decoded answers."""
     odds = np.array([found.null_odds for found in answers])
     _, answered = question_scores(questions, [found.best_text for found in answers], has_unanswerable=True)
     # "" also matches a right answer that the metric's normalization reduces to "", such as the answer "the".
@@ -109,12 +99,9 @@ NULL_THRESHOLD = TunedFile(
 def write_predictions(
     folder: str, questions: Sequence[Question], answers: Sequence[SpanAnswers], threshold: float
 ) -> list[str]:
-    """Writes the same prediction files as google-research/bert, and returns their paths.
-
-    Each file is a JSON object whose keys are the questions' ids. `predictions.json` contains the answers, and
-    `nbest_predictions.json` contains the candidates. If questions may have no answer, `null_odds.json` contains
-    `SpanAnswers.null_odds`.
-    """
+    """Writes the same prediction files as google-research/bert, and returns their paths. Each file is a JSON object
+    whose keys are the questions' ids. `predictions.json` contains the answers, and `nbest_predictions.json` contains
+    the candidates. If questions may have no answer, `null_odds.json` contains `SpanAnswers.null_odds`."""
     named = list(zip((question.id for question in questions), answers, strict=True))
     files = {
         PREDICTIONS_NAME: {id_: found.text(threshold) for id_, found in named},
@@ -135,10 +122,8 @@ def write_answers(
     has_unanswerable: bool,
     prefix: str = "dev",
 ) -> None:
-    """Writes `dev_predictions.jsonl` (see `evaluation_file`) if the best scores of all questions are finite.
-
-    Each line is a JSON object for one question, with these fields:
-
+    """Writes `dev_predictions.jsonl` (see `evaluation_file`) if the best scores of all questions are finite. Each line
+    is a JSON object for one question, with these fields:
     - `index`: index of the question, from 0.
     - `id`: the question's id.
     - `question`: the question.
@@ -148,8 +133,7 @@ def write_answers(
     - `probability`: the predicted answer's probability, from the softmax over the scores of the candidates; 0 if the
       answer is not a candidate.
     - `exact_match`, `f1`: the metrics of this question.
-    - `null_odds`: `SpanAnswers.null_odds`; only for SQuAD 2.0.
-    """
+    - `null_odds`: `SpanAnswers.null_odds`; only for SQuAD 2.0."""
     if not all(math.isfinite(found.candidates[0].score) for found in answers):
         return
     texts = [found.text(threshold) for found in answers]

@@ -21,10 +21,7 @@ _MOST_NAMED = 10
 
 def question_data(paths: Mapping[str, Sequence[str]], has_unanswerable: bool) -> TaskData:
     """Returns data in files in SQuAD's layout. Several training files are read as one data set.
-
-    Args:
-      has_unanswerable: whether some questions have no answer, as in SQuAD 2.0.
-    """
+    `has_unanswerable`: whether some questions have no answer, as in SQuAD 2.0."""
     read = functools.partial(_read_file, has_unanswerable=has_unanswerable)
     data = file_data("", paths, lambda split: (), read, strata=_strata)
 
@@ -72,11 +69,8 @@ def _check_dev(path: str, questions: Sequence[Question], has_unanswerable: bool)
 
 
 def _trainable(path: str, questions: Sequence[Question], has_unanswerable: bool) -> list[Question]:
-    """Returns the questions for training.
-
-    These are the questions whose answer is at its `answer_start`, and the questions without an answer. A warning states
-    the number of other questions, and lists up to 10 of their ids.
-    """
+    """Returns the questions for training. These are the questions whose answer is at its `answer_start`, and the
+    questions without an answer. A warning states the number of other questions, and lists up to 10 of their ids."""
     kept, wrong = [], []
     for question in questions:
         if question.answers is None:

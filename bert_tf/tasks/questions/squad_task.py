@@ -43,21 +43,14 @@ _NO_TOKEN = -1e9
 
 @dataclasses.dataclass(frozen=True)
 class SquadTask(Task):
-    """Finds the answer to a question in the question's context.
+    """Finds the answer to a question in the question's context."""
 
-    Attributes:
-      decoding: options for decoding logits to answers.
-      run_folder: folder with the tuned null threshold, which is used if `null_threshold` is None.
-      null_threshold: value of the flag `null_score_diff_threshold`; None if the flag is not given.
-      tune_null_threshold: whether an evaluation chooses a new threshold.
-    """
-
-    decoding: Decoding
+    decoding: Decoding  # options for decoding logits to answers
     doc_stride: int = 128
     max_query_length: int = 64
-    run_folder: str = ""
-    null_threshold: float | None = None
-    tune_null_threshold: bool = False
+    run_folder: str = ""  # folder with the tuned null threshold, which is used if `null_threshold` is None
+    null_threshold: float | None = None  # value of the flag `null_score_diff_threshold`; None if the flag is not given
+    tune_null_threshold: bool = False  # whether an evaluation chooses a new threshold
     data: TaskData = NO_DATA
 
     kind: ClassVar[str] = QUESTIONS
@@ -110,14 +103,10 @@ class SquadTask(Task):
         return batch["row_weights"] * batch["has_label"]
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Computes the loss, and whether both predicted positions are right.
-
-        The loss is the mean of the cross-entropies of start and end. The softmax is over the tokens of the row.
-
-        Args:
-          logits: logits of start and end, float32 [B, S, 2].
-          batch: a batch with `start_positions` and `end_positions`, int32 [B].
-        """
+        """Computes the loss, and whether both predicted positions are right. The loss is the mean of the
+        cross-entropies of start and end. The softmax is over the tokens of the row.
+        `logits`: logits of start and end, float32 [B, S, 2].
+        `batch`: a batch with `start_positions` and `end_positions`, int32 [B]."""
         sides = tf.unstack(self.prediction(logits, batch), axis=-1)  # two tensors [B, S]
         positions = (batch["start_positions"], batch["end_positions"])
         losses, right = [], []
@@ -160,10 +149,7 @@ class SquadTask(Task):
         return dataclasses.replace(split, columns={}, example_ids=ids, lengths=None), answers
 
     def scores(self, split: Split, predictions: np.ndarray) -> dict[str, float]:
-        """Computes the official metric from `Answers`.
-
-        For SQuAD 2.0, adds the null threshold as `null_threshold`.
-        """
+        """Computes the official metric from `Answers`. For SQuAD 2.0, adds the null threshold as `null_threshold`."""
         threshold = self._threshold(split, predictions)
         texts = [answers.text(threshold) for answers in predictions]
         found = squad_results.scores(split.examples, texts, self.decoding.has_unanswerable)
@@ -218,10 +204,8 @@ class SquadTask(Task):
             logging.info("wrote the null threshold %.4g to %s", threshold, folder)
 
     def check_checkpoint(self, folder: str, step: int | None) -> None:
-        """Refuses a folder that has lost its threshold file, and a threshold of another checkpoint.
-
-        If the flags give a threshold or tune a new one, nothing is refused.
-        """
+        """Refuses a folder that has lost its threshold file, and a threshold of another checkpoint. If the flags give a
+        threshold or tune a new one, nothing is refused."""
         if self.decoding.has_unanswerable and not self.tune_null_threshold and self.null_threshold is None:
             squad_results.NULL_THRESHOLD.read(folder, step)
 

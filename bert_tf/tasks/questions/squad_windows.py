@@ -25,41 +25,28 @@ _LENGTH_FACTOR = 0.01
 
 @dataclasses.dataclass(frozen=True)
 class Tokens:
-    """The tokens of a text.
+    """The tokens of a text."""
 
-    Attributes:
-      ids: token ids, int32 [D].
-      starts, ends: int32 [D], range of each token's characters in the text; the end is exclusive.
-    """
-
-    ids: np.ndarray
+    ids: np.ndarray  # token ids, int32 [D]
+    # `starts`, `ends`: int32 [D], range of each token's characters in the text; the end is exclusive
     starts: np.ndarray
     ends: np.ndarray
 
 
 class Windows(NamedTuple):
-    """The windows of contexts; each window is a row.
+    """The windows of contexts; each window is a row."""
 
-    Attributes:
-      questions: int64 [N], index of each window's question, ascending.
-      tokens: RaggedTensor int64 [N, (tokens)], indices of each window's tokens among the T tokens of all
-        contexts.
-      offsets: int64 [N], position of each window's first token in the window's row.
-    """
-
-    questions: tf.Tensor
+    questions: tf.Tensor  # int64 [N], index of each window's question, ascending
+    # RaggedTensor int64 [N, (tokens)], indices of each window's tokens among the T tokens of all contexts
     tokens: tf.RaggedTensor
-    offsets: tf.Tensor
+    offsets: tf.Tensor  # int64 [N], position of each window's first token in the window's row
 
 
 def window_starts(length: int, room: int, stride: int) -> list[int]:
     """Returns, for each window of a context, the index of the window's first token.
-
-    Args:
-      length: number of tokens of the context.
-      room: maximum number of tokens of a window.
-      stride: number of tokens between the starts of two consecutive windows; a stride above `room` counts as `room`.
-    """
+    `length`: number of tokens of the context.
+    `room`: maximum number of tokens of a window.
+    `stride`: number of tokens between the starts of two consecutive windows; a stride above `room` counts as `room`."""
     starts = [] if length == 0 else [0]
     while starts and starts[-1] + room < length:
         starts.append(starts[-1] + min(room, stride))
@@ -67,19 +54,12 @@ def window_starts(length: int, room: int, stride: int) -> list[int]:
 
 
 def in_best_window(tokens: tf.RaggedTensor, num_tokens: tf.Tensor) -> tf.Tensor:
-    """Finds the best window of each token; a token can be in several windows.
-
-    A window's score for a token is the smaller of two counts, plus 0.01 times the window's length. The counts are the
-    numbers of the window's tokens before and after this token. If several windows have the highest score, the first of
-    these windows is the best.
-
-    Args:
-      tokens: int64 [N, (tokens)], see `Windows`.
-      num_tokens: int64 [], number of tokens of all contexts, T.
-
-    Returns:
-      bool [M], for each token of each window, whether the window is the token's best window.
-    """
+    """Finds the best window of each token; a token can be in several windows. A window's score for a token is the
+    smaller of two counts, plus 0.01 times the window's length. The counts are the numbers of the window's tokens before
+    and after this token. If several windows have the highest score, the first of these windows is the best.
+    `tokens`: int64 [N, (tokens)], see `Windows`.
+    `num_tokens`: int64 [], number of tokens of all contexts, T.
+    Returns bool [M], for each token of each window, whether the window is the token's best window."""
     windows, flat = tokens.value_rowids(), tokens.values
     lengths = tf.gather(tokens.row_lengths(), windows)
     left = tf.range(tf.size(flat, tf.int64)) - tf.gather(tokens.row_starts(), windows)
@@ -98,26 +78,20 @@ def encode_questions(
     max_query_length: int,
 ) -> Columns:
     """Tokenizes questions, and splits their contexts into windows; each window is a row.
-
-    Args:
-      questions: any number of questions; a question gets no row if its context has no token.
-      max_seq_length: maximum number of tokens in a row.
-      doc_stride: number of tokens between the starts of two consecutive windows.
-      max_query_length: maximum number of tokens of a question; longer questions are truncated.
-
-    Returns:
-      The columns:
-
-      - `segment_a`: int32 [N, (tokens)], the token ids of the question.
-      - `segment_b`: int32 [N, (tokens)], the token ids of the window.
-      - `token_starts`, `token_ends`: int32 [N, (tokens)], for each token of the window, the range of the token's
-        characters in the context; the end is exclusive.
-      - `window_starts`: int32 [N], index of the window's first token among the tokens of the context.
-      - `start_positions`, `end_positions`: int32 [N], positions of the answer's first token and last token in the row.
-        Both are 0, the position of [CLS], if the window does not contain the whole answer.
-      - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
-      - `example_ids`: int64 [N], index of the row's question.
-    """
+    `questions`: any number of questions; a question gets no row if its context has no token.
+    `max_seq_length`: maximum number of tokens in a row.
+    `doc_stride`: number of tokens between the starts of two consecutive windows.
+    `max_query_length`: maximum number of tokens of a question; longer questions are truncated.
+    Returns the columns:
+    - `segment_a`: int32 [N, (tokens)], the token ids of the question.
+    - `segment_b`: int32 [N, (tokens)], the token ids of the window.
+    - `token_starts`, `token_ends`: int32 [N, (tokens)], for each token of the window, the range of the token's
+      characters in the context; the end is exclusive.
+    - `window_starts`: int32 [N], index of the window's first token among the tokens of the context.
+    - `start_positions`, `end_positions`: int32 [N], positions of the answer's first token and last token in the row.
+      Both are 0, the position of [CLS], if the window does not contain the whole answer.
+    - `has_label`: float32 [N], 0 if the tokens of the answer are unknown, otherwise 1; see `answer_span`.
+    - `example_ids`: int64 [N], index of the row's question."""
     contexts = {question.context: None for question in questions}
     contexts = dict(zip(contexts, tokens_of(list(contexts), tokenizer), strict=True))
     asked = _ids([question.text for question in questions], tokenizer)
@@ -145,19 +119,13 @@ def encode_questions(
 
 
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
-    """Returns the first and the last token of a question's first answer, as indices of the context's tokens.
-
-    As in google-research/bert, the range covers all tokens of each word that overlaps the answer. If the range contains
-    the tokens of the answer's text, the range is narrowed to these tokens.
-
-    Args:
-      tokens: tokens of the context.
-      answer_ids: int32, token ids of the answer's text.
-
-    Returns:
-      The two indices; (-1, -1) for a question without an answer. None if the file lacks answers, if the answer is not
-      at its `answer_start`, or if the answer covers no token.
-    """
+    """Returns the first and the last token of a question's first answer, as indices of the context's tokens. As in
+    google-research/bert, the range covers all tokens of each word that overlaps the answer. If the range contains the
+    tokens of the answer's text, the range is narrowed to these tokens.
+    `tokens`: tokens of the context.
+    `answer_ids`: int32, token ids of the answer's text.
+    The result is the two indices; (-1, -1) for a question without an answer. None if the file lacks answers, if the
+    answer is not at its `answer_start`, or if the answer covers no token."""
     if question.answers == ():
         return -1, -1
     if question.answers is None or (words := answer_words(question.context, question.answers[0])) is None:
@@ -233,14 +201,10 @@ class _Rows:
 
 
 def windows_of(columns: Columns, example_ids: np.ndarray) -> tuple[Windows, tf.Tensor]:
-    """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts, T.
-
-    A context that several questions share counts once for each question.
-
-    Args:
-      columns: N rows of each column.
-      example_ids: int64 [N], index of each row's question, ascending.
-    """
+    """Returns the windows of the rows of `encode_questions`, and the number of tokens of all contexts, T. A context
+    that several questions share counts once for each question.
+    `columns`: N rows of each column.
+    `example_ids`: int64 [N], index of each row's question, ascending."""
     starts, lengths = tf.cast(columns["window_starts"], tf.int64), columns["segment_b"].row_lengths()
     # The number of questions is unknown, because some questions have no row.
     sizes = tf.math.segment_max(starts + lengths, example_ids)

@@ -29,21 +29,14 @@ class _Window(NamedTuple):
 
 
 def matched(split: Split, taught: Split, outputs: np.ndarray, nowhere: float) -> np.ndarray:
-    """Returns a teacher's logits for the tokens of a student's rows.
-
-    A token has the start logit of the teacher's token with the same first character, and the end logit of the token
-    with the same last character; a token without a counterpart has the logit `nowhere`. The teacher's row is one with
-    all characters of the row, or else all rows with some of them. [CLS] means that the answer is not in the row,
-    also for the teacher's tokens outside the row.
-
-    Args:
-      split: the student's rows, N.
-      taught: the teacher's rows of the same questions, M.
-      outputs: the teacher's logits, float32 [M, S, 2].
-
-    Returns:
-      float32 [T, 2], the tokens of one row after another.
-    """
+    """Returns a teacher's logits for the tokens of a student's rows. A token has the start logit of the teacher's token
+    with the same first character, and the end logit of the token with the same last character; a token without a
+    counterpart has the logit `nowhere`. The teacher's row is one with all characters of the row, or else all rows with
+    some of them. [CLS] means that the answer is not in the row, also for the teacher's tokens outside the row.
+    `split`: the student's rows, N.
+    `taught`: the teacher's rows of the same questions, M.
+    `outputs`: the teacher's logits, float32 [M, S, 2].
+    Returns float32 [T, 2], the tokens of one row after another."""
     of_teacher, found = _windows(taught), []
     firsts = np.searchsorted(taught.example_ids, np.arange(len(split.examples) + 1))
     for example, own in zip(split.example_ids.tolist(), _windows(split), strict=True):

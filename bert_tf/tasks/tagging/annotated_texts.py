@@ -32,10 +32,7 @@ def unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
     """Returns a sentence for each text, although a text may have several sentences; the tags are in the scheme IOB2.
-
-    Args:
-      rows: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out.
-    """
+    `rows`: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out."""
     given = len(rows)
     rows = [(line, row) for line, row in rows if row.get("answer", "accept") == "accept"]
     lists = {name for _, row in rows for name in _ENTITIES if isinstance(row.get(name), list) and row[name]}
@@ -106,10 +103,7 @@ def _parts(entity: Any, text: str) -> Any:
 
 def _of_words(entities: Sequence[Entity], words: Sequence[Sequence[int]]) -> tuple[list[Entity], bool]:
     """Returns entities by their words, and whether all entities consist of whole words.
-
-    Args:
-      words: the range of the characters of each word.
-    """
+    `words`: the range of the characters of each word."""
     found, are_whole = [], True
     for type_, first, last in entities:
         touched = [number for number, (start, end) in enumerate(words) if start < last and first < end]

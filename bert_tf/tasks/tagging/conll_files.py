@@ -28,20 +28,13 @@ FILE_NAMES = {
 
 @dataclasses.dataclass(frozen=True)
 class Sentence:
-    """A sentence of a file.
+    """A sentence of a file."""
 
-    Attributes:
-      words: one or more words.
-      tags: the tags of the words, as in the file; None if no tags were read.
-      line: number of the first word's line, from 1.
-      starts_document: whether the sentence follows a -DOCSTART- line.
-      has_lines: whether each further word is on the next line; otherwise, all words are on one line.
-    """
-
-    words: tuple[str, ...]
-    tags: tuple[str, ...] | None
-    line: int
-    starts_document: bool = False
+    words: tuple[str, ...]  # one or more words
+    tags: tuple[str, ...] | None  # the tags of the words, as in the file; None if no tags were read
+    line: int  # number of the first word's line, from 1
+    starts_document: bool = False  # whether the sentence follows a -DOCSTART- line
+    # whether each further word is on the next line; otherwise, all words are on one line
     has_lines: bool = dataclasses.field(default=True, repr=False, compare=False)
     path: str = dataclasses.field(default="", repr=False, compare=False)
 
@@ -60,15 +53,10 @@ class Sentence:
 
 @dataclasses.dataclass(frozen=True)
 class WordColumns:
-    """The columns of a file.
+    """The columns of a file."""
 
-    Attributes:
-      word: index of the column with the word; a negative index counts from the last column, whose index is -1.
-      tag: index of the column with the tag; see `word`.
-    """
-
-    word: int = 0
-    tag: int = -1
+    word: int = 0  # index of the column with the word; a negative index counts from the last column, whose index is -1
+    tag: int = -1  # index of the column with the tag; see `word`
 
 
 def read_sentences(path: str, layout: WordColumns, with_tags: bool = True) -> list[Sentence]:
@@ -157,11 +145,9 @@ def _check_words(path: str, layout: WordColumns, sentences: Sequence[Sentence]) 
 
 
 def write_predictions(path: str, sentences: Sequence[Sentence], predicted: Sequence[Sequence[str]]) -> None:
-    """Writes predictions atomically, in the official scorer's format.
-
-    Each line has a word, the right tag if it is known, and the predicted tag. Spaces separate the columns. If any
-    word contains a space, tabs separate the columns of all lines.
-    """
+    """Writes predictions atomically, in the official scorer's format. Each line has a word, the right tag if it is
+    known, and the predicted tag. Spaces separate the columns. If any word contains a space, tabs separate the columns
+    of all lines."""
     separator = "\t" if any(" " in word for sentence in sentences for word in sentence.words) else " "
     lines = []
     for sentence, tags in zip(sentences, predicted, strict=True):

@@ -17,17 +17,11 @@ NO_TYPE = "_"
 
 @dataclasses.dataclass(frozen=True)
 class Counts:
-    """Numbers of entities.
+    """Numbers of entities."""
 
-    Attributes:
-      true: number of entities in the data.
-      predicted: number of predicted entities.
-      right: number of predicted entities that are right.
-    """
-
-    true: int = 0
-    predicted: int = 0
-    right: int = 0
+    true: int = 0  # number of entities in the data
+    predicted: int = 0  # number of predicted entities
+    right: int = 0  # number of predicted entities that are right
 
     @property
     def precision(self) -> float:
@@ -47,17 +41,11 @@ class Counts:
 
 @dataclasses.dataclass(frozen=True)
 class Comparison:
-    """The result of comparing predicted tags with true tags.
+    """The result of comparing predicted tags with true tags."""
 
-    Attributes:
-      words: number of words.
-      right_words: number of words with the right tag.
-      types: maps each type of entity to its counts; the types are sorted.
-    """
-
-    words: int
-    right_words: int
-    types: Mapping[str, Counts]
+    words: int  # number of words
+    right_words: int  # number of words with the right tag
+    types: Mapping[str, Counts]  # maps each type of entity to its counts; the types are sorted
 
     @property
     def total(self) -> Counts:
@@ -89,13 +77,9 @@ def _figures(counts: Counts) -> str:
 
 
 def compare(true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> Comparison:
-    """Compares the predicted tags of sentences with the true tags.
-
-    The tags may have any scheme. Tag sequences may be invalid; see `tag_schemes.entities`.
-
-    Raises:
-      ValueError: `true` and `predicted` have different numbers of sentences or words.
-    """
+    """Compares the predicted tags of sentences with the true tags. The tags may have any scheme. Tag sequences may be
+    invalid; see `tag_schemes.entities`.
+    Raises ValueError: `true` and `predicted` have different numbers of sentences or words."""
     counters = [Counter() for _ in dataclasses.fields(Counts)]
     words = right_words = 0
     for tags, answers in zip(true, predicted, strict=True):

@@ -54,10 +54,8 @@ def _report(folder: str, prefix: str, described: TaskDescription) -> list[Part]:
 def _wrong_sentences(
     words: Sequence[Sequence[str]], true: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]
 ) -> Table:
-    """Returns a table of the sentences with the most wrong entities.
-
-    Among sentences with the same number of wrong entities, shorter sentences come first.
-    """
+    """Returns a table of the sentences with the most wrong entities. Among sentences with the same number of wrong
+    entities, shorter sentences come first."""
     wrong = []
     for sentence, *tags in zip(words, true, predicted, strict=True):
         known, found = map(tag_schemes.entities, tags)

@@ -33,25 +33,19 @@ _SPACE = r"[ \t\r\n]+"
 
 
 class TextWords(NamedTuple):
-    """The words of texts.
+    """The words of texts."""
 
-    Attributes:
-      words: RaggedTensor string [B, (words)].
-      starts, ends: int64 [W], the range of each word's characters in its text; `ends` is exclusive.
-    """
-
-    words: tf.RaggedTensor
+    words: tf.RaggedTensor  # RaggedTensor string [B, (words)]
+    # `starts`, `ends`: int64 [W], the range of each word's characters in its text; `ends` is exclusive
     starts: tf.Tensor
     ends: tf.Tensor
 
 
 def of_sentences(texts: tf.Tensor) -> TextWords:
-    """Splits running text, string [B], into words in the way that is usual in corpora of named entities.
-
-    White space separates words. Punctuation separates words too, except inside a word (Jean-Luc, O'Brien, AT&T,
-    example.com), inside a number (1,000.5, 1996-08-22) and after initials (U.S., J.). A final 's is a word of its own.
-    Each Chinese character is a word of its own.
-    """
+    """Splits running text, string [B], into words in the way that is usual in corpora of named entities. White space
+    separates words. Punctuation separates words too, except inside a word (Jean-Luc, O'Brien, AT&T, example.com),
+    inside a number (1,000.5, 1996-08-22) and after initials (U.S., J.). A final 's is a word of its own. Each Chinese
+    character is a word of its own."""
     texts = _valid(texts)
     words, starts, _ = tf_text.regex_split_with_offsets(_readable(texts), f"{_WORD}|{_BETWEEN}", _WORD)
     parts, begins, _ = tf_text.regex_split_with_offsets(words.values, _POSSESSIVE, _POSSESSIVE)

@@ -22,11 +22,8 @@ FEATURE_LAYERS = (
 
 @dataclasses.dataclass(frozen=True)
 class NerSettings(FineTuningSettings):
-    """Settings of `run_ner`.
-
-    If a data flag is not given, its value is the value of the run in `output_dir`. Without such a run, the flag has its
-    default.
-    """
+    """Settings of `run_ner`. If a data flag is not given, its value is the value of the run in `output_dir`. Without
+    such a run, the flag has its default."""
 
     flag_group = "Data"
     script: ClassVar[str] = "run_ner"

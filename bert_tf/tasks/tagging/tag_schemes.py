@@ -15,24 +15,17 @@ _PREFIXES = {IOB1: "IB", IOB2: "BI", BIOES: "BIES"}
 
 
 class Entity(NamedTuple):
-    """An entity.
+    """An entity."""
 
-    Attributes:
-      type: the entity's type; "" if the tags have no types.
-      start, end: range of the entity's words in the sentence; the end is exclusive.
-    """
-
-    type: str
+    type: str  # the entity's type; "" if the tags have no types
+    # `start`, `end`: range of the entity's words in the sentence; the end is exclusive
     start: int
     end: int
 
 
 def split_tag(tag: str) -> tuple[str, str]:
     """Returns the prefix and the type of a tag. For a tag without a type, such as O or B, the type is "".
-
-    Raises:
-      ValueError: the text is not a tag of any scheme.
-    """
+    Raises ValueError: the text is not a tag of any scheme."""
     prefix, dash, type_ = tag.partition("-")
     if prefix not in (OUTSIDE, *"BIES") or (prefix == OUTSIDE and dash) or (dash and not type_):
         raise ValueError(f"{tag!r} is not a tag; a tag is O, or one of B, I, E, S with a type, such as B-PER")
@@ -54,12 +47,10 @@ def types_of(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def entities(tags: Sequence[str]) -> list[Entity]:
-    """Finds the entities in a sequence of tags in the same way as CoNLL's official scorer (conlleval).
-
-    The sequence may be invalid. After B or I, an entity continues if the next tag has the entity's type and the prefix
-    I or E. Otherwise, the entity ends. Each tag that does not continue an entity begins a new entity, unless the tag is
-    O. For example, an I after an O begins a new entity.
-    """
+    """Finds the entities in a sequence of tags in the same way as CoNLL's official scorer (conlleval). The sequence may
+    be invalid. After B or I, an entity continues if the next tag has the entity's type and the prefix I or E.
+    Otherwise, the entity ends. Each tag that does not continue an entity begins a new entity, unless the tag is O. For
+    example, an I after an O begins a new entity."""
     found, start = [], None
     before, type_before = OUTSIDE, ""
     for index, tag in enumerate([*tags, OUTSIDE]):
@@ -75,11 +66,8 @@ def entities(tags: Sequence[str]) -> list[Entity]:
 
 def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
     """Returns the tags of a sentence; the inverse of `entities`.
-
-    Args:
-      found: the entities of the sentence, sorted by position.
-      length: number of words of the sentence.
-    """
+    `found`: the entities of the sentence, sorted by position.
+    `length`: number of words of the sentence."""
     tags = [OUTSIDE] * length
     for type_, start, end in found:
         tags[start:end] = [join_tag("I", type_)] * (end - start)
@@ -92,11 +80,8 @@ def write_tags(found: Sequence[Entity], length: int, scheme: str) -> list[str]:
 
 
 def recognize(sentences: Iterable[Sequence[str]]) -> str:
-    """Returns the scheme of a file.
-
-    The scheme is BIOES if a tag has the prefix E or S. Otherwise, the scheme is IOB1 if fewer sentences violate IOB1
-    than IOB2, else IOB2.
-    """
+    """Returns the scheme of a file. The scheme is BIOES if a tag has the prefix E or S. Otherwise, the scheme is IOB1
+    if fewer sentences violate IOB1 than IOB2, else IOB2."""
     kept = [tags for tags in sentences if any(tag != OUTSIDE for tag in tags)]
     if any(tag[0] in "ES" for tags in kept for tag in tags):
         return BIOES

@@ -72,13 +72,9 @@ def _load(data: TaskData, types: tuple[str, ...], split: str) -> list[Sentence]:
 
 
 def strata_of(sentences: Sequence[Sentence], by_document: bool) -> tuple[list[str], list[Hashable]]:
-    """Returns the content and the class of each sentence, for `stratified_split.held_out`.
-
-    The class of a sentence consists of the types of its entities.
-
-    Args:
-      by_document: whether the content is the text of the sentence's document, instead of the text of the sentence.
-    """
+    """Returns the content and the class of each sentence, for `stratified_split.held_out`. The class of a sentence
+    consists of the types of its entities.
+    `by_document`: whether the content is the text of the sentence's document, instead of the text of the sentence."""
     contents = [content_of(*sentence.words) for sentence in sentences]
     if by_document:
         numbers = list(itertools.accumulate(int(sentence.starts_document) for sentence in sentences))
@@ -110,16 +106,12 @@ def _types(settings: NerSettings, known: TaskDescription | None, data: TaskData)
 
 @dataclasses.dataclass(frozen=True)
 class TaggedFiles:
-    """The layout of tagged files.
-
-    Attributes:
-      scheme: scheme of the tags; "auto" to recognize the scheme of each file.
-      repairs: whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences
-        are refused.
-    """
+    """The layout of tagged files."""
 
     layout: WordColumns
-    scheme: str = AUTO
+    scheme: str = AUTO  # scheme of the tags; "auto" to recognize the scheme of each file
+    # whether invalid sequences of tags are read as the official scorer reads them. If false, invalid sequences are
+    # refused.
     repairs: bool = False
 
     def scheme_of(self, sentences: Sequence[Sentence]) -> str:

@@ -23,18 +23,12 @@ def make_rows(
     document_context: bool,
 ) -> dict[str, tf.RaggedTensor | np.ndarray]:
     """Splits sentences into rows; each word is labeled in exactly one row.
-
-    Args:
-      max_seq_length: maximum number of tokens in a row, including [CLS] and [SEP].
-      document_context: whether neighboring sentences of the document fill the rows.
-
-    Returns:
-      The columns. The rows of a sentence are in the order of its words.
-
-      - `tokens`: int32 [N, (tokens)], token ids without [CLS] and [SEP].
-      - `token_labels`: int32 [N, (tokens)], label ids; `NOT_LABELED` for tokens without a label.
-      - `example_ids`: int64 [N], index of each row's example, ascending.
-    """
+    `max_seq_length`: maximum number of tokens in a row, including [CLS] and [SEP].
+    `document_context`: whether neighboring sentences of the document fill the rows.
+    Returns the columns. The rows of a sentence are in the order of its words.
+    - `tokens`: int32 [N, (tokens)], token ids without [CLS] and [SEP].
+    - `token_labels`: int32 [N, (tokens)], label ids; `NOT_LABELED` for tokens without a label.
+    - `example_ids`: int64 [N], index of each row's example, ascending."""
     numbers: dict[str, int] = {}
     order = [numbers.setdefault(word, len(numbers)) for sentence in sentences for word in sentence.words]
     room = max_seq_length - _SPECIAL_TOKENS

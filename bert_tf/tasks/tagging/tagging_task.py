@@ -46,23 +46,17 @@ def _learned(scheme: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class TaggingTask(Task):
-    """Tags the words of sentences as parts of entities.
+    """Tags the words of sentences as parts of entities."""
 
-    Attributes:
-      labels: the tags that the model predicts, in the order of its outputs; see `labels_of`.
-      scheme: scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can
-        represent the same entities.
-      document_context: see `make_rows`.
-      features: the layers of the frozen encoder that the head reads. The value is a name in `modeling.heads.FEATURES`,
-        or "" to train the encoder.
-      lstm_size: number of units in each direction of the BiLSTM on features.
-    """
-
-    labels: tuple[str, ...]
+    labels: tuple[str, ...]  # the tags that the model predicts, in the order of its outputs; see `labels_of`
+    # scheme of the training data and the predictions. If the scheme is IOB1, the model learns IOB2, which can represent
+    # the same entities.
     scheme: str
-    document_context: bool = False
+    document_context: bool = False  # see `make_rows`
+    # the layers of the frozen encoder that the head reads. The value is a name in `modeling.heads.FEATURES`, or "" to
+    # train the encoder.
     features: str = ""
-    lstm_size: int = 0
+    lstm_size: int = 0  # number of units in each direction of the BiLSTM on features
     activations_dir: str = ""
     data: TaskData = NO_DATA
 
@@ -113,20 +107,14 @@ class TaggingTask(Task):
 
     def model_inputs(self, columns: Columns, tokenizer: BertTokenizer, max_seq_length: int) -> dict[str, tf.Tensor]:
         """Packs token ids into rows.
-
-        Args:
-          columns: the columns `tokens` and `token_labels`; see `make_rows`.
-          max_seq_length: sequence length, S.
-
-        Returns:
-          The inputs, int32 [B, S] each. In the last three inputs, the first n columns of a row with n labeled tokens
-          are for these tokens, in order.
-
-          - `input_ids`, `input_mask`, `segment_ids`: see `BertEncoder`.
-          - `read_positions`: the position of each labeled token in the row.
-          - `label_ids`: the label of each labeled token; 0 in other columns.
-          - `read_mask`: 1 for each labeled token; 0 in other columns.
-        """
+        `columns`: the columns `tokens` and `token_labels`; see `make_rows`.
+        `max_seq_length`: sequence length, S.
+        Returns the inputs, int32 [B, S] each. In the last three inputs, the first n columns of a row with n labeled
+        tokens are for these tokens, in order.
+        - `input_ids`, `input_mask`, `segment_ids`: see `BertEncoder`.
+        - `read_positions`: the position of each labeled token in the row.
+        - `label_ids`: the label of each labeled token; 0 in other columns.
+        - `read_mask`: 1 for each labeled token; 0 in other columns."""
         inputs = pack(columns["tokens"], None, max_seq_length=max_seq_length, **tokenizer.row_form)
         labels = columns["token_labels"].to_tensor(NOT_LABELED, shape=[None, max_seq_length - 2])
         labels = tf.pad(labels, [[0, 0], [1, 1]], constant_values=NOT_LABELED)  # [B, S]
@@ -145,10 +133,8 @@ class TaggingTask(Task):
         return TaggingHead(config, len(self.labels))
 
     def weights(self, batch: Mapping[str, tf.Tensor]) -> tf.Tensor:
-        """Returns the weights of tokens, float32 [B, S], in the order of `read_positions`.
-
-        The weight of a labeled token is the weight of its row. All other weights are 0.
-        """
+        """Returns the weights of tokens, float32 [B, S], in the order of `read_positions`. The weight of a labeled
+        token is the weight of its row. All other weights are 0."""
         return batch["row_weights"][:, tf.newaxis] * tf.cast(batch["read_mask"], tf.float32)
 
     def losses(self, logits: tf.Tensor, batch: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -191,16 +177,11 @@ class TaggingTask(Task):
 
     def predicted_tags(self, split: Split, predictions: np.ndarray) -> list[list[str]]:
         """Joins the predictions for the rows of each sentence.
-
-        Args:
-          split: a split with N rows.
-          predictions: int32 [N, S], see `prediction`.
-
-        Returns:
-          The tags of each sentence's words, in the scheme of the training data. If the model predicts an invalid
-          sequence of tags, the returned tags are valid; they have the entities that the official scorer finds in the
-          invalid sequence.
-        """
+        `split`: a split with N rows.
+        `predictions`: int32 [N, S], see `prediction`.
+        Returns the tags of each sentence's words, in the scheme of the training data. If the model predicts an invalid
+        sequence of tags, the returned tags are valid; they have the entities that the official scorer finds in the
+        invalid sequence."""
         labels = split.columns["token_labels"]
         counts = tf.reduce_sum(tf.cast(labels != NOT_LABELED, tf.int32), axis=1).numpy()
         found: list[list[str]] = [[] for _ in split.examples]

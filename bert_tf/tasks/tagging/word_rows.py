@@ -11,26 +11,19 @@ import tensorflow as tf
 
 
 class WordRows(NamedTuple):
-    """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context.
+    """The rows of sentences. Each word is labeled in exactly one row; in other rows, the word may be context."""
 
-    Attributes:
-      tokens: RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP].
-      words: RaggedTensor int64 [N, (words)], for each labeled word, the position of its first token in the row;
-        position 0 is [CLS]. The labeled words are in the order of the text.
-      sentences: int64 [N], index of each row's sentence, ascending.
-    """
-
-    tokens: tf.RaggedTensor
+    tokens: tf.RaggedTensor  # RaggedTensor int32 [N, (tokens)], token ids without [CLS] and [SEP]
+    # RaggedTensor int64 [N, (words)], for each labeled word, the position of its first token in the row; position 0 is
+    # [CLS]. The labeled words are in the order of the text.
     words: tf.RaggedTensor
-    sentences: tf.Tensor
+    sentences: tf.Tensor  # int64 [N], index of each row's sentence, ascending
 
 
 def word_tokens(ids: tf.RaggedTensor, unk_id: int, room: int) -> tf.RaggedTensor:
-    """Returns words with 1 to `room` tokens each, int32 [words, (tokens)], from the token ids of the words.
-
-    A word without tokens, such as a control character, becomes [UNK], so that it gets a tag. A word that does not fit
-    into a row is truncated.
-    """
+    """Returns words with 1 to `room` tokens each, int32 [words, (tokens)], from the token ids of the words. A word
+    without tokens, such as a control character, becomes [UNK], so that it gets a tag. A word that does not fit into a
+    row is truncated."""
     lacks = tf.cast(ids.row_lengths() == 0, tf.int64)
     unknown = tf.fill([tf.reduce_sum(lacks)], unk_id)
     ids = tf.concat([ids, tf.RaggedTensor.from_row_lengths(unknown, lacks, validate=False)], 1)
@@ -39,14 +32,11 @@ def word_tokens(ids: tf.RaggedTensor, unk_id: int, room: int) -> tf.RaggedTensor
 
 def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int, documents: tf.Tensor | None = None) -> WordRows:
     """Splits sentences into rows.
-
-    Args:
-      words: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
-      sentences: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
-      room: number of tokens that fit into a row, without [CLS] and [SEP].
-      documents: int64 [D + 1]; document d has the sentences from documents[d] to documents[d + 1] (exclusive), and the
-        neighboring sentences of a document fill the rows. None: rows contain only words of their own sentence.
-    """
+    `words`: int32 [W, (tokens)], the token ids of each word; a word has from 1 to `room` tokens.
+    `sentences`: int64 [B + 1]; sentence b has the words from sentences[b] to sentences[b + 1] (exclusive).
+    `room`: number of tokens that fit into a row, without [CLS] and [SEP].
+    `documents`: int64 [D + 1]; document d has the sentences from documents[d] to documents[d + 1] (exclusive), and the
+      neighboring sentences of a document fill the rows. None: rows contain only words of their own sentence."""
     offsets = words.row_splits
     first, last, sentence = _parts(offsets, sentences, room)
     scopes, scope = sentences, sentence
@@ -61,11 +51,9 @@ def make_rows(words: tf.RaggedTensor, sentences: tf.Tensor, room: int, documents
 
 
 def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
-    """Cuts sentences into parts. Each row labels the words of one part.
-
-    A sentence that does not fit into a row is cut into parts of half a row. The other half of the row is context, so
-    that the model reads words on both sides of a cut.
-    """
+    """Cuts sentences into parts. Each row labels the words of one part. A sentence that does not fit into a row is cut
+    into parts of half a row. The other half of the row is context, so that the model reads words on both sides of a
+    cut."""
     ends = sentences[1:]
     owner = tf.ragged.row_splits_to_segment_ids(sentences)  # [W]
     word, end = tf.range(tf.size(owner, tf.int64)), tf.gather(ends, owner)
@@ -88,10 +76,8 @@ def _parts(offsets: tf.Tensor, sentences: tf.Tensor, room: int) -> tuple[tf.Tens
 
 
 def _with_context(first, last, low, high, offsets, room) -> tuple[tf.Tensor, tf.Tensor]:
-    """Adds context on both sides of the labeled words of each row, but not beyond the words from `low` to `high`.
-
-    The context consists of whole words. If one side does not need its space, the other side gets the rest of the space.
-    """
+    """Adds context on both sides of the labeled words of each row, but not beyond the words from `low` to `high`. The
+    context consists of whole words. If one side does not need its space, the other side gets the rest of the space."""
     low, first, last, high = (tf.gather(offsets, at) for at in (low, first, last, high))
     spare, behind = room - (last - first), high - last
     before = tf.minimum(first - low, tf.maximum(spare // 2, spare - behind))
