@@ -33,13 +33,25 @@ def rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, dict[str,
     `names_classes`: whether cells with classes contain the names of the classes. The library datasets stores classes as
       numbers, and their names beside the data. The number -1 means that the class is unknown, and becomes None."""
     with opened(path) as file:
-        described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
-        classes = {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}
+        classes = _stated_classes(file)
         if not names_classes:
             classes = {name: range(len(names)) for name, names in classes.items() if names}
         batches = (batch.to_pylist() for batch in file.iter_batches())
         for number, row in enumerate(itertools.chain.from_iterable(batches), 1):
             yield number, {name: _named(cell, classes.get(name)) for name, cell in row.items()}
+
+
+def class_names(path: str, column: str) -> tuple[str, ...]:
+    """Returns the names of the classes that a file states for a column; () for other columns and other files."""
+    if not path.lower().endswith(".parquet"):
+        return ()
+    with opened(path) as file:
+        return tuple(_stated_classes(file).get(column) or ())
+
+
+def _stated_classes(file) -> dict[str, Sequence[str] | None]:
+    described = json.loads((file.schema_arrow.metadata or {}).get(b"huggingface", "{}"))
+    return {name: _classes(feature) for name, feature in described.get("info", {}).get("features", {}).items()}
 
 
 def _classes(feature: Any) -> Sequence[str] | None:

@@ -2,15 +2,18 @@
 
 import polars
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from bert_tf import TextClassifier, TextEmbedder
 from bert_tf.core.errors import InputError
 from bert_tf.tasks.classification import memory_source
+from bert_tf.tasks.classification.settings import ClassifierSettings
+from bert_tf.tasks.embeddings import data
 from bert_tf.tasks.questions import squad_file
 from data_gen import documents
 from tests.bert_tf.pretrained_folder import write_pretrained
 from tests.bert_tf.tasks.embeddings import small_model
+from tests.bert_tf.tasks_of_flags import find_task
 
 pytestmark = pytest.mark.torch
 SETTINGS = {"max_seq_length": 16, "train_batch_size": 8, "num_train_epochs": 1}
@@ -68,3 +71,25 @@ def test_parquet_files_of_datasets_are_documents(tmp_path):
     sources = documents.plan_sources(path, "parquet")
     found = [one for source in sources for chunk in documents.read_documents(source, "parquet") for one in chunk]
     assert found == [[f"The man said {number}.", "He had it", "all of it"] for number in range(30)]
+
+
+@pytest.mark.parametrize("names", [["not_duplicate", "duplicate"], ["entailment", "not_entailment"]])
+def test_names_of_classes_say_which_pairs_are_right(names, tmp_path):
+    """A file of the library datasets."""
+    columns = {"sentence1": ["a", "b"], "sentence2": ["c", "d"], "label": [0, 1]}
+    features = {"sentence1": Value("string"), "sentence2": Value("string"), "label": ClassLabel(names=names)}
+    Dataset.from_dict(columns, Features(features)).to_parquet(str(tmp_path / "a.parquet"))
+    if names[0] == "not_duplicate":
+        assert [example.label for example in data.read(str(tmp_path / "a.parquet"), "train")] == [0, 1]
+        return
+    with pytest.raises(InputError, match="label has the classes entailment, not_entailment, which are not scores"):
+        data.read(str(tmp_path / "a.parquet"), "train")
+
+
+def test_a_parquet_file_states_the_order_of_its_classes(tmp_path):
+    features = Features({"text": Value("string"), "label": ClassLabel(names=["low", "middle", "high"])})
+    columns = {"text": ["a", "b", "c", "d"], "label": [2, 0, 0, 2]}
+    Dataset.from_dict(columns, features).to_parquet(str(tmp_path / "train.parquet"))
+    task = find_task(ClassifierSettings(task_name="own", data_dir=str(tmp_path), output_dir="o", do_train=True))
+    assert task.labels == ("low", "middle", "high")
+    assert [example.label for example in task.data.read("train")] == ["high", "low", "low", "high"]

@@ -1,6 +1,7 @@
 """Defines examples of one or two texts, a user's data with such examples, and the names of the kinds of tasks."""
 
 import dataclasses
+import re
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -8,6 +9,7 @@ from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
+_NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +47,13 @@ class TextData:
     kind: str  # the kind of task that fits the labels
     has_pairs: bool  # whether an example has two texts
     labels: tuple[str, ...] = ()  # names of the classes; () if the data does not list them
+
+
+def in_order(labels: Iterable[str]) -> tuple[str, ...]:
+    """Returns class names in their order: numbers by value, other names alphabetically."""
+    names = set(labels)
+    are_numbers = all(map(_NUMBER.fullmatch, names))
+    return tuple(sorted(names, key=lambda name: (float(name) if are_numbers else 0.0, name)))
 
 
 def label_counts(labels: Iterable[str | tuple[str, ...] | None]) -> Counter:

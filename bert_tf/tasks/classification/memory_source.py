@@ -14,7 +14,7 @@ from absl import logging
 from bert_tf.core.errors import InputError
 from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.task_data import TaskData
-from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData
+from bert_tf.tasks.classification.example import CLASSIFICATION, MULTI_LABEL, REGRESSION, Example, TextData, in_order
 from bert_tf.tasks.classification.table_source import label_text
 from bert_tf.tasks.tables import rows_of
 
@@ -183,10 +183,10 @@ def _type(label) -> str:
 
 
 def _class_names(labels: Sequence) -> tuple[str, ...]:
-    """Returns the names of the classes: strings in alphabetical order, integers in ascending order."""
+    """Returns the names of the classes; see `in_order`."""
     is_sets = _type(labels[0]) == "sets"
     each = {name for label in labels for name in label} if is_sets else set(labels)
-    names = tuple(dict.fromkeys(_label(name, "a label") for name in sorted(each)))
+    names = in_order(_label(name, "a label") for name in each)
     if not names:
         raise InputError("no text has a label; give at least two different labels")
     if len(names) < 2:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from absl import logging
 
+from bert_tf.core import parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.description import TaskDescription, score_scale
 from bert_tf.finetuning.dev_share import with_dev_share
@@ -23,6 +24,7 @@ from bert_tf.tasks.classification.example import (
     REGRESSION,
     Example,
     TextData,
+    in_order,
     label_counts,
     strata,
 )
@@ -180,9 +182,13 @@ def _named_labels(settings: ClassifierSettings) -> tuple[str, ...]:
 
 
 def _labels_in(texts: TextData) -> tuple[str, ...]:
+    column = texts.data.facts.get("label_column", "")
+    for path in texts.data.files("train"):
+        if stated := parquet_files.class_names(path, column):
+            return stated
     found = [example.label for example in texts.data.load("train")]
-    labels = tuple(sorted(label_counts(found)))
-    what = f"{', '.join(texts.data.files('train'))}: column {texts.data.facts.get('label_column')!r} has {len(labels)} "
+    labels = in_order(label_counts(found))
+    what = f"{', '.join(texts.data.files('train'))}: column {column!r} has {len(labels)} "
     what += f"different values in {len(found)} examples, such as {', '.join(map(repr, labels[:3]))}"
     if texts.kind == MULTI_LABEL and not labels:
         raise InputError(f"{what}; check --label_column and --label_separator")

@@ -19,6 +19,7 @@ from bert_tf.finetuning.task import Split
 from bert_tf.runs import run_record
 from bert_tf.tasks import tables
 from bert_tf.tasks.classification.example import Example
+from bert_tf.tasks.classification.memory_source import memory_source
 from bert_tf.tasks.classification.settings import ClassifierSettings
 from tests.bert_tf.tasks_of_flags import find_task
 
@@ -51,6 +52,20 @@ def test_reads_columns_by_number_without_header(tmp_path):
     task = find_task(settings("OWN", tmp_path, has_header=False, text_a_column="1", label_column="0"))
     assert (task.labels, task.has_pairs) == (("no", "yes"), False)
     assert task.data.read("train") == [Example("a b", None, "yes"), Example("c", None, "no")]
+
+
+@pytest.mark.parametrize("end", ["csv", "jsonl", "python"])
+def test_classes_that_are_numbers_are_ordered_by_value(end, tmp_path):
+    """So a model with twelve unnamed outputs keeps the meaning of its outputs."""
+    numbers = [*range(11, -1, -1), *range(12)]
+    if end == "python":
+        texts = memory_source([f"text {number}" for number in numbers], list(map(str, numbers)), None)
+        assert texts.labels == tuple(map(str, range(12)))
+        return
+    rows = [json.dumps({"text": f"text {number}", "label": number}) for number in numbers]
+    rows = rows if end == "jsonl" else ["text,label", *(f"text {number},{number}" for number in numbers)]
+    write(tmp_path, "\n".join(rows) + "\n", end=end)
+    assert find_task(settings("own", tmp_path)).labels == tuple(map(str, range(12)))
 
 
 def test_given_labels_come_first(tmp_path):
