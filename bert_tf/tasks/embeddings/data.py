@@ -15,7 +15,7 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from bert_tf.core import identity
+from bert_tf.core import identity, parquet_files
 from bert_tf.core.errors import InputError
 from bert_tf.core.json_lines import without_surrogates
 from bert_tf.finetuning.stratified_split import content_of
@@ -33,6 +33,9 @@ _SCORED = (("sentence1", "sentence2"), ("text_a", "text_b"))
 _NEGATIVE, _TEXT = re.compile(r"negatives?(_?\d+)?|neg"), "text"
 # Possible names of the column of scores, as in sentence-transformers; right and wrong pairs have the scores 1 and 0.
 _SCORES = ("score", "label")
+# The beginning of the name of a class that means a wrong pair.
+_WRONG = re.compile("0|no|false|wrong|un|dis|in|neg|contra", re.IGNORECASE)
+_REMEDY = "give pairs of texts of like meaning, or a column score with larger numbers for texts of more alike meaning"
 _JUDGMENT = ("query-id", "corpus-id", "score")
 _QRELS = {"dev": ("dev", "validation", "test"), "test": ("test", "dev"), "train": ("train",)}
 
@@ -105,7 +108,14 @@ def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
 def read_table(path: str, split: str) -> list[Texts]:
     """Reads a table with the columns of one form; examples of "test" may lack scores."""
     rows = tables.read_rows(path, names_classes=False)  # right and wrong pairs have the scores 1 and 0
-    return of_rows([(f"{path}, line {line}", row) for line, row in rows], path, split)
+    for name in _SCORES:
+        names = parquet_files.class_names(path, name)
+        if names and not (len(names) == 2 and _WRONG.match(names[0])):
+            raise InputError(f"{path}: {name} has the classes {', '.join(names)}, which are not scores; {_REMEDY}")
+    found = of_rows([(f"{path}, line {line}", row) for line, row in rows], path, split)
+    if found:
+        logging.info("%s: %d %s", path, len(found), found[0].form)
+    return found
 
 
 def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str) -> list[Texts]:
@@ -127,6 +137,11 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
             f"{path}: has the column {score} beside {' and '.join(pair)}; drop this column, or name scored texts "
             "sentence1 and sentence2"
         )
+    if form == TEXTS and _TEXT in names and score:
+        raise InputError(
+            f"{path}: has the columns {_TEXT} and {score}; give run_classifier texts with classes, or drop the column "
+            f"{score} to train on single texts"
+        )
     if (form == TEXTS and (pair or negatives or _TEXT not in names)) or (form == SCORED and negatives):
         listed = " and ".join(map("|".join, (_ANCHORS, _POSITIVES)))
         raise InputError(
@@ -144,7 +159,20 @@ def of_rows(rows: Sequence[tuple[str, Mapping[str, Any]]], path: str, split: str
         for name in second:
             for cell in _cells(row.get(name)) or [None]:  # each of several positives makes an example
                 found.append(Texts((text, _checked(place, name, cell), *more), form, label, place=place))
+    if form == SCORED:
+        _check_scores(path, [example.label for example in found], score, split)
     return found
+
+
+def _check_scores(path: str, scores: Sequence[float | None], name: str, split: str) -> None:
+    """Refuses scores without a difference, from which nothing can be learned, and numbers of classes, as in NLI."""
+    if split != "test" and len(scores) > 1 == len(set(scores)):
+        raise InputError(
+            f"{path}: each {name} is {scores[0]:g}, so there is nothing to learn; drop this column if all pairs are "
+            "right, or give pairs with other scores too"
+        )
+    if name == "label" and set(scores) in ({0, 1, 2}, {-1, 0, 1, 2}):
+        raise InputError(f"{path}: {name} has the values 0, 1 and 2, which are probably classes, not scores; {_REMEDY}")
 
 
 def _cells(cell: Any) -> list[Any]:

@@ -49,6 +49,23 @@ def test_the_columns_name_the_form(tmp_path, name, lines, form, texts, label):
     assert (first.form, first.texts, first.label) == (form, texts, label)
 
 
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"query": "ab", "passage": "cd", "label": [1, 1]}, "each label is 1, so there is nothing to learn; drop this"),
+        (
+            {"sentence1": "abc", "sentence2": "def", "label": [0, 1, 2]},
+            "label has the values 0, 1 and 2, which are prob",
+        ),
+        ({"text": "ab", "label": [0, 1]}, "has the columns text and label; give run_classifier texts with classes"),
+    ],
+)
+def test_classes_are_not_taken_for_scores(columns, message, tmp_path):
+    lines = rows(*(dict(zip(columns, cells, strict=True)) for cells in zip(*columns.values(), strict=True)))
+    with pytest.raises(InputError, match=message):
+        data.read(write(tmp_path / "a.jsonl", *lines), "train")
+
+
 def test_each_of_several_positives_makes_a_pair(tmp_path):
     """As in the files that FlagEmbedding trains on."""
     path = write(tmp_path / "a.jsonl", *rows({"query": "a", "pos": ["b", "c"], "neg": ["d", "e"], "pos_scores": [1]}))
