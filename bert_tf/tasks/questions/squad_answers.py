@@ -218,11 +218,14 @@ def _best(
 
 def _aligned(context: str, tokens: Tokens, first: int, last: int, tokenizer: BertTokenizer, verbose: bool) -> str:
     """Returns the text of a span of tokens as in the original. The text consists of the words that contain the tokens,
-    without the characters outside the tokens."""
+    without the characters outside the tokens. For a span with [UNK], the original returns the whole words, which may be
+    a whole passage in scripts without spaces; there, the text is exactly that of the tokens."""
     from official.nlp.data.squad_lib import get_final_text
 
     text = " ".join(tokenizer.to_tokens(tokens.ids[first : last + 1]))
     text = " ".join(text.replace(" ##", "").replace("##", "").split())
     words = words_of(context)
     begin, end = words.at(int(tokens.starts[first])), words.at(int(tokens.starts[last]))
+    if tokenizer.unk_id in tokens.ids[first : last + 1] and not words.are_words(begin, end):
+        return context[int(tokens.starts[first]) : int(tokens.ends[last])]
     return get_final_text(text, " ".join(words.texts[begin : end + 1]), tokenizer.do_lower_case, verbose=verbose)

@@ -15,6 +15,8 @@ from bert_tf.tasks import tables
 
 # A word of a context. As in google-research/bert, only the white space in this pattern separates words.
 _WORD = re.compile("[^ \t\r\n\u202f]+")
+# A character of a script that does not separate words by spaces: Thai to Burmese, Khmer, Japanese, Chinese.
+_WITHOUT_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
 # Half of a surrogate pair; it cannot be encoded as UTF-8.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -63,6 +65,10 @@ class ContextWords(NamedTuple):
     def at(self, character: int) -> int:
         """Returns the index of the last word that begins at or before a character; -1 if there is no such word."""
         return bisect.bisect_right(self.starts, character) - 1
+
+    def are_words(self, first: int, last: int) -> bool:
+        """Returns whether white space separates words here; in other scripts, a whole passage may be one word."""
+        return not any(map(_WITHOUT_SPACES.search, self.texts[first : last + 1]))
 
 
 @functools.lru_cache(maxsize=16)
@@ -132,7 +138,10 @@ def _question(entry: Mapping[str, Any], context: str, place: str) -> Question:
         if isinstance(found, str):
             raise TypeError(f"answers is the text {found!r:.60}, not a list; write it as JSON or Parquet, not as CSV")
         if isinstance(found, Mapping):  # of the library datasets
-            pairs = zip(found["text"], found["answer_start"], strict=True)
+            texts, starts = found["text"], found["answer_start"]
+            if len(texts) != len(starts):
+                raise TypeError(f"answers has {len(texts)} texts, but {len(starts)} values of answer_start")
+            pairs = zip(texts, starts, strict=True)
             found = [{"text": text, "answer_start": start} for text, start in pairs]
         answers = tuple(
             Answer(_text(answer["text"]), _whole_number(answer["answer_start"]))

@@ -121,7 +121,8 @@ def encode_questions(
 def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> tuple[int, int] | None:
     """Returns the first and the last token of a question's first answer, as indices of the context's tokens. As in
     google-research/bert, the range covers all tokens of each word that overlaps the answer. If the range contains the
-    tokens of the answer's text, the range is narrowed to these tokens.
+    tokens of the answer's text, the range is narrowed to the first of these tokens. In scripts without spaces, a whole
+    sentence may be one word, so there the range is narrowed to the place nearest to `answer_start`.
     `tokens`: tokens of the context.
     `answer_ids`: int32, token ids of the answer's text.
     The result is the two indices; (-1, -1) for a question without an answer. None if the file lacks answers, if the
@@ -135,12 +136,14 @@ def answer_span(question: Question, tokens: Tokens, answer_ids: np.ndarray) -> t
     last = int(np.searchsorted(word_of_token, words[1], side="right")) - 1
     if last < first:
         return None
-    wanted, found = answer_ids.tolist(), tokens.ids[first : last + 1].tolist()
-    for start in range(len(found)):
-        # At the end of the list, the slice is shorter than `wanted`, so the two lists differ.
-        if wanted and found[start : start + len(wanted)] == wanted:
-            return first + start, first + start + len(wanted) - 1
-    return first, last
+    wanted, ids = answer_ids.tolist(), tokens.ids.tolist()
+    starts = [at for at in range(first, last + 2 - len(wanted)) if wanted and ids[at : at + len(wanted)] == wanted]
+    if not starts:
+        return first, last
+    start = starts[0]
+    if not words_of(question.context).are_words(*words):
+        start = min(starts, key=lambda at: abs(int(tokens.starts[at]) - question.answers[0].start))
+    return start, start + len(wanted) - 1
 
 
 def tokens_of(texts: Sequence[str], tokenizer: BertTokenizer) -> list[Tokens]:

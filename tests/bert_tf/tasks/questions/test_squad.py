@@ -5,6 +5,7 @@ import dataclasses
 import gzip
 import json
 import random
+import re
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from official.nlp.tools.tokenization import FullTokenizer
 
 from bert_tf.core.errors import InputError
 from bert_tf.finetuning.task import encoded_split
-from bert_tf.tasks.questions import squad_file, squad_results
+from bert_tf.tasks.questions import squad_file, squad_results, squad_windows
 from bert_tf.tasks.questions.squad_answers import Candidate, Decoding, SpanAnswers
 from bert_tf.tasks.questions.squad_file import Answer, Question
 from bert_tf.tasks.questions.squad_source import question_data
@@ -94,6 +95,13 @@ def make_task(path, **decoding) -> SquadTask:
     return SquadTask(Decoding(**decoding), doc_stride=STRIDE, max_query_length=QUERY, data=data)
 
 
+def has_spaces(question) -> bool:
+    """Whether white space separates all words; elsewhere, we do not follow the original (see the tests of Chinese)."""
+    return not re.search(
+        "[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]", question.context
+    )
+
+
 @pytest.mark.quick_cases("uncased")
 def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
     ours, theirs = tokenizers
@@ -109,12 +117,41 @@ def test_rows_and_labels_are_those_of_the_reference(hard, tokenizers, caplog):
         np.testing.assert_array_equal(inputs[name], [getattr(feature, name) for feature in features], err_msg=name)
     labeled = split.columns["has_label"].numpy() == 1
     assert labeled.mean() > 0.95
+    labeled &= np.array(list(map(has_spaces, questions)))[split.example_ids]
+    assert labeled.mean() > 0.3
     for name in ("start_positions", "end_positions"):
         wanted = np.array([getattr(feature, name.removesuffix("s")) for feature in features])
         np.testing.assert_array_equal(split.columns[name].numpy()[labeled], wanted[labeled], err_msg=name)
     assert np.sum(split.columns["start_positions"].numpy() > 0) > 100
     several = collections.Counter(split.example_ids.tolist())
     assert max(several.values()) > 10, "long contexts have many windows"
+
+
+@pytest.mark.parametrize(
+    ("answer", "start", "token"), [("中国", 3, 3), ("中国", 12, 12), ("北京", 23, 23), ("大", 15, 15)]
+)
+def test_without_spaces_the_answer_is_at_its_start(answer, start, token, tmp_path):
+    """The context is one word for google-research/bert, which would take the first occurrence of the answer."""
+    context = "北京是中国的首都。上海是中国最大的城市，人口在北京之上。"
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL_TOKENS, *sorted(set(context))]) + "\n", encoding="utf-8")
+    question = Question("1", "？", context, (Answer(answer, start),))
+    columns = squad_windows.encode_questions([question], BertTokenizer(str(path)), 64, 32, 8)
+    first = columns["start_positions"].item() - 2 - columns["segment_a"].row_lengths().numpy().item()
+    assert columns["token_starts"].numpy()[0, first] == token
+
+
+def test_without_spaces_an_answer_with_unk_is_exact(tmp_path):
+    path = tmp_path / "vocab.txt"
+    path.write_text("\n".join([*SPECIAL_TOKENS, *"北京是中国的首都"]) + "\n", encoding="utf-8")
+    data = paragraph("北京是権中国的首都", ["是"], 0)
+    data["qas"] = [{"id": "1", "question": "是"}]
+    task = make_task(write(tmp_path / "a.json", data))
+    split = encoded_split(task, task.data.read("test"), BertTokenizer(str(path)), LENGTH)
+    logits = np.full([1, LENGTH, 2], -9, np.float32)
+    logits[0, 3 + 3, 0] = logits[0, 3 + 4, 1] = 9.0  # the unknown character and the next one
+    _, answers = task.by_example(split, logits)
+    assert answers[0].text(0.0) == "権中"
 
 
 Result = collections.namedtuple("Result", "unique_id start_logits end_logits")
@@ -156,8 +193,8 @@ def test_prediction_files_equal_the_references(hard, tokenizers, tmp_path, has_u
     found = [json.loads(open(path).read()) for path in paths]
     for got, wanted in zip(found, expected, strict=False):
         assert len(wanted) > 300
-        for id_, value in wanted.items():
-            assert got[id_] == value, id_
+        compared = [question.id for question in split.examples if has_spaces(question)]
+        assert len(compared) > 50 and all(got[id_] == wanted[id_] for id_ in compared)
     assert len(set(found[0].values())) > 150
     assert ("" in found[0].values()) == has_unanswerable
 
