@@ -18,36 +18,53 @@ from bert_tf.tasks.tagging.tag_schemes import Entity
 TEXT = "text"
 _ENTITIES = ("spans", "entities", "ents", "label", "labels")
 _START, _END, _TYPE = ("start", "start_offset"), ("end", "end_offset"), ("label", "labels", "type")
+# The decision of an annotator, with Prodigy's words. `_SKIPPED` stands for a text that nobody has annotated.
+_DECISION, _ACCEPTED, _SKIPPED = "answer", "accept", "ignore"
 
 
-def unwrapped(row: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the text and the entities of a row of Label Studio, and any other row unchanged."""
+def unwrapped(place: str, row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the text, the entities and the decision of a row of Label Studio, and any other row unchanged. Of several
+    annotations, the one that is marked as ground truth counts, else the newest."""
     data, annotations = row.get("data"), row.get("annotations")
     if not isinstance(data, Mapping) or not isinstance(annotations, list):
         return row
-    kept = next((each for each in annotations if not each.get("was_cancelled")), {})
-    values = [region.get("value", {}) for region in kept.get("result", ())]
-    return {**data, "entities": [value for value in values if "labels" in value]}
+    texts = [name for name, value in data.items() if isinstance(value, str)]
+    name = TEXT if TEXT in data else texts[0] if len(texts) == 1 else ""
+    if not name:
+        raise InputError(f"{place}: data has the fields {', '.join(data) or 'none'}; name the field of the text {TEXT}")
+    finished = [each for each in annotations if not each.get("was_cancelled")]
+    chosen = max(finished, key=lambda each: (bool(each.get("ground_truth")), _age(each)), default=None)
+    values = [region.get("value", {}) for region in (chosen or {}).get("result", ())]
+    entities = [value for value in values if "labels" in value]
+    decision = {_DECISION: _SKIPPED} if chosen is None else {}
+    return {TEXT: data[name], "entities": entities, "annotators": len(finished), **decision}
+
+
+def _age(annotation: Mapping[str, Any]) -> str:
+    return str(annotation.get("updated_at") or annotation.get("created_at") or "")
 
 
 def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], with_tags: bool) -> list[Sentence]:
     """Returns a sentence for each text, although a text may have several sentences; the tags are in the scheme IOB2.
-    `rows`: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out."""
+    `rows`: the line and the fields of each row. Rows that an annotator rejected (Prodigy's `answer`) are left out, and
+      rows that nobody has annotated if the tags are read."""
     given = len(rows)
-    rows = [(line, row) for line, row in rows if row.get("answer", "accept") == "accept"]
-    lists = {name for _, row in rows for name in _ENTITIES if isinstance(row.get(name), list) and row[name]}
-    field = next(filter(lists.__contains__, _ENTITIES), None)
-    if with_tags and not field:
+    kept = (_ACCEPTED,) if with_tags else (_ACCEPTED, _SKIPPED)
+    rows = [(line, row) for line, row in rows if (row.get(_DECISION) or _ACCEPTED) in kept]
+    if with_tags and not any(_entities_in(row) for _, row in rows):
         raise InputError(
             f'{path}: the texts have no entities; write lists of them, such as [[0, 5, "PER"]], in the field entities'
         )
+    if several := sum(row.get("annotators", 1) > 1 for _, row in rows):
+        logging.info("%s: %d texts have several annotations; the ground truth counts, else the newest", path, several)
+    counts_units = with_tags and _counts_utf16_units(path, rows)
     texts = tf.constant([_text(f"{path}, line {line}", row) for line, row in rows], tf.string)
     words, starts, ends = running_text.of_sentences(texts)
     ranges, sentences, cut = words.with_values(tf.stack([starts, ends], 1)).to_list(), [], []
     for (line, row), found, places in zip(rows, words.to_list(), ranges, strict=True):
         tags = None
         if with_tags:
-            entities, are_whole = _of_words(_entities(f"{path}, line {line}", row, field), places)
+            entities, are_whole = _of_words(_entities(f"{path}, line {line}", row, counts_units), places)
             tags = tuple(tag_schemes.write_tags(entities, len(found), tag_schemes.IOB2))
             cut += [] if are_whole else [line]
         if found:
@@ -57,7 +74,7 @@ def read_sentences(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]], wit
         logging.warning("%s: in %d texts, entities begin or end inside of a word; the whole word belongs to its first "
                         "entity; the first such text is on line %d", path, len(cut), cut[0])  # fmt: skip
     if len(sentences) < given:
-        logging.warning("%s: %d rows are left out, because they were rejected or have no word", path,
+        logging.warning("%s: %d rows are left out, because they were rejected, not annotated, or have no word", path,
                         given - len(sentences))  # fmt: skip
     return sentences
 
@@ -68,16 +85,27 @@ def _text(place: str, row: Mapping[str, Any]) -> str:
     return row[TEXT]
 
 
-def _entities(place: str, row: Mapping[str, Any], field: str) -> list[Entity]:
-    """Returns the entities of a text by their characters, sorted; an entity is a list or an object."""
+def _entities_in(row: Mapping[str, Any]) -> list[Any]:
+    """Returns the entities of a row, which may be in any of several fields."""
+    return next((row[name] for name in _ENTITIES if isinstance(row.get(name), list) and row[name]), [])
+
+
+def _entities(place: str, row: Mapping[str, Any], counts_units: bool) -> list[Entity]:
+    """Returns the entities of a text by their characters, sorted; an entity is a list or an object.
+    `counts_units`: whether the file counts UTF-16 units; else, it counts characters."""
     found = []
-    for entity in row.get(field) or ():
-        match _parts(entity, row[TEXT]):
-            case [int(start), int(end), str(type_) | [str(type_)]] if 0 <= start < end <= len(row[TEXT]) and type_:
-                found.append(Entity("_".join(type_.split()), start, end))
-            case _:
-                needs = "a start and an end within the text, and one type"
-                raise InputError(f"{place}: {field} has {entity!r:.80}; an entity needs {needs}")
+    for entity in _entities_in(row):
+        match _parts(entity):
+            case [int(start), int(end), str(type_) | [str(type_)], stated] if 0 <= start < end and type_:
+                start, end = _characters(row[TEXT], start, end) if counts_units else (start, end)
+                if stated and not _is_same(row[TEXT][start:end], stated):
+                    raise InputError(f"{place}: has {row[TEXT][start:end]!r:.40} where an entity says {stated!r:.40}; "
+                                     "fix the start and the end of the entity")  # fmt: skip
+                if end <= len(row[TEXT]):
+                    found.append(Entity("_".join(type_.split()), start, end))
+                    continue
+        needs = "a start and an end within the text, and one type"
+        raise InputError(f"{place}: the entity {entity!r:.80} is wrong; an entity needs {needs}")
     found = sorted(set(found), key=lambda entity: entity.start)
     for one, other in itertools.pairwise(found):
         if other.start < one.end:
@@ -85,20 +113,38 @@ def _entities(place: str, row: Mapping[str, Any], field: str) -> list[Entity]:
     return found
 
 
-def _parts(entity: Any, text: str) -> Any:
-    """Returns the start, the end and the type of an entity of a text."""
+def _counts_utf16_units(path: str, rows: Sequence[tuple[int, Mapping[str, Any]]]) -> bool:
+    """Returns whether a file counts UTF-16 units, as Label Studio does, instead of characters. This shows where an
+    entity states its text, and the text is at only one of the two places."""
+    for _, row in rows:
+        for entity in _entities_in(row):
+            match _parts(entity):
+                case [int(start), int(end), _, str(stated)] if isinstance(row.get(TEXT), str) and stated:
+                    text, places = row[TEXT], [(start, end), _characters(row[TEXT], start, end)]
+                    is_character, is_unit = (to <= len(text) and _is_same(text[at:to], stated) for at, to in places)
+                    if is_character != is_unit:
+                        return is_unit
+    return False
+
+
+def _characters(text: str, start: int, end: int) -> tuple[int, int]:
+    """Converts positions in UTF-16 units to positions in characters."""
+    units = text.encode("utf-16-le", "surrogatepass")
+    first, last = (len(units[: 2 * at].decode("utf-16-le", "ignore")) for at in (start, end))
+    return first, last + max(0, end - len(units) // 2)  # an end outside of the text stays outside
+
+
+def _is_same(found: str, stated: str) -> bool:
+    """Compares texts without their white space, which Label Studio may write as a backslash and an n."""
+    return "".join(found.split()) == "".join(stated.replace("\\n", " ").split())
+
+
+def _parts(entity: Any) -> Any:
+    """Returns the start, the end, the type and the stated text of an entity."""
     if not isinstance(entity, Mapping):
-        return entity
-    start, end, type_ = (
-        next((entity[name] for name in names if name in entity), None) for names in (_START, _END, _TYPE)
-    )
-    if isinstance(start, int) and isinstance(end, int) and entity.get(TEXT):
-        # Label Studio writes the text too, and counts UTF-16 units.
-        units = text.encode("utf-16-le")
-        first, last = (len(units[: 2 * at].decode("utf-16-le", "ignore")) for at in (start, end))
-        if text[start:end] != entity[TEXT] == text[first:last]:
-            start, end = first, last
-    return [start, end, type_]
+        return [*entity, None] if isinstance(entity, list) else entity
+    values = (next((entity[name] for name in names if name in entity), None) for names in (_START, _END, _TYPE))
+    return [*values, entity.get(TEXT)]
 
 
 def _of_words(entities: Sequence[Entity], words: Sequence[Sequence[int]]) -> tuple[list[Entity], bool]:

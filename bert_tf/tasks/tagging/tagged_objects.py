@@ -16,7 +16,7 @@ _WORDS, _TAGS = ("tokens", "words"), ("ner_tags", "tags")
 
 def read_sentences(path: str, with_tags: bool) -> list[Sentence]:
     """Reads the sentences of a file."""
-    rows = [(line, annotated_texts.unwrapped(row)) for line, row in tables.read_objects(path)]
+    rows = [(line, annotated_texts.unwrapped(f"{path}, line {line}", row)) for line, row in tables.read_objects(path)]
     sentences = []
     if rows and _is_annotated(rows[0][1]):
         sentences, rows = annotated_texts.read_sentences(path, rows, with_tags), []
