@@ -33,7 +33,7 @@ from tfrecords import reader
 # The alphabet has at most twice this many tokens: characters at the start of a word, and characters within a word.
 # Words with rarer characters become [UNK], so that a few lines in other scripts cannot fill the vocabulary.
 MAX_ALPHABET = 1000
-# To bound memory, merges are learned only from this many of the most frequent words (see docs/notes/vocabulary.md).
+# To bound memory, merges are learned only from this many of the most frequent words (see docs/background/appendix.md).
 # Rarer words hardly change the count of a pair.
 MAX_MERGE_WORDS = 1_000_000
 

@@ -1,4 +1,4 @@
-"""The cells of the comparisons in docs/background/results.md: for each cell, its commands and the scores to keep.
+"""The cells of the comparisons in docs/background/appendix.md: for each cell, its commands and the scores to keep.
 
 A cell is one pre-training, or the fine-tunings of one model on one task with all seeds. All models of a comparison
 read the same number of tokens in pre-training.
@@ -69,7 +69,7 @@ def write_configs() -> None:
             "intermediate_size": 4 * hidden, "hidden_act": "gelu", "hidden_dropout_prob": dropout,
             "attention_probs_dropout_prob": dropout, "max_position_embeddings": 128, "type_vocab_size": 2,
             # A narrow model learns sooner without dropout and with larger initial weights; see
-            # docs/notes/small_models.md.
+            # docs/background/appendix.md.
             "initializer_range": round(hidden**-0.5, 4), "directionality": direction,
         }  # fmt: skip
         config_of(size, direction, dropout).write_text(json.dumps(entries, indent=2) + "\n")

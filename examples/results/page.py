@@ -1,4 +1,4 @@
-"""Writes the tables and the plot of docs/background/results.md from the files of the cells; see `cells.py`.
+"""Writes the tables and the plot of docs/background/appendix.md from the files of the cells; see `cells.py`.
 
   .venv/bin/python examples/results/page.py
 
@@ -16,7 +16,7 @@ import matplotlib
 matplotlib.use("agg")
 from matplotlib import pyplot
 
-PAGE = pathlib.Path("docs/background/results.md")
+PAGE = pathlib.Path("docs/background/appendix.md")
 IMAGE = pathlib.Path("docs/images/results_figure5.png")
 FILES = pathlib.Path("examples/results/cells")
 TASKS = tuple(definitions.EPOCHS)
@@ -47,8 +47,7 @@ TABLE8 = {"80-10-10": (95.4, 94.9), "100-0-0": (94.9, 94.0), "80-0-20": (95.2, 9
 def main() -> None:
     """Updates the page and the plot."""
     page = PAGE.read_text(encoding="utf-8")
-    for name, table in {"pretraining": pretraining(), "table5": table5(), "table6": table6(), "table7": table7(),
-                        "table8": table8(), "rates": rates()}.items():  # fmt: skip
+    for name, table in {"table5": table5(), "table6": table6(), "table7": table7(), "table8": table8()}.items():
         page, count = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda found, table=table: found[1] + table + found[2], page,
             flags=re.DOTALL,
@@ -120,31 +119,6 @@ def table8() -> str:
         rows.append([*masking.split("-"), *ours, f"{tuned:.1f}", f"{features:.1f}"])
     heads = ["[MASK]", "same", "random", "fine-tuned", "features", "paper: fine-tuned", "paper: features"]
     return table(heads, rows)
-
-
-def pretraining() -> str:
-    """Returns the held-out results of all pre-trainings."""
-    rows = []
-    for cell in definitions.pretrainings():
-        found = read(cell.name)
-        name, last = cell.name.removeprefix("pretrain-"), _last(found) if found else {}
-        metrics = ("masked_lm_loss", "masked_lm_perplexity", "masked_lm_accuracy", "next_sentence_accuracy",
-                   "word_perplexity")  # fmt: skip
-        values = (
-            [f"{last[metric]:.3g}" if metric in last else "" for metric in metrics] if found else [MISSING, *[""] * 4]
-        )
-        rows.append([name, *values])
-    return table(["model", "loss", "perplexity", "accuracy", "next sentence", "perplexity per word"], rows)
-
-
-def rates() -> str:
-    """Returns the dev scores of the learning rates."""
-    rows = []
-    for task in TASKS:
-        found = read(f"rate-{task}")
-        values = [f"{100 * found['scores'][f'{float(rate):g}'][0]:.1f}" for rate in definitions.RATES] if found else []
-        rows.append([task, *(values or [MISSING] * len(definitions.RATES))])
-    return table(["task", *definitions.RATES], rows)
 
 
 def _last(cell: dict) -> dict[str, float]:

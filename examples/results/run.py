@@ -1,4 +1,4 @@
-"""Runs the comparisons of docs/background/results.md cell by cell; see `cells.py`.
+"""Runs the comparisons of docs/background/appendix.md cell by cell; see `cells.py`.
 
   make setup && .venv/bin/python examples/results/run.py --data=path/to/data
 
