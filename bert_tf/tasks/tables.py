@@ -45,8 +45,8 @@ class Layout:
     # quotes are also text, but a file is refused if each cell of the first requested column is in quotes, or if a cell
     # in quotes has doubled quotes inside.
     quoted: bool | None = None
-    # whether a cell such as 1,5 is the number 1.5 in a csv file with semicolons between the columns
-    decimal_commas: bool = True
+    # names of the columns with numbers, where 1,5 means 1.5 in a csv file with semicolons between the columns
+    numbers: Sequence[str] = ()
 
     @property
     def has_quotes(self) -> bool:
@@ -131,8 +131,6 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
     lines, quoted = list(decoded_lines(path)), layout.has_quotes
     delimiter = _delimiter(layout, lines)
     rows = _read_rows(path, lines, delimiter, quoted)
-    if delimiter == ";" and layout.decimal_commas:
-        rows = [(line, [_DECIMAL_COMMA.sub(r"\1.\2", cell) for cell in row]) for line, row in rows]
     if len(rows) <= layout.has_header:
         return Columns((), [])
     header = [name.strip() for name in rows[0][1]] if layout.has_header else rows[0][1]
@@ -141,6 +139,11 @@ def read_columns(path: str, layout: Layout, columns: Sequence[str] | None = None
         places = [column_index(path, name, header, layout.has_header, delimiter, quoted) for name in columns]
     for line, row in rows:
         check_width(path, line, row, len(header), delimiter, quoted)
+    numbers = {place for place, name in zip(places, columns or header, strict=True) if name in layout.numbers}
+    if delimiter == ";" and numbers:
+        for _, row in rows[layout.has_header :]:
+            for place in numbers:
+                row[place] = _DECIMAL_COMMA.sub(r"\1.\2", row[place])
     selected = [(line, tuple(row[place] for place in places)) for line, row in rows[layout.has_header :]]
     if layout.quoted is None and not quoted:
         _refuse_quotes(path, selected)
@@ -174,9 +177,12 @@ def _fields(place: str, entries: Mapping[str, Any], columns: Sequence[str]) -> t
     return tuple(entries[column] for column in columns)
 
 
-def read_rows(path: str, names_classes: bool = True) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Returns the number of each row's line and the row's cells by the names of the columns; see `read_objects`."""
-    layout = Layout(format_of(path))
+def read_rows(
+    path: str, names_classes: bool = True, numbers: Sequence[str] = ()
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Returns the number of each row's line and the row's cells by the names of the columns; see `read_objects`.
+    `numbers`: see `Layout`."""
+    layout = Layout(format_of(path), numbers=numbers)
     if layout.format in OF_OBJECTS:
         return read_objects(path, names_classes)
     names, rows = read_columns(path, layout)

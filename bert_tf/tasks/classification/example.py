@@ -2,13 +2,18 @@
 
 import dataclasses
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
+
+from absl import logging
 
 from bert_tf.finetuning.stratified_split import content_of
 from bert_tf.finetuning.task_data import TaskData
 
 CLASSIFICATION, REGRESSION, MULTI_LABEL = "classification", "regression", "multi_label"
+# Names that programs write for a missing value.
+_MISSING = ("nan", "none", "null", "\\n", "n/a", "<na>")
 _NUMBER = re.compile(r"-?\d+(\.\d+)?")
 
 
@@ -50,8 +55,17 @@ class TextData:
 
 
 def in_order(labels: Iterable[str]) -> tuple[str, ...]:
-    """Returns class names in their order: numbers by value, other names alphabetically."""
+    """Returns class names in their order: numbers by value, other names alphabetically. Warns of names that look like a
+    missing value, or like another name."""
     names = set(labels)
+    spelled: dict[str, list[str]] = {}
+    for name in sorted(names):
+        spelled.setdefault(unicodedata.normalize("NFKC", name).casefold(), []).append(name)
+    doubtful = [" and ".join(map(ascii, alike)) for alike in spelled.values() if len(alike) > 1]
+    doubtful += [name for key, alike in spelled.items() if key in _MISSING for name in alike]
+    if doubtful:
+        logging.warning("these classes may be one class in two spellings, or a missing value: %s; if so, correct the "
+                        "data", "; ".join(doubtful))  # fmt: skip
     are_numbers = all(map(_NUMBER.fullmatch, names))
     return tuple(sorted(names, key=lambda name: (float(name) if are_numbers else 0.0, name)))
 

@@ -120,6 +120,7 @@ def _tables(command: Command) -> TextData:
         facts,
         "" if settings.data_format == "auto" else settings.data_format,
         has_label_sets=kind == MULTI_LABEL,
+        has_scores=kind == REGRESSION,
         id=settings.id_column if is_given else _id_of_run(settings),
         id_is_of="" if is_given else settings.output_dir,
     )
@@ -195,6 +196,9 @@ def _labels_in(texts: TextData) -> tuple[str, ...]:
     if texts.kind == MULTI_LABEL and {*labels} <= {"0", "1"}:
         raise InputError(f"{what}; if each label has a column, give all of them, as in --label_column=a,b")
     if texts.kind == MULTI_LABEL:
+        if all(len(each) < 2 for each in found):
+            logging.warning("%s: no text has two labels; check --label_separator=%s", what,
+                            texts.data.facts.get("label_separator", ""))  # fmt: skip
         return labels
     if len(labels) > _MOST_NUMBERS and all(map(_is_number, labels)):
         raise InputError(f"{what}; give --regression to predict numbers, or list the classes in --labels")

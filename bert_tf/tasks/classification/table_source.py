@@ -36,6 +36,7 @@ class TextTable:
     # whether an example has any number of labels: all in one cell, or in a column for each label that contains 1 if the
     # label applies, else 0
     has_label_sets: bool = False
+    has_scores: bool = False  # whether the labels are numbers
     id: str = ""  # column of the examples' ids in the test data; "" if absent
     # folder of the run whose id column is `id`; the test data may lack this column. "" if a flag names `id`.
     id_is_of: str = ""
@@ -69,8 +70,8 @@ class TextTable:
     def _read(self, path: str, split: str, id: str) -> list[Example]:
         flags = self.flags
         columns = {"text_a": flags["text_a_column"], "text_b": flags["text_b_column"], "id": id}
-        format, commas = self.format or tables.format_of(path), not self.has_label_sets  # "1,5" may be two labels
-        layout = tables.Layout(format, flags["has_header"], flags["quoted"], decimal_commas=commas)
+        numbers = (flags["label_column"],) if self.has_scores else ()
+        layout = tables.Layout(self.format or tables.format_of(path), flags["has_header"], flags["quoted"], numbers)
 
         def read(with_labels: bool) -> list[Example]:
             wanted = {field: column for field, column in columns.items() if column}
@@ -171,7 +172,8 @@ def label_text(place: str, cell: Any) -> str:
         raise InputError(f"{place}: the label is empty; remove the line, or give it a label")
     if _list_in(cell) is not None:
         raise InputError(f"{place}: the label is the list {cell.strip()}; for several labels, give --multi_label")
-    if not cell.strip().isprintable():
-        raise InputError(f"{place}: the label {cell.strip()!r} has a newline, tab or control character; rename it")
+    if strange := next((character for character in cell.strip() if not character.isprintable()), ""):
+        character = f"U+{ord(strange):04X}, which is not printable"
+        raise InputError(f"{place}: the label {cell.strip()!r} has the character {character}; rename the label")
     # pandas writes the integers of a column with missing values as floats.
     return _WHOLE_FLOAT.sub(r"\1", cell.strip())

@@ -107,7 +107,7 @@ def read(path: str, split: str) -> list[Texts] | list[CollectionText]:
 
 def read_table(path: str, split: str) -> list[Texts]:
     """Reads a table with the columns of one form; examples of "test" may lack scores."""
-    rows = tables.read_rows(path, names_classes=False)  # right and wrong pairs have the scores 1 and 0
+    rows = tables.read_rows(path, names_classes=False, numbers=_SCORES)  # right and wrong pairs have the scores 1 and 0
     for name in _SCORES:
         names = parquet_files.class_names(path, name)
         if names and not (len(names) == 2 and _WRONG.match(names[0])):

@@ -225,7 +225,7 @@ def test_a_format_may_be_chosen_by_flag(tmp_path):
         ("csv", "great film,1\n,0\n", "no column 'text'; the file has great film, 1; name the columns of your data"),
         ("csv", "text,label\na,\n", "line 2: the label is empty"),
         ("parquet", "text,label\na,\n", "is not a Parquet file, or is damaged"),
-        ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has a newline"),
+        ("csv", 'text,label\na,"x\ny"\n', r"line 2: the label 'x.ny' has the character U.000A"),
         ("csv", "text,label\n\n\n", "holds no example"),
         ("csv", "text,label\na,x\n".encode("utf-16"), "is UTF-16, not UTF-8; convert it"),
         ("csv", b"PK\x03\x04\x14\x00\x08\x00\n\xff", "is a workbook .*; save its text or table as UTF-8"),
@@ -455,3 +455,33 @@ def test_scores_of_any_size_are_learned(tmp_path):
     np.testing.assert_allclose(task.prediction(logits, batch), [[1000.0], [750.0]])
     split = Split([Example("a", None, "0")] * 2, {"label_ids": tf.constant([1000.0, 700.0])}, np.arange(2))
     assert task.scores(split, np.array([[1000.0], [700.0]]))["r_squared"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("labels", "warned"),
+    [
+        (["Good", "good", "bad"], "'Good' and 'good'"),
+        (["caf\u00e9", "cafe\u0301", "bar"], r"'cafe\u0301' and 'caf\xe9'"),
+        (["nan", "None", "\\N", "x"], r"None; \N; nan"),
+        (["good", "bad"], ""),
+    ],
+)
+def test_doubtful_names_of_classes_are_told(labels, warned, tmp_path, caplog):
+    write(tmp_path, "text\tlabel\n" + "".join(f"a\t{label}\n" for label in labels))
+    assert len(find_task(settings("own", tmp_path)).labels) == len(labels)
+    assert ("these classes may be one class in two spellings" in caplog.text) is bool(warned) and warned in caplog.text
+
+
+def test_a_separator_that_splits_no_cell_is_told(tmp_path, caplog):
+    write(tmp_path, "text\tlabel\na\tDrama|War\nb\tWar\nc\tDrama\n")
+    find_task(settings("own", tmp_path, multi_label=True))
+    assert "no text has two labels; check --label_separator=," in caplog.text
+
+
+def test_a_decimal_comma_is_a_number_only_in_scores(tmp_path):
+    write(tmp_path, "text;label\n1,5;1,2\n2,5;3,4\n", end="csv")
+    assert [(one.text_a, one.label) for one in find_task(settings("own", tmp_path)).data.read("train")] == [
+        ("1,5", "1,2"), ("2,5", "3,4"),
+    ]  # fmt: skip
+    scores = find_task(settings("own", tmp_path, regression=True)).data.read("train")
+    assert [(one.text_a, one.label) for one in scores] == [("1,5", "1.2"), ("2,5", "3.4")]
